@@ -1,0 +1,83 @@
+"""The user's own files: ``model.toml`` and the table of data."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.bundle.files import atomic_file
+from semistan.errors import InputError
+from semistan.model.config import ModelConfig, parse_config
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_config(path: Path) -> ModelConfig:
+    """Read a ``model.toml``; a relative path to the data counts from the file's folder.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is no TOML, or has a wrong key or value.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, IsADirectoryError):
+        raise InputError(f"'{path}' does not exist or is no file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"'{path}' is no valid TOML: {error}") from None
+    config = parse_config(content, str(path))
+    if config.data is None:
+        return config
+    return config.model_copy(update={"data": str((path.parent / config.data).resolve())})
+
+
+def read_table(path: Path | str) -> pd.DataFrame:
+    """Read a CSV file with a header.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, empty, or no CSV.
+    """
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path)
+    except (FileNotFoundError, IsADirectoryError):
+        raise InputError(f"data file '{path}' does not exist or is no file") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(f"data file '{path}' is empty") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise InputError(f"data file '{path}' is no readable CSV: {error}") from None
+    if len(frame) == 0:
+        raise InputError(f"data file '{path}' has a header but no rows")
+    return frame
+
+
+def write_config(config: ModelConfig, path: Path) -> None:
+    """Write a ``model.toml`` with every key and its value."""
+    content = config.model_dump(exclude_none=True)
+    lines = [_line(key, value) for key, value in content.items() if not isinstance(value, dict)]
+    for section, values in content.items():
+        if isinstance(values, dict):
+            lines += ["", f"[{section}]", *(_line(*item) for item in values.items())]
+    with atomic_file(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _line(key: str, value: Any) -> str:
+    return f"{key} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)

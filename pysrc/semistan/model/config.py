@@ -1,0 +1,150 @@
+"""What a fit needs, as one frozen value: the contents of ``model.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.families import family
+from semistan.model.priors import parse_prior
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NetworkConfig(_Section):
+    """``[network]``: the architecture of ``f``."""
+
+    hidden: tuple[int, ...] = (16, 16)
+    activation: str = "tanh"
+    frozen: int = 0
+
+
+class SubspaceConfig(_Section):
+    """``[subspace]``: how the affine subspace is constructed."""
+
+    construction: Literal["bezier"] = "bezier"
+    k: int = Field(8, ge=1)
+
+
+class PriorConfig(_Section):
+    """``[priors]``: one prior per class of parameters, in Stan's words."""
+
+    b: str = "normal(0, 2.5)"
+    phi: str = "normal(0, 5)"
+    sigma: str = "student_t(3, 0, 2.5)"
+    autoscale: bool = True
+
+    @field_validator("b", "phi", "sigma")
+    @classmethod
+    def _readable(cls, text: str, info: Any) -> str:
+        parse_prior(text, info.field_name)
+        return text
+
+
+class TrainConfig(_Section):
+    """``[train]``: how Algorithm 1 is run.
+
+    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024.
+    """
+
+    epochs: int = Field(3000, ge=1)
+    learning_rate: float = Field(5e-3, gt=0)
+    batch_size: int = Field(0, ge=0)
+    validation: float = Field(0.1, ge=0, lt=0.9)
+    seed: int = Field(1, ge=0)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class SampleConfig(_Section):
+    """``[sample]``: how NUTS is run; ``threads = 0`` shares the cores among the chains."""
+
+    chains: int = Field(4, ge=1)
+    warmup: int = Field(1000, ge=1)
+    draws: int = Field(1000, ge=1)
+    adapt_delta: float = Field(0.8, gt=0, lt=1)
+    max_treedepth: int = Field(10, ge=1)
+    metric: Literal["dense_e", "diag_e", "unit_e"] = "dense_e"
+    threads: int = Field(0, ge=0)
+    seed: int = Field(1, ge=0)
+
+
+class ModelConfig(_Section):
+    """A model and how to fit it."""
+
+    formula: str
+    family: str = "gaussian"
+    data: str | None = None
+    drop_missing: bool = False
+    network: NetworkConfig = NetworkConfig()
+    subspace: SubspaceConfig = SubspaceConfig()
+    priors: PriorConfig = PriorConfig()
+    train: TrainConfig = TrainConfig()
+    sample: SampleConfig = SampleConfig()
+
+    @field_validator("family")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return family(name).name
+
+
+def parse_config(content: Mapping[str, Any], source: str) -> ModelConfig:
+    """Validate the contents of a ``model.toml``.
+
+    Parameters
+    ----------
+    content : mapping
+        The parsed file.
+    source : str
+        Where it came from, for error messages.
+
+    Raises
+    ------
+    InputError
+        Naming the first wrong key, what was expected and the nearest known key.
+    """
+    try:
+        return ModelConfig.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{source}: {_first_problem(error)}") from None
+
+
+def with_overrides(config: ModelConfig, overrides: Mapping[str, Any]) -> ModelConfig:
+    """Return the configuration with dotted keys (``"sample.chains"``) replaced.
+
+    Raises
+    ------
+    InputError
+        As ``parse_config``.
+    """
+    content = config.model_dump()
+    for key, value in overrides.items():
+        *path, last = key.split(".")
+        section = content
+        for name in path:
+            section = section[name]
+        section[last] = value
+    return parse_config(content, "options")
+
+
+def _first_problem(error: ValidationError) -> str:
+    detail = error.errors()[0]
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"unknown key '{key}'.{did_you_mean(str(detail['loc'][-1]), _keys(detail['loc'][:-1]))}"
+    if detail["type"] == "missing":
+        return f"the key '{key}' is needed, as in formula = \"y ~ x + nn(u1, u2)\""
+    if isinstance(cause := detail.get("ctx", {}).get("error"), InputError):
+        return f"{key}: {cause}"
+    return f"{key}: {detail['msg'].lower()}, got {detail['input']!r}"
+
+
+def _keys(path: tuple[int | str, ...]) -> list[str]:
+    section: Any = ModelConfig
+    for name in path:
+        section = section.model_fields[name].annotation
+    return list(section.model_fields)

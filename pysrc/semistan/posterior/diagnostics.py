@@ -1,0 +1,162 @@
+"""Did the chains converge, and what to do if they did not.
+
+Convergence is judged on what is identified: the coefficients, the dispersion and the linear
+predictor at some rows. phi may be multimodal by design, so its figures are shown apart.
+Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
+E-BFMI: Betancourt (2016), arXiv:1604.00695.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.model.design import Rows
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.predict import posterior_linpred
+
+RHAT_LIMIT = 1.01
+ESS_PER_CHAIN = 100
+EBFMI_LIMIT = 0.3
+ETA_ROWS = 50  # rows at which the linear predictor is judged
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One diagnostic: its finding in words, whether it passed, and advice if it did not."""
+
+    name: str
+    finding: str
+    passed: bool
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convergence:
+    """Rhat and ESS of one quantity, or the worst of several."""
+
+    rhat: float
+    bulk_ess: float
+    tail_ess: float
+
+
+def convergence(values: Array) -> Convergence:
+    """Return rank-normalised Rhat, bulk ESS and tail ESS of draws (C, S); NaN if constant."""
+    import arviz
+
+    if np.ptp(values) == 0:
+        return Convergence(np.nan, np.nan, np.nan)
+    return Convergence(
+        float(arviz.rhat(values)) if values.shape[0] > 1 else np.nan,
+        float(arviz.ess(values, method="bulk")),
+        float(arviz.ess(values, method="tail")),
+    )
+
+
+def worst(several: list[Convergence]) -> Convergence:
+    """Return the largest Rhat and the smallest ESS; constant quantities do not count."""
+    known = [item for item in several if np.isfinite(item.bulk_ess)]
+    if not known:
+        return Convergence(np.nan, np.nan, np.nan)
+    return Convergence(
+        float(np.max([item.rhat for item in known])),
+        float(np.min([item.bulk_ess for item in known])),
+        float(np.min([item.tail_ess for item in known])),
+    )
+
+
+def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
+    """Return the worst figures of the linear predictor over evenly spaced rows."""
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ETA_ROWS)).round().astype(int))
+    some = Rows(None, rows.X[chosen], rows.U[chosen], tuple(chosen))
+    eta = posterior_linpred(bundle, draws, some).reshape(draws.chains, -1, len(chosen))
+    return worst([convergence(eta[..., i]) for i in range(len(chosen))])
+
+
+def phi_convergence(draws: Draws) -> Convergence:
+    """Return the worst figures over the subspace coordinates."""
+    return worst([convergence(draws.phi[..., i]) for i in range(draws.phi.shape[-1])])
+
+
+def ebfmi(energy: Array) -> Array:
+    """Return each chain's energy Bayesian fraction of missing information, shape (C,)."""
+    return np.asarray(np.square(np.diff(energy)).mean(axis=1) / energy.var(axis=1))
+
+
+def diagnose(draws: Draws, interpreted: Convergence, eta: Convergence) -> tuple[Check, ...]:
+    """Judge a run.
+
+    Parameters
+    ----------
+    draws : Draws
+        The run's draws.
+    interpreted : Convergence
+        Worst figures over the coefficients and dispersion.
+    eta : Convergence
+        Worst figures over the linear predictor.
+    """
+    return (
+        _divergences(draws),
+        _tree_depth(draws),
+        _energy(draws),
+        *_mixing("coefficients", interpreted, draws),
+        *_mixing("linear predictor", eta, draws),
+    )
+
+
+def _divergences(draws: Draws) -> Check:
+    count = int(draws.sampler["diverging"].sum())
+    return Check(
+        "divergences",
+        f"{count} of {draws.size} transitions diverged",
+        count == 0,
+        "raise adapt_delta (--adapt-delta 0.95, then 0.99); if they stay, choose a smaller k "
+        "or a tighter prior on phi",
+    )
+
+
+def _tree_depth(draws: Draws) -> Check:
+    limit = draws.max_treedepth
+    count = int((draws.sampler["tree_depth"] >= limit).sum())
+    return Check(
+        "tree depth",
+        f"{count} of {draws.size} transitions hit the maximum tree depth of {limit}",
+        count == 0,
+        "the sampler is slow, not wrong: raise --max-treedepth, lengthen --warmup, or choose "
+        "a smaller k",
+    )
+
+
+def _energy(draws: Draws) -> Check:
+    least = float(ebfmi(draws.sampler["energy"]).min())
+    return Check(
+        "E-BFMI",
+        f"smallest E-BFMI over chains {least:.2f} (limit {EBFMI_LIMIT})",
+        not least < EBFMI_LIMIT,
+        "the chains explore the energy slowly: lengthen --warmup, or use a tighter prior on "
+        "phi or on the dispersion",
+    )
+
+
+def _mixing(what: str, figures: Convergence, draws: Draws) -> tuple[Check, Check]:
+    needed = ESS_PER_CHAIN * draws.chains
+    least = min(figures.bulk_ess, figures.tail_ess)
+    return (
+        Check(
+            f"Rhat of {what}",
+            "Rhat needs at least two chains"
+            if draws.chains == 1
+            else f"largest Rhat {figures.rhat:.3f} (limit {RHAT_LIMIT})",
+            not figures.rhat > RHAT_LIMIT,
+            "the chains do not agree: run longer (--warmup, --draws); if they sit in "
+            "different modes, train longer, choose another seed or a smaller network",
+        ),
+        Check(
+            f"ESS of {what}",
+            f"smallest effective sample size {least:.0f} (needed {needed})",
+            not least < needed,
+            "draw more (--draws) for reliable intervals",
+        ),
+    )

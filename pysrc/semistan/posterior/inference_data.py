@@ -1,0 +1,101 @@
+"""The posterior as ArviZ's InferenceData, for ``posterior.nc``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan import __version__
+from semistan.bundle.files import atomic_file
+from semistan.model.design import Rows
+from semistan.model.formula import parse_formula
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.predict import log_lik, posterior_predict
+from semistan.posterior.run import Run
+
+POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
+
+
+def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
+    """Collect a run as InferenceData.
+
+    The response has the same name in ``observed_data``, ``posterior_predictive`` and
+    ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. Draws
+    from the prior are in ``prior`` instead of ``posterior``.
+
+    Returns
+    -------
+    arviz.InferenceData
+        With dims ``coef``, ``subspace_dim`` and ``__obs__``.
+    """
+    import arviz
+
+    group = "prior" if run.prior_only else "posterior"
+    response = parse_formula(run.bundle.config.formula).response
+    groups: dict[str, Any] = {
+        group: _variables(draws),
+        "sample_stats_prior" if run.prior_only else "sample_stats": _sampler(draws),
+        "observed_data": {response: rows.y},
+    }
+    if draws.size * len(rows) <= POINTWISE_LIMIT:
+        groups |= _pointwise(run, draws, rows, group, response)
+    return arviz.from_dict(
+        **groups,
+        coords={
+            "coef": list(run.bundle.design.coefficients),
+            "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
+            "__obs__": np.arange(len(rows)),
+        },
+        dims={"theta": ["coef"], "phi": ["subspace_dim"], response: ["__obs__"]},
+        attrs=_attributes(run),
+    )
+
+
+def write_inference_data(data: Any, path: Path) -> None:
+    """Write InferenceData as netCDF."""
+    with atomic_file(path) as temporary:
+        data.to_netcdf(str(temporary), engine="h5netcdf")
+
+
+def _variables(draws: Draws) -> dict[str, Array]:
+    theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
+    return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
+
+
+def _sampler(draws: Draws) -> dict[str, Array]:
+    integer = {"tree_depth": np.int64, "n_steps": np.int64, "diverging": np.bool_}
+    return {name: values.astype(integer.get(name, float)) for name, values in draws.sampler.items()}
+
+
+def _pointwise(
+    run: Run, draws: Draws, rows: Rows, group: str, response: str
+) -> dict[str, dict[str, Array]]:
+    def by_chain(values: Array) -> Array:
+        return values.reshape(draws.chains, -1, values.shape[-1])
+
+    generator = np.random.default_rng(run.options.seed)
+    replicated = posterior_predict(run.bundle, draws, rows, generator)
+    groups = {f"{group}_predictive": {response: by_chain(replicated)}}
+    if not run.prior_only:
+        groups["log_likelihood"] = {response: by_chain(log_lik(run.bundle, draws, rows))}
+    return groups
+
+
+def _attributes(run: Run) -> dict[str, Any]:
+    bundle = run.bundle
+    return {
+        "formula": bundle.config.formula,
+        "family": bundle.family.name,
+        "k": bundle.subspace.k,
+        "construction": bundle.subspace.origin,
+        "seed": run.options.seed,
+        "semistan_version": __version__,
+        "cmdstan_version": run.manifest["cmdstan"],
+        "bundle_sha256": bundle.sha256,
+        "note": (
+            "Conditional on a subspace trained on the same response: PSIS-LOO computed from "
+            "log_likelihood is optimistic."
+        ),
+    }

@@ -1,0 +1,178 @@
+"""A run: one folder for one fit, which can be moved, read again and completed.
+
+    bundle/  program.stan  data.json  inits-*.json  labels.json  manifest.json
+    chains/*.csv  posterior.nc  summary.csv
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan import __version__
+from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
+from semistan.bundle.files import (
+    atomic_folder,
+    check_output_folder,
+    read_json,
+    sha256_file,
+    write_json,
+)
+from semistan.errors import InputError
+from semistan.model.config import SampleConfig
+from semistan.model.design import Rows
+from semistan.stan.cmdstan import Toolchain
+from semistan.stan.folder import write_stan_folder
+from semistan.stan.sample import chain_file, missing_chains, plan_threads
+
+FORMAT_VERSION = 1
+MARKER = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A run's folder with its bundle and manifest.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    bundle : Bundle
+        The trained model.
+    manifest : dict
+        Versions, seeds, hashes and timings.
+    """
+
+    path: Path
+    bundle: Bundle
+    manifest: dict[str, Any]
+
+    @property
+    def options(self) -> SampleConfig:
+        """How the run is sampled."""
+        return SampleConfig.model_validate(self.manifest["sample"])
+
+    @property
+    def prior_only(self) -> bool:
+        """Whether the run draws from the prior."""
+        return bool(self.manifest["prior_only"])
+
+    @property
+    def missing(self) -> list[int]:
+        """Chains that have not been sampled yet."""
+        return missing_chains(self.path / "chains", self.options.chains)
+
+    @property
+    def csv_files(self) -> list[Path]:
+        """CmdStan's files, one for each chain.
+
+        Raises
+        ------
+        InputError
+            If a chain is missing.
+        """
+        if self.missing:
+            raise InputError(
+                f"'{self.path}' lacks chains {self.missing}; complete it with "
+                f"'semistan sample {self.path}'"
+            )
+        chains = range(1, self.options.chains + 1)
+        return [chain_file(self.path / "chains", chain) for chain in chains]
+
+    def rows(self) -> Rows:
+        """Read the training rows from ``data.json``."""
+        data = read_json(self.path / "data.json")
+        N, P, Q = data["N"], data["P"], data["Q"]
+        return Rows(
+            np.array(data["y"], dtype=float),
+            np.array(data["X"], dtype=float).reshape(N, P),
+            np.array(data["U"], dtype=float).reshape(N, Q),
+            tuple(range(N)),
+        )
+
+    def __repr__(self) -> str:
+        done = self.options.chains - len(self.missing)
+        return f"Run({str(self.path)!r}, {self.bundle!r}, chains={done}/{self.options.chains})"
+
+
+def create_run(
+    bundle: Bundle,
+    rows: Rows,
+    path: Path,
+    options: SampleConfig,
+    toolchain: Toolchain,
+    *,
+    prior_only: bool = False,
+    overwrite: bool = False,
+    timings: dict[str, float] | None = None,
+) -> Run:
+    """Write everything that sampling needs; an older run is replaced only on success.
+
+    Raises
+    ------
+    InputError
+        If the folder exists and may not be replaced.
+    """
+    check_output_folder(path, MARKER, overwrite=overwrite)
+    parallel, threads = plan_threads(options)
+    with atomic_folder(path) as folder:
+        write_bundle(bundle, folder / "bundle")
+        write_stan_folder(bundle, rows, folder, options, threads=threads, prior_only=prior_only)
+        (folder / "chains").mkdir()
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "semistan": __version__,
+            "formula": bundle.config.formula,
+            "family": bundle.family.name,
+            "bundle_sha256": bundle.sha256,
+            "program_sha256": sha256_file(folder / "program.stan"),
+            "data_sha256": sha256_file(folder / "data.json"),
+            "cmdstan": toolchain.version_text,
+            "compiler": toolchain.compiler,
+            "sample": options.model_dump(),
+            "chains_at_a_time": parallel,
+            "threads_per_chain": threads,
+            "prior_only": prior_only,
+            "seconds": timings or {},
+        }
+        write_json(folder / MARKER, manifest)
+    return read_run(path)
+
+
+def record_seconds(run: Run, **seconds: float) -> Run:
+    """Add timings to the manifest and return the run with them."""
+    manifest = dict(run.manifest)
+    manifest["seconds"] = {**manifest["seconds"], **seconds}
+    write_json(run.path / MARKER, manifest)
+    return Run(run.path, run.bundle, manifest)
+
+
+def read_run(path: Path | str) -> Run:
+    """Read a run's folder.
+
+    Raises
+    ------
+    InputError
+        If the folder is no run, of a newer format, or its files do not match their hashes.
+    """
+    path = Path(path)
+    if not (path / MARKER).is_file():
+        raise InputError(f"'{path}' is not a run (it has no {MARKER})")
+    manifest = read_json(path / MARKER)
+    if manifest.get("format_version", 0) > FORMAT_VERSION:
+        raise InputError(
+            f"'{path}' has run format {manifest['format_version']}, this semistan reads up to "
+            f"{FORMAT_VERSION}; upgrade semistan"
+        )
+    for key, name in (("program_sha256", "program.stan"), ("data_sha256", "data.json")):
+        if not (path / name).is_file():
+            raise InputError(f"'{path}' is incomplete: it has no {name}")
+        if sha256_file(path / name) != manifest[key]:
+            raise InputError(f"'{path / name}' does not match its hash in {MARKER}; it was changed")
+    bundle = read_bundle(path / "bundle")
+    if bundle.sha256 != manifest["bundle_sha256"]:
+        raise InputError(f"'{path}/bundle' is not the bundle that this run was sampled with")
+    return Run(path, bundle, manifest)

@@ -1,0 +1,101 @@
+"""The coefficient table, with brms's columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.bundle.files import atomic_file
+from semistan.model.design import Rows
+from semistan.posterior.diagnostics import (
+    Check,
+    Convergence,
+    convergence,
+    diagnose,
+    eta_convergence,
+    phi_convergence,
+    worst,
+)
+from semistan.posterior.draws import Array, Draws
+
+COLUMNS = ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table: posterior mean, sd, 95% interval, and convergence."""
+
+    name: str
+    estimate: float
+    est_error: float
+    lower: float
+    upper: float
+    rhat: float
+    bulk_ess: float
+    tail_ess: float
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The numbers in the order of ``COLUMNS``."""
+        return (
+            self.estimate, self.est_error, self.lower, self.upper,
+            self.rhat, self.bulk_ess, self.tail_ess,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What a run found.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        Coefficients and dispersion parameters, on the user's scale.
+    eta, phi : Convergence
+        Worst figures of the linear predictor and of the subspace coordinates.
+    checks : tuple of Check
+        The diagnostics with advice.
+    """
+
+    rows: tuple[Row, ...]
+    eta: Convergence
+    phi: Convergence
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every diagnostic passed."""
+        return all(check.passed for check in self.checks)
+
+
+def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
+    """Summarise a run's draws; ``rows`` are the training rows."""
+    figures = {name: convergence(values) for name, values in draws.interpreted.items()}
+    eta = eta_convergence(bundle, draws, rows)
+    return Summary(
+        tuple(_row(name, values, figures[name]) for name, values in draws.interpreted.items()),
+        eta,
+        phi_convergence(draws),
+        diagnose(draws, worst(list(figures.values())), eta),
+    )
+
+
+def _row(name: str, values: Array, figures: Convergence) -> Row:
+    lower, upper = np.quantile(values, (0.025, 0.975))
+    return Row(
+        name, float(values.mean()), float(values.std(ddof=1)), float(lower), float(upper),
+        figures.rhat, figures.bulk_ess, figures.tail_ess,
+    )  # fmt: skip
+
+
+def write_summary(summary: Summary, path: Path) -> None:
+    """Write the table as CSV, unrounded."""
+    import pandas as pd
+
+    table = pd.DataFrame([row.values for row in summary.rows], columns=list(COLUMNS))
+    table.insert(0, "variable", [row.name for row in summary.rows])
+    with atomic_file(path) as temporary:
+        table.to_csv(temporary, index=False)

@@ -1,0 +1,105 @@
+"""Find CmdStan and the C++ compiler, and say what is missing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from semistan.errors import ToolchainError
+
+MINIMUM_VERSION = (2, 27)
+INSTALL_HINT = "Install CmdStan with 'semistan install-cmdstan'."
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A usable CmdStan with its compiler.
+
+    Attributes
+    ----------
+    cmdstan : Path
+        CmdStan's folder.
+    version : tuple of int
+        Its version.
+    compiler : str
+        First line of ``$CXX --version``.
+    """
+
+    cmdstan: Path
+    version: tuple[int, ...]
+    compiler: str
+
+    @property
+    def version_text(self) -> str:
+        """The version as people write it."""
+        return ".".join(str(part) for part in self.version)
+
+
+def find_toolchain() -> Toolchain:
+    """Find CmdStan through ``CMDSTAN`` or CmdStanPy's own search, and the compiler.
+
+    Raises
+    ------
+    ToolchainError
+        If CmdStan, ``make`` or the compiler is missing, or CmdStan is too old.
+    """
+    compiler = _compiler_version()
+    if shutil.which(os.environ.get("MAKE", "make")) is None:
+        raise ToolchainError("'make' was not found; on Debian: apt-get install make")
+    path, version = find_cmdstan()
+    return Toolchain(path, version, compiler)
+
+
+def find_cmdstan() -> tuple[Path, tuple[int, ...]]:
+    """Return CmdStan's folder and version.
+
+    Raises
+    ------
+    ToolchainError
+        If there is none, or it is older than ``MINIMUM_VERSION``.
+    """
+    cmdstanpy = quiet_cmdstanpy()
+    try:
+        path = Path(cmdstanpy.cmdstan_path())
+    except ValueError:
+        where = os.environ.get("CMDSTAN")
+        looked = f"CMDSTAN is '{where}', which is no CmdStan folder" if where else "none found"
+        raise ToolchainError(f"CmdStan is needed to sample: {looked}. {INSTALL_HINT}") from None
+    version = _makefile_version(path)
+    if version < MINIMUM_VERSION:
+        needed, got = (".".join(map(str, parts)) for parts in (MINIMUM_VERSION, version))
+        raise ToolchainError(
+            f"CmdStan {needed} or newer is needed, '{path}' is {got}. {INSTALL_HINT}"
+        )
+    return path, version
+
+
+def quiet_cmdstanpy():  # type: ignore[no-untyped-def]
+    """Import CmdStanPy with its logger reduced to errors."""
+    import cmdstanpy
+
+    logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
+    return cmdstanpy
+
+
+def _makefile_version(path: Path) -> tuple[int, ...]:
+    for line in (path / "makefile").read_text("utf-8", errors="replace").splitlines():
+        if line.startswith("CMDSTAN_VERSION"):
+            text = line.split(":=")[1].strip().partition("-")[0]
+            return tuple(int(part) for part in text.split("."))
+    raise ToolchainError(f"'{path}/makefile' names no version; is it CmdStan? {INSTALL_HINT}")
+
+
+def _compiler_version() -> str:
+    compiler = os.environ.get("CXX", "g++" if shutil.which("g++") else "clang++")
+    if shutil.which(compiler) is None:
+        raise ToolchainError(
+            "a C++ compiler is needed to compile Stan programs, found none; "
+            "on Debian: apt-get install g++ make"
+        )
+    result = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    return result.stdout.splitlines()[0] if result.stdout else compiler

@@ -1,0 +1,88 @@
+"""The priors of one model: as written, as used, and as lines and data of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semistan.model.config import ModelConfig
+from semistan.model.families import Family
+from semistan.model.network import Array
+from semistan.model.priors import Prior, parse_prior
+from semistan.subspace.problem import Units
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPrior:
+    """The prior of one class of parameters.
+
+    Attributes
+    ----------
+    label : str
+        The user's name of the class: ``b``, ``phi``, ``sigma``.
+    parameter : str
+        The parameter's name in the program: ``theta``, ``phi``, ``sigma``.
+    prior : Prior
+        As written.
+    positive : bool
+        Whether the parameter is restricted to positive values.
+    """
+
+    label: str
+    parameter: str
+    prior: Prior
+    positive: bool
+
+    @property
+    def data_names(self) -> tuple[str, ...]:
+        """Names of the density's arguments in the data block."""
+        return tuple(f"prior_{self.label}_{name}" for name in self.prior.density.arguments)
+
+
+def class_priors(config: ModelConfig, family: Family) -> tuple[ClassPrior, ...]:
+    """Return the priors of phi, theta and the family's dispersion parameters."""
+    priors = config.priors.model_dump()
+    classes = [("phi", "phi", False), ("b", "theta", False)]
+    classes += [(name, name, True) for name in family.dispersion]
+    return tuple(
+        ClassPrior(label, parameter, parse_prior(priors[label], label), positive)
+        for label, parameter, positive in classes
+    )
+
+
+def prior_data(config: ModelConfig, family: Family, units: Units) -> dict[str, Any]:
+    """Return the arguments of every prior as used, under their names in the data block."""
+    data: dict[str, float | Array] = {}
+    for item in class_priors(config, family):
+        used = [_used(item, config, scale) for scale in _scales(item, units)]
+        for index, name in enumerate(item.data_names):
+            values = np.array([prior.values[index] for prior in used])
+            data[name] = values if item.label == "b" else float(values[0])
+    return data
+
+
+def priors_as_used(
+    config: ModelConfig, family: Family, units: Units, coefficients: tuple[str, ...]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (parameter, prior as written, prior as used) for a report."""
+    for item in class_priors(config, family):
+        names = coefficients if item.label == "b" else (item.label,)
+        for name, scale in zip(names, _scales(item, units), strict=True):
+            yield name, str(item.prior), str(_used(item, config, scale))
+
+
+def _scales(item: ClassPrior, units: Units) -> list[float]:
+    if item.label == "phi":
+        return [1.0]
+    if item.label == "b":
+        return [float(scale) for scale in units.theta_scale]
+    return [units.eta_scale]
+
+
+def _used(item: ClassPrior, config: ModelConfig, scale: float) -> Prior:
+    if item.prior.density.is_constant or not config.priors.autoscale:
+        return item.prior
+    return item.prior.rescaled(scale)

@@ -1,0 +1,289 @@
+"""The generated Stan program: it emits what varies, the mathematics is in ``stan/``.
+
+The text depends on the family, the priors' densities and the coefficients' names. Sizes,
+layers, activation, the subspace and the priors' arguments are data, so that a new network or
+new data cost no compilation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from textwrap import indent, wrap
+
+from semistan import __version__
+from semistan.bundle.bundle import Bundle
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
+from semistan.model.families import Family, family
+from semistan.stan.priors import ClassPrior, class_priors
+from semistan.stan.sources import stan_source
+
+WIDTH = 80
+DISPERSION_TEXT = {"sigma": "residual standard deviation"}
+ARGUMENT_TEXT = {
+    "df": "degrees of freedom",
+    "location": "location",
+    "scale": "scale",
+    "rate": "rate",
+    "value": "value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What varies between programs."""
+
+    family: Family
+    design: Design
+    priors: tuple[ClassPrior, ...]
+
+    @property
+    def sampled(self) -> tuple[ClassPrior, ...]:
+        return tuple(item for item in self.priors if not item.prior.density.is_constant)
+
+    @property
+    def constant(self) -> tuple[ClassPrior, ...]:
+        return tuple(item for item in self.priors if item.prior.density.is_constant)
+
+    @property
+    def y_type(self) -> str:
+        return "array[] int" if self.family.integer else "vector"
+
+    @property
+    def y_declaration(self) -> str:
+        return "array[N] int y;" if self.family.integer else "vector[N] y;"
+
+
+def stan_program(config: ModelConfig, design: Design, bundle_sha256: str | None = None) -> str:
+    """Generate the program for a model.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Family and priors.
+    design : Design
+        Names of the structured coefficients.
+    bundle_sha256 : str, optional
+        Hash of the trained bundle, for the header; the program does not depend on it.
+
+    Returns
+    -------
+    str
+        The program's text; its comments name the formula, the family and the bundle.
+    """
+    record = family(config.family)
+    parts = _Parts(record, design, class_priors(config, record))
+    blocks = (
+        ("functions", _functions(parts)),
+        ("data", _data(parts)),
+        ("transformed data", _transformed_data()),
+        ("parameters", _parameters(parts)),
+        ("transformed parameters", _transformed_parameters(parts)),
+        ("model", _model(parts)),
+        ("generated quantities", _generated_quantities(parts)),
+    )
+    header = _header(config, record, bundle_sha256)
+    return header + "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
+
+
+def bundle_program(bundle: Bundle) -> str:
+    """Generate the program of a bundle."""
+    return stan_program(bundle.config, bundle.design, bundle.sha256)
+
+
+def labels(design: Design) -> dict[str, str]:
+    """Map the program's speaking names to the design's columns, for ``labels.json``."""
+    columns = dict(zip(design.coefficients, design.x.columns, strict=True))
+    return {"b_Intercept": "Intercept", **columns}
+
+
+def _header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
+    lines = [f"// generated with semistan {__version__}"]
+    lines += _comment(f"formula: {config.formula}")
+    lines += [f"// family: {record.name}, link: {record.link}"]
+    lines += [f"// bundle: sha256 {bundle_sha256}"] if bundle_sha256 else []
+    return "\n".join(lines) + "\n"
+
+
+def _functions(parts: _Parts) -> str:
+    shared = [f"real {name}" for name in parts.family.dispersion]
+    arguments = ["array[] int slice", "int start", "int end", f"data {parts.y_type} y",
+                 "data matrix Xc", "data matrix H", "data array[] int free_widths",
+                 "data int activation", "data vector p_bar", "data matrix Pi",
+                 "data real eta_loc", "data real eta_scale", "vector phi", "vector theta",
+                 *shared]  # fmt: skip
+    tail = ", ".join(["theta", *parts.family.dispersion])
+    return (
+        stan_source("network.stanfunctions")
+        + "\n// Log-likelihood of rows start to end, the slice that one thread computes.\n"
+        + _call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + "  vector[end - start + 1] f\n"
+        + "    = network(H[start : end], p_bar + Pi * phi, free_widths, activation);\n"
+        + f"  return {parts.family.glm}(\n"
+        + "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
+        + f"    {tail});\n"
+        + "}\n"
+    )
+
+
+def _data(parts: _Parts) -> str:
+    return _declarations(
+        [
+            ("int<lower=1> N;", "rows"),
+            (parts.y_declaration, "response"),
+            ("int<lower=0> P;", "structured coefficients"),
+            ("matrix[N, P] X;", "structured design, without an intercept"),
+            ("vector[P] x_loc;", "mean of each column of X"),
+            ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
+            ("int<lower=1> Q;", "network inputs"),
+            ("matrix[N, Q] U;", "network inputs"),
+            ("vector[Q] u_loc;", "mean of each network input"),
+            ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
+            ("real eta_loc;", "location of the linear predictor"),
+            ("real<lower=0> eta_scale;", "unit of the linear predictor"),
+            ("int<lower=1> n_layers;", "layers, the output layer included"),
+            ("array[n_layers + 1] int<lower=1> widths;", "Q, hidden units, 1"),
+            ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
+            ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
+            ("int<lower=0> d_frozen;", "constant weights"),
+            ("vector[d_frozen] w_frozen;", "their values"),
+            ("int<lower=1> d;", "Bayesian weights"),
+            ("int<lower=1> k;", "dimension of the subspace"),
+            ("vector[d] p_bar;", "weights at phi = 0"),
+            ("matrix[d, k] Pi;", "directions of the subspace"),
+            *(declaration for item in parts.priors for declaration in _prior_data(item)),
+            ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
+            ("int<lower=1> grainsize;", "rows per slice of reduce_sum"),
+        ]
+    )
+
+
+def _prior_data(item: ClassPrior) -> list[tuple[str, str]]:
+    declarations = []
+    for argument, name in zip(item.prior.density.arguments, item.data_names, strict=True):
+        bound = "" if argument == "location" else "<lower=0>"
+        kind = f"vector{bound}[P]" if item.label == "b" else f"real{bound}"
+        text = f"{item.prior.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
+        if item.prior.density.is_constant:
+            text = f"fixed value of {item.parameter}"
+        declarations.append((f"{kind} {name};", text))
+    return declarations
+
+
+def _transformed_data() -> str:
+    declarations = _declarations(
+        [
+            ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split"),
+            ("array[n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
+            ("  = widths[frozen + 1 : n_layers + 1];", ""),
+            ("matrix[N, P] Xc;", "structured design, centred"),
+            ("matrix[N, Q] Z;", "network inputs, standardised"),
+            ("matrix[N, free_widths[1]] H;", "input of the first Bayesian layer"),
+        ]
+    )
+    return declarations + (
+        "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
+        "for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+        "H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
+    )
+
+
+def _parameters(parts: _Parts) -> str:
+    declarations = [
+        ("vector[k] phi;", "subspace coordinates: w = p_bar + Pi * phi"),
+        ("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"),
+    ]
+    declarations += [
+        (f"real<lower=0> {item.parameter};", DISPERSION_TEXT[item.parameter])
+        for item in parts.sampled
+        if item.positive
+    ]
+    return _declarations(declarations)
+
+
+def _transformed_parameters(parts: _Parts) -> str:
+    declarations = [
+        (f"real {item.parameter} = {item.data_names[0]};", DISPERSION_TEXT[item.parameter])
+        for item in parts.constant
+    ]
+    declarations.append(("real lprior = 0;", "log prior density"))
+    return _declarations(declarations) + "".join(_prior_lines(item) for item in parts.sampled)
+
+
+def _prior_lines(item: ClassPrior) -> str:
+    density, (first, *rest) = item.prior.density, item.data_names
+    truncated = item.positive and not density.positive
+    text = _call(
+        f"lprior += {density.name}_lpdf",
+        [f"{item.parameter} | {first}", *rest],
+        "" if truncated else ";",
+        width=WIDTH - 2,
+    )
+    if truncated:
+        text += _call(f"  - {density.name}_lccdf", [f"0 | {first}", *rest], ";", width=WIDTH - 2)
+    return text
+
+
+def _model(parts: _Parts) -> str:
+    arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
+                 "activation", "p_bar", "Pi", "eta_loc", "eta_scale", "phi", "theta",
+                 *parts.family.dispersion]  # fmt: skip
+    return (
+        "if (!prior_only) {\n"
+        + indent(_call("target += reduce_sum", arguments, ";", width=WIDTH - 4), "  ")
+        + "}\n"
+        + "target += lprior;\n"
+    )
+
+
+def _generated_quantities(parts: _Parts) -> str:
+    intercept = (
+        "real b_Intercept  // mean of eta over the rows, moved to X = 0\n"
+        "  = eta_loc\n"
+        "    + eta_scale\n"
+        "      * mean(network(H, p_bar + Pi * phi, free_widths, activation))\n"
+        "    - dot_product(x_loc, theta);\n"
+    )
+    coefficients = [
+        (f"real {name} = theta[{j}];", "" if name == f"b_{column}" else column)
+        for j, (name, column) in enumerate(
+            zip(parts.design.coefficients, parts.design.x.columns, strict=True), start=1
+        )
+    ]
+    return intercept + _declarations(coefficients)
+
+
+def _declarations(lines: list[tuple[str, str]]) -> str:
+    """Write declarations with trailing comments, on a line of their own if they do not fit."""
+    text = ""
+    for declaration, comment in lines:
+        if not comment:
+            text += f"{declaration}\n"
+        elif len(declaration) + len(comment) + 7 <= WIDTH:
+            text += f"{declaration}  // {comment}\n"
+        else:
+            text += "\n".join([*_comment(comment), declaration]) + "\n"
+    return text
+
+
+def _comment(text: str) -> list[str]:
+    """Wrap a comment; a line break in a column's name must not end it."""
+    return wrap(
+        " ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   "
+    )
+
+
+def _call(head: str, arguments: list[str], tail: str, width: int) -> str:
+    """Write a call or signature, its arguments wrapped under the opening parenthesis."""
+    margin = " " * (len(head) + 1)
+    lines = [f"{head}("]
+    for index, argument in enumerate(arguments):
+        piece = argument + (f"){tail}" if index == len(arguments) - 1 else ",")
+        fits = len(lines[-1]) + len(piece) + 1 <= width
+        if index == 0:
+            lines[-1] += piece
+        elif fits:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(margin + piece)
+    return "\n".join(lines) + "\n"

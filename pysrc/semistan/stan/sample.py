@@ -1,0 +1,144 @@
+"""Run CmdStan's NUTS: chains in parallel, threads within chains."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from semistan.errors import SemistanError
+from semistan.model.config import SampleConfig
+from semistan.stan.cmdstan import quiet_cmdstanpy
+
+SIGNIFICANT_DIGITS = 10
+
+
+def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, int]:
+    """Return (chains at a time, threads within each): chains fill the cores first."""
+    cores = cores or usable_cores()
+    threads = options.threads or max(1, cores // options.chains)
+    return max(1, min(options.chains, cores // threads)), threads
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def chain_file(folder: Path, chain: int) -> Path:
+    """Return the path of a chain's CSV."""
+    return folder / f"chain-{chain}.csv"
+
+
+def missing_chains(folder: Path, chains: int) -> list[int]:
+    """Return the chains whose CSV is not there yet."""
+    return [c for c in range(1, chains + 1) if not chain_file(folder, c).is_file()]
+
+
+def sample_chains(
+    executable: Path,
+    run: Path,
+    options: SampleConfig,
+    *,
+    show_progress: bool,
+) -> None:
+    """Sample the chains that a run does not have yet into its ``chains/``.
+
+    Each chain depends only on the seed and its number, so that an interrupted run is
+    completed with the draws it would have had.
+
+    Parameters
+    ----------
+    executable : Path
+        The compiled program.
+    run : Path
+        The run's folder, with ``data.json`` and ``inits-<chain>.json``.
+    options : SampleConfig
+        Iterations, adaptation, seed, threads.
+    show_progress : bool
+        Whether to show a progress bar per chain.
+
+    Raises
+    ------
+    SemistanError
+        If a chain fails, with what CmdStan printed.
+    """
+    chains = run / "chains"
+    chains.mkdir(exist_ok=True)
+    missing = missing_chains(chains, options.chains)
+    if not missing:
+        return
+    temporary = Path(tempfile.mkdtemp(dir=run, prefix=".sampling-"))
+    try:
+        for block in _consecutive(missing):  # CmdStanPy numbers initial values from the first
+            _run_nuts(executable, run, temporary, block, options, show_progress)
+    except (RuntimeError, ValueError, TimeoutError) as error:
+        raise SemistanError(f"CmdStan failed: {_console_error(temporary, str(error))}") from None
+    finally:
+        _keep_finished(temporary, chains)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _run_nuts(
+    executable: Path,
+    run: Path,
+    output: Path,
+    chains: Sequence[int],
+    options: SampleConfig,
+    show_progress: bool,
+) -> None:
+    cmdstanpy = quiet_cmdstanpy()
+    parallel, threads = plan_threads(options)
+    model = cmdstanpy.CmdStanModel(exe_file=str(executable))
+    model.sample(
+        data=str(run / "data.json"),
+        inits=[str(run / f"inits-{chain}.json") for chain in chains],
+        chains=len(chains),
+        chain_ids=list(chains),
+        parallel_chains=min(parallel, len(chains)),
+        threads_per_chain=threads,
+        seed=options.seed,
+        iter_warmup=options.warmup,
+        iter_sampling=options.draws,
+        adapt_delta=options.adapt_delta,
+        max_treedepth=options.max_treedepth,
+        metric=options.metric,
+        output_dir=str(output),
+        sig_figs=SIGNIFICANT_DIGITS,
+        refresh=max(1, (options.warmup + options.draws) // 50),
+        show_progress=show_progress,
+        force_one_process_per_chain=True,
+    )
+
+
+def _consecutive(chains: Sequence[int]) -> list[list[int]]:
+    blocks: list[list[int]] = []
+    for chain in chains:
+        if blocks and chain == blocks[-1][-1] + 1:
+            blocks[-1].append(chain)
+        else:
+            blocks.append([chain])
+    return blocks
+
+
+def _keep_finished(temporary: Path, chains: Path) -> None:
+    """Move complete CSVs into ``chains/``, untouched, under their chain's number."""
+    for path in temporary.glob("*.csv"):
+        text = path.read_text("utf-8", errors="replace")
+        if "Elapsed Time" in text[-1000:]:
+            chain = next(line for line in text.splitlines() if line.startswith("# id = "))
+            path.rename(chain_file(chains, int(chain.split("=")[1].split()[0])))
+
+
+def _console_error(temporary: Path, fallback: str) -> str:
+    """Return the first error that a chain printed."""
+    for path in sorted(temporary.glob("*-stdout.txt")):
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines):
+            if "Exception" in line or "error" in line.lower():
+                return "\n".join(lines[number : number + 6])
+    return fallback

@@ -1,0 +1,10 @@
+"""The hand-written Stan files that every generated program uses."""
+
+from pathlib import Path
+
+
+def stan_source(name: str) -> str:
+    """Return the text of a file of ``stan/``, installed with the package or in the checkout."""
+    package = Path(__file__).parents[1]
+    installed, checkout = package / "stan_sources" / name, package.parents[1] / "stan" / name
+    return (installed if installed.is_file() else checkout).read_text("utf-8")

@@ -1,0 +1,266 @@
+"""The whole package as one story: check, compile, train, sample, summarise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
+from semistan.bundle.files import check_output_folder
+from semistan.errors import InputError
+from semistan.inputs import read_config, read_table
+from semistan.model.config import ModelConfig, SampleConfig, with_overrides
+from semistan.model.design import Design, Rows, apply_design, complete_rows, learn_design
+from semistan.model.families import check_response, family
+from semistan.model.formula import parse_formula
+from semistan.posterior.draws import Draws, read_draws
+from semistan.posterior.inference_data import inference_data, write_inference_data
+from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
+from semistan.posterior.summary import Summary, summarise, write_summary
+from semistan.stan.cmdstan import Toolchain, find_toolchain
+from semistan.stan.compile import compile_program
+from semistan.stan.program import bundle_program, stan_program
+from semistan.stan.sample import sample_chains
+from semistan.subspace.bezier import Progress, bezier
+from semistan.subspace.problem import make_problem, units_of
+from semistan.subspace.subspace import check_dimension
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Say = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A checked model with its training rows: everything that can be known before training."""
+
+    config: ModelConfig
+    design: Design
+    rows: Rows
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A finished fit: the run's folder, its draws and their summary."""
+
+    run: Run
+    draws: Draws
+    summary: Summary
+
+
+def configure(
+    model: str | Path | ModelConfig, overrides: dict[str, Any] | None = None
+) -> ModelConfig:
+    """Turn a formula, the path of a ``model.toml``, or a configuration into a configuration.
+
+    Raises
+    ------
+    InputError
+        If the file or one of its keys cannot be used.
+    """
+    if isinstance(model, ModelConfig):
+        config = model
+    elif "~" in str(model):
+        config = ModelConfig(formula=str(model))
+    else:
+        config = read_config(Path(model))
+    return with_overrides(config, overrides or {})
+
+
+def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
+    """Check the model against its data and learn the design.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        The model.
+    frame : pandas.DataFrame, optional
+        The data; otherwise ``config.data`` is read.
+
+    Raises
+    ------
+    InputError
+        For anything that would make training or sampling impossible or meaningless.
+    """
+    formula, record = parse_formula(config.formula), family(config.family)
+    if frame is None and config.data is None:
+        raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
+    table = read_table(str(config.data)) if frame is None else frame
+    kept, dropped = complete_rows(
+        formula, table, response=True, drop_missing=config.drop_missing
+    )
+    design, rows = learn_design(formula, kept)
+    assert rows.y is not None
+    check_response(record, rows.y, formula.response)
+    check_dimension(config.subspace.k, network_spec(config, design).d)
+    path = str(Path(config.data).resolve()) if frame is None and config.data else None
+    return Prepared(config, design, rows, Source(path, len(rows), dropped))
+
+
+def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
+    """Train the subspace of a prepared model."""
+    import torch
+
+    config, record = prepared.config, family(prepared.config.family)
+    assert prepared.rows.y is not None
+    units = units_of(prepared.design, record, prepared.rows.y)
+    network = network_spec(config, prepared.design)
+    problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
+    generator = torch.Generator().manual_seed(config.train.seed)
+    trained = bezier(problem, units, config.subspace.k, config.train, generator, progress)
+    return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
+
+
+def fit(
+    model: str | Path | ModelConfig,
+    data: pd.DataFrame | str | Path | None = None,
+    *,
+    out: str | Path,
+    overwrite: bool = False,
+    overrides: dict[str, Any] | None = None,
+    show_progress: bool = False,
+    progress: Progress | None = None,
+    say: Say = _silent,
+) -> Fit:
+    """Fit a model: everything from a formula and a table to a posterior.
+
+    Parameters
+    ----------
+    model : str, Path or ModelConfig
+        A formula, the path of a ``model.toml``, or a configuration.
+    data : pandas.DataFrame or path, optional
+        The table; by default the one that ``model.toml`` names.
+    out : path
+        The run's folder.
+    overwrite : bool
+        Whether an older run there may be replaced.
+    overrides : dict, optional
+        Dotted keys of the configuration, as ``{"subspace.k": 8, "sample.seed": 3}``.
+    show_progress : bool
+        Whether to show a progress bar per chain.
+    progress : callable, optional
+        Called during training with the epoch, the training and the validation loss.
+    say : callable, optional
+        Receives one line for each step.
+
+    Raises
+    ------
+    InputError
+        Before anything is trained or written, if the model or the data cannot be used or
+        CmdStan is missing.
+    SemistanError
+        If training or sampling fails.
+    """
+    frame, overrides = data, dict(overrides or {})
+    if isinstance(data, str | Path):
+        frame, overrides["data"] = None, str(data)
+    config = configure(model, overrides)
+    check_output_folder(Path(out), MARKER, overwrite=overwrite)
+    prepared = prepare(config, frame)
+    toolchain = find_toolchain()
+    say(compile_and_say(stan_program(config, prepared.design), toolchain))
+    started = time.monotonic()
+    bundle = train(prepared, progress)
+    seconds = {"train": time.monotonic() - started}
+    run = create_run(
+        bundle, prepared.rows, Path(out), config.sample, toolchain,
+        overwrite=overwrite, timings=seconds,
+    )  # fmt: skip
+    return sample(run, toolchain, show_progress=show_progress, say=say)
+
+
+def sample(
+    run: Run, toolchain: Toolchain, *, show_progress: bool = False, say: Say = _silent
+) -> Fit:
+    """Sample the chains that a run does not have yet, and write its results."""
+    compiled = compile_program(bundle_program(run.bundle), toolchain)
+    say(sampling_text(run))
+    started = time.monotonic()
+    sample_chains(compiled.executable, run.path, run.options, show_progress=show_progress)
+    run = record_seconds(run, sample=time.monotonic() - started)
+    result = read_fit(run)
+    write_summary(result.summary, run.path / "summary.csv")
+    data = inference_data(run, result.draws, run.rows())
+    write_inference_data(data, run.path / "posterior.nc")
+    return result
+
+
+def read_fit(run: Run | str | Path) -> Fit:
+    """Read a finished run's draws and summarise them."""
+    run = run if isinstance(run, Run) else read_run(run)
+    draws = read_draws(run)
+    return Fit(run, draws, summarise(run.bundle, draws, run.rows()))
+
+
+def new_rows(
+    bundle: Bundle, frame: pd.DataFrame, *, response: bool = False, drop_missing: bool = False
+) -> Rows:
+    """Apply a bundle's design to new rows.
+
+    Raises
+    ------
+    InputError
+        For missing columns or values, or factor levels that the model has not seen.
+    """
+    formula = parse_formula(bundle.config.formula)
+    kept, _ = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
+    rows = apply_design(bundle.design, kept, response=response)
+    if rows.y is not None:
+        check_response(bundle.family, rows.y, formula.response)
+    return rows
+
+
+def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
+    """Read a bundle's training rows again, from a given file or where they were."""
+    path = data or bundle.source.path
+    if path is None:
+        raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
+    rows = new_rows(
+        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing
+    )
+    if len(rows) != bundle.source.rows:
+        raise InputError(
+            f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"
+        )
+    return rows
+
+
+def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
+    """Return a bundle's sampling options with some replaced."""
+    return with_overrides(bundle.config, overrides).sample
+
+
+def compile_and_say(program: str, toolchain: Toolchain) -> str:
+    """Compile a program and say whether that was needed."""
+    compiled = compile_program(program, toolchain)
+    state = "already compiled" if compiled.cached else "compiled"
+    return f"Stan program {state} (CmdStan {toolchain.version_text})"
+
+
+def sampling_text(run: Run) -> str:
+    """Say what is about to be sampled."""
+    options, missing = run.options, len(run.missing)
+    return (
+        f"sampling {missing} chains x ({options.warmup} + {options.draws}) draws, "
+        f"{min(missing, run.manifest['chains_at_a_time'])} at a time, "
+        f"{run.manifest['threads_per_chain']} threads each"
+    )
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto'")
+    return name
