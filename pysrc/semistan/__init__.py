@@ -1,1 +1,64 @@
+"""Semi-structured regression: interpretable coefficients and a neural network in Stan.
+
+    g(E[y]) = x' theta + f(u; w),    w = p_bar + Pi phi
+
+``semistan.fit`` does everything; the other names are its steps.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from semistan.bundle.bundle import read_bundle as read_bundle
+    from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.posterior.draws import read_draws as read_draws
+    from semistan.posterior.predict import log_lik as log_lik
+    from semistan.posterior.predict import posterior_epred as posterior_epred
+    from semistan.posterior.predict import posterior_linpred as posterior_linpred
+    from semistan.posterior.predict import posterior_predict as posterior_predict
+    from semistan.posterior.run import read_run as read_run
+    from semistan.stan.data import stan_data as stan_data
+    from semistan.stan.program import bundle_program as stan_code
+    from semistan.workflow import fit as fit
+    from semistan.workflow import new_rows as new_rows
+    from semistan.workflow import prepare as prepare
+    from semistan.workflow import read_fit as read_fit
+    from semistan.workflow import sample as sample
+    from semistan.workflow import train as train
+    from semistan.workflow import training_rows as training_rows
+
+# Public name -> (module, name): imported on first use, so that importing semistan is instant.
+_PUBLIC = {
+    "fit": ("workflow", "fit"),
+    "log_lik": ("posterior.predict", "log_lik"),
+    "new_rows": ("workflow", "new_rows"),
+    "posterior_epred": ("posterior.predict", "posterior_epred"),
+    "posterior_linpred": ("posterior.predict", "posterior_linpred"),
+    "posterior_predict": ("posterior.predict", "posterior_predict"),
+    "prepare": ("workflow", "prepare"),
+    "read_bundle": ("bundle.bundle", "read_bundle"),
+    "read_draws": ("posterior.draws", "read_draws"),
+    "read_fit": ("workflow", "read_fit"),
+    "read_run": ("posterior.run", "read_run"),
+    "sample": ("workflow", "sample"),
+    "stan_code": ("stan.program", "bundle_program"),
+    "stan_data": ("stan.data", "stan_data"),
+    "train": ("workflow", "train"),
+    "training_rows": ("workflow", "training_rows"),
+    "write_bundle": ("bundle.bundle", "write_bundle"),
+}
+
+__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'semistan' has no attribute '{name}'")
+    module, attribute = _PUBLIC[name]
+    return getattr(import_module(f"semistan.{module}"), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
-from semistan.bundle.files import check_output_folder
+import numpy as np
+
+from semistan.bundle.bundle import (
+    Bundle,
+    Source,
+    library_versions,
+    network_spec,
+    read_bundle,
+)
+from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.errors import InputError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
@@ -18,12 +26,14 @@ from semistan.model.families import check_response, family
 from semistan.model.formula import parse_formula
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
+from semistan.posterior.prediction import Prediction, check_kind, predict_rows
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
+from semistan.stan.folder import write_stan_folder
 from semistan.stan.program import bundle_program, stan_program
-from semistan.stan.sample import sample_chains
+from semistan.stan.sample import plan_threads, sample_chains
 from semistan.subspace.bezier import Progress, bezier
 from semistan.subspace.problem import make_problem, units_of
 from semistan.subspace.subspace import check_dimension
@@ -171,6 +181,7 @@ def fit(
     started = time.monotonic()
     bundle = train(prepared, progress)
     seconds = {"train": time.monotonic() - started}
+    say(training_text(bundle, seconds["train"]))
     run = create_run(
         bundle, prepared.rows, Path(out), config.sample, toolchain,
         overwrite=overwrite, timings=seconds,
@@ -234,6 +245,75 @@ def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
     return rows
 
 
+def start_run(
+    source: Path,
+    data: str | None,
+    out: Path,
+    overrides: dict[str, Any],
+    toolchain: Toolchain,
+    *,
+    prior_only: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Make a run's folder from a bundle's, ready to be sampled."""
+    check_output_folder(out, MARKER, overwrite=overwrite)
+    bundle = read_bundle(source)
+    return create_run(
+        bundle, training_rows(bundle, data), out, run_options(bundle, overrides), toolchain,
+        prior_only=prior_only, overwrite=overwrite,
+    )  # fmt: skip
+
+
+def export_stan(
+    bundle: Bundle,
+    rows: Rows,
+    out: Path,
+    options: SampleConfig,
+    *,
+    prior_only: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Write a folder with the Stan program, its data, initial values and labels."""
+    check_output_folder(out, "program.stan", overwrite=overwrite)
+    _, threads = plan_threads(options)
+    with atomic_folder(out) as folder:
+        write_stan_folder(bundle, rows, folder, options, threads=threads, prior_only=prior_only)
+
+
+def predict(
+    run: Run | str | Path,
+    frame: pd.DataFrame,
+    *,
+    kind: str = "epred",
+    seed: int = 1,
+    drop_missing: bool = False,
+) -> Prediction:
+    """Predict new rows.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    frame : pandas.DataFrame
+        The new rows; the response is not needed.
+    kind : str
+        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses).
+    seed : int
+        Seed of new responses.
+    drop_missing : bool
+        Whether rows with missing values are left out.
+
+    Raises
+    ------
+    InputError
+        If the rows cannot be used or the kind is unknown.
+    """
+    run = run if isinstance(run, Run) else read_run(run)
+    check_kind(kind)
+    rows = new_rows(run.bundle, frame, drop_missing=drop_missing)
+    return predict_rows(run.bundle, read_draws(run), rows, kind, np.random.default_rng(seed))
+
+
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
     """Return a bundle's sampling options with some replaced."""
     return with_overrides(bundle.config, overrides).sample
@@ -244,6 +324,16 @@ def compile_and_say(program: str, toolchain: Toolchain) -> str:
     compiled = compile_program(program, toolchain)
     state = "already compiled" if compiled.cached else "compiled"
     return f"Stan program {state} (CmdStan {toolchain.version_text})"
+
+
+def training_text(bundle: Bundle, seconds: float) -> str:
+    """Say what was trained and how it went."""
+    trained = bundle.trained
+    return (
+        f"trained a curve of length {trained.arc_length:.3g} through "
+        f"{len(trained.control_points)} points of {bundle.subspace.d} weights in {seconds:.0f} s, "
+        f"loss {trained.curve['loss'].mean():.4f} along it"
+    )
 
 
 def sampling_text(run: Run) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
+from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_linpred
 
@@ -44,8 +45,7 @@ class Convergence:
 
 def convergence(values: Array) -> Convergence:
     """Return rank-normalised Rhat, bulk ESS and tail ESS of draws (C, S); NaN if constant."""
-    import arviz
-
+    arviz = quiet_arviz()
     if np.ptp(values) == 0:
         return Convergence(np.nan, np.nan, np.nan)
     return Convergence(

@@ -11,6 +11,7 @@ from semistan import __version__
 from semistan.bundle.files import atomic_file
 from semistan.model.design import Rows
 from semistan.model.formula import parse_formula
+from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, posterior_predict
 from semistan.posterior.run import Run
@@ -30,8 +31,7 @@ def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
     arviz.InferenceData
         With dims ``coef``, ``subspace_dim`` and ``__obs__``.
     """
-    import arviz
-
+    arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
     response = parse_formula(run.bundle.config.formula).response
     groups: dict[str, Any] = {

@@ -98,4 +98,4 @@ def write_summary(summary: Summary, path: Path) -> None:
     table = pd.DataFrame([row.values for row in summary.rows], columns=list(COLUMNS))
     table.insert(0, "variable", [row.name for row in summary.rows])
     with atomic_file(path) as temporary:
-        table.to_csv(temporary, index=False)
+        table.to_csv(temporary, index=False, float_format="%.10g")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from semistan.errors import ToolchainError
 
@@ -47,9 +48,8 @@ def find_toolchain() -> Toolchain:
     ToolchainError
         If CmdStan, ``make`` or the compiler is missing, or CmdStan is too old.
     """
-    compiler = _compiler_version()
-    if shutil.which(os.environ.get("MAKE", "make")) is None:
-        raise ToolchainError("'make' was not found; on Debian: apt-get install make")
+    compiler = compiler_version()
+    find_make()
     path, version = find_cmdstan()
     return Toolchain(path, version, compiler)
 
@@ -78,23 +78,37 @@ def find_cmdstan() -> tuple[Path, tuple[int, ...]]:
     return path, version
 
 
-def quiet_cmdstanpy():  # type: ignore[no-untyped-def]
-    """Import CmdStanPy with its logger reduced to errors."""
+def quiet_cmdstanpy() -> Any:
+    """Import CmdStanPy without its log: what goes wrong reaches the user as an error."""
     import cmdstanpy
+    from cmdstanpy.utils import get_logger
 
-    logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
+    get_logger().setLevel(logging.CRITICAL)
     return cmdstanpy
 
 
-def _makefile_version(path: Path) -> tuple[int, ...]:
-    for line in (path / "makefile").read_text("utf-8", errors="replace").splitlines():
-        if line.startswith("CMDSTAN_VERSION"):
-            text = line.split(":=")[1].strip().partition("-")[0]
-            return tuple(int(part) for part in text.split("."))
-    raise ToolchainError(f"'{path}/makefile' names no version; is it CmdStan? {INSTALL_HINT}")
+def find_make() -> str:
+    """Return the path of ``make``.
+
+    Raises
+    ------
+    ToolchainError
+        If there is none.
+    """
+    path = shutil.which(os.environ.get("MAKE", "make"))
+    if path is None:
+        raise ToolchainError("'make' was not found; on Debian: apt-get install make")
+    return path
 
 
-def _compiler_version() -> str:
+def compiler_version() -> str:
+    """Return the first line of ``$CXX --version`` (g++, else clang++).
+
+    Raises
+    ------
+    ToolchainError
+        If there is no compiler.
+    """
     compiler = os.environ.get("CXX", "g++" if shutil.which("g++") else "clang++")
     if shutil.which(compiler) is None:
         raise ToolchainError(
@@ -103,3 +117,11 @@ def _compiler_version() -> str:
         )
     result = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     return result.stdout.splitlines()[0] if result.stdout else compiler
+
+
+def _makefile_version(path: Path) -> tuple[int, ...]:
+    for line in (path / "makefile").read_text("utf-8", errors="replace").splitlines():
+        if line.startswith("CMDSTAN_VERSION"):
+            text = line.split(":=")[1].strip().partition("-")[0]
+            return tuple(int(part) for part in text.split("."))
+    raise ToolchainError(f"'{path}/makefile' names no version; is it CmdStan? {INSTALL_HINT}")

@@ -1,0 +1,5 @@
+"""``python -m semistan`` is the command line."""
+
+from semistan.cli import main
+
+main()

@@ -1,0 +1,116 @@
+"""The keys of ``model.toml`` as flags of the command line: one table, one line per key."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from semistan.errors import InputError
+
+MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
+
+
+def _hidden(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"--hidden takes numbers of units as '16,16', got '{text}'") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: its parameter's name, the keys of the configuration that it sets, its help."""
+
+    name: str
+    keys: tuple[str, ...]
+    type: Any
+    help: str
+    panel: str
+    read: Callable[[Any], Any] = lambda value: value
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """What Typer reads; a flag that is not given changes nothing."""
+        dashed = self.name.replace("_", "-")
+        names = [f"--{dashed}/--no-{dashed}"] if self.type is bool else [f"--{dashed}"]
+        option = typer.Option(*names, help=self.help, rich_help_panel=self.panel)
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[self.type | None, option],
+        )
+
+
+MODEL_FLAGS = (
+    Flag("data", ("data",), str, "CSV file with the data.", MODEL),
+    Flag("family", ("family",), str, "gaussian, poisson or bernoulli.", MODEL),
+    Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
+         MODEL, _hidden),
+    Flag("activation", ("network.activation",), str,
+         "tanh, relu, softplus, sigmoid or identity.", MODEL),
+    Flag("frozen", ("network.frozen",), int, "Leading layers outside the subspace.", MODEL),
+    Flag("construction", ("subspace.construction",), str, "How the subspace is found: bezier.",
+         MODEL),
+    Flag("k", ("subspace.k",), int, "Dimension of the subspace.", MODEL),
+    Flag("prior_b", ("priors.b",), str, "Prior on coefficients, as 'normal(0, 2.5)'.", MODEL),
+    Flag("prior_phi", ("priors.phi",), str, "Prior on subspace coordinates.", MODEL),
+    Flag("prior_sigma", ("priors.sigma",), str, "Prior on the residual sd.", MODEL),
+    Flag("autoscale", ("priors.autoscale",), bool, "Multiply priors by the units of y and x.",
+         MODEL),
+    Flag("drop_missing", ("drop_missing",), bool, "Drop rows with missing or infinite values.",
+         MODEL),
+)  # fmt: skip
+TRAIN_FLAGS = (
+    Flag("epochs", ("train.epochs",), int, "Training epochs.", TRAINING),
+    Flag("learning_rate", ("train.learning_rate",), float, "Adam's initial rate.", TRAINING),
+    Flag("batch_size", ("train.batch_size",), int, "Rows per step; 0 decides by itself.",
+         TRAINING),
+    Flag("validation", ("train.validation",), float, "Share of rows held out.", TRAINING),
+    Flag("device", ("train.device",), str, "auto, cpu or cuda.", TRAINING),
+)  # fmt: skip
+SAMPLE_FLAGS = (
+    Flag("chains", ("sample.chains",), int, "Markov chains.", SAMPLING),
+    Flag("warmup", ("sample.warmup",), int, "Warm-up iterations of each chain.", SAMPLING),
+    Flag("draws", ("sample.draws",), int, "Draws of each chain after warm-up.", SAMPLING),
+    Flag("adapt_delta", ("sample.adapt_delta",), float, "Target acceptance rate.", SAMPLING),
+    Flag("max_treedepth", ("sample.max_treedepth",), int, "Maximum tree depth.", SAMPLING),
+    Flag("metric", ("sample.metric",), str, "dense_e, diag_e or unit_e.", SAMPLING),
+    Flag("threads", ("sample.threads",), int, "Threads within a chain; 0 shares the cores.",
+         SAMPLING),
+)  # fmt: skip
+SEED_FLAG = Flag(
+    "seed", ("train.seed", "sample.seed"), int, "Seed of training and sampling.", SAMPLING
+)
+FIT_FLAGS = (*MODEL_FLAGS, *TRAIN_FLAGS, *SAMPLE_FLAGS, SEED_FLAG)
+
+
+def configurable(*flags: Flag) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these flags; it receives those that were given as ``overrides``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_flags(**given: Any) -> None:
+            values = {flag: given.pop(flag.name) for flag in flags}
+            overrides = {
+                key: flag.read(value)
+                for flag, value in values.items()
+                if value is not None
+                for key in flag.keys
+            }
+            command(overrides=overrides, **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        own = [p for p in signature.parameters.values() if p.name != "overrides"]
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        parameters = [*own, *(flag.parameter for flag in flags)]
+        with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        with_flags.__annotations__ = {p.name: p.annotation for p in parameters}
+        return with_flags
+
+    return decorate

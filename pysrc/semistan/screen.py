@@ -1,0 +1,175 @@
+"""What people see on the terminal: tables, progress and diagnostics in words."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from semistan.doctor import Finding
+    from semistan.posterior.diagnostics import Convergence
+    from semistan.posterior.summary import Row, Summary
+    from semistan.subspace.bezier import Progress
+    from semistan.workflow import Fit
+
+out = Console(highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """Write one line about what is going on, to standard error."""
+    notes.print(escape(line), style="dim")
+
+
+def complain(message: str) -> None:
+    """Write an error to standard error."""
+    notes.print(f"[bold red]error:[/] {escape(message)}")
+
+
+def is_interactive() -> bool:
+    """Say whether progress bars make sense."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def training_bar(epochs: int) -> Iterator[Progress]:
+    """Yield a callback that shows a progress bar with the loss from its first call on."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} epochs  {task.fields[loss]}"),
+        TimeRemainingColumn(),
+        console=notes,
+        disable=not is_interactive(),
+    )
+    task = bar.add_task("training", total=epochs, loss="")
+
+    def show(epoch: int, loss: float, held_out: float) -> None:
+        bar.start()
+        bar.update(task, completed=epoch, loss=f"loss {loss:.4f}, held out {held_out:.4f}")
+        if epoch == epochs:
+            bar.stop()
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+def show_fit(fit: Fit) -> None:
+    """Print what was fitted, the coefficient table, the diagnostics and the run's folder."""
+    bundle, options, draws = fit.run.bundle, fit.run.options, fit.draws
+    widths = "-".join(str(width) for width in bundle.network.widths)
+    frozen = f", {bundle.network.frozen} frozen" if bundle.network.frozen else ""
+    dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
+    prior = ", draws from the PRIOR" if fit.run.prior_only else ""
+    lines = [
+        f" Family: {bundle.family.name}, link {bundle.family.link}",
+        f"Formula: {bundle.config.formula}",
+        f"   Data: {bundle.source.rows} rows{dropped}",
+        f"Network: {widths}, {bundle.network.activation}{frozen}; {bundle.subspace.d} weights "
+        f"in a subspace of k = {bundle.subspace.k} ({bundle.subspace.origin})",
+        f"  Draws: {draws.chains} chains x {options.draws} after {options.warmup} warm-up "
+        f"draws{prior}",
+    ]
+    out.print("\n".join(escape(line) for line in lines) + "\n")
+    out.print(coefficient_table(fit.summary.rows))
+    show_diagnostics(fit.summary)
+    out.print(escape(f"Run: {fit.run.path}"))
+
+
+def coefficient_table(rows: tuple[Row, ...]) -> Table:
+    """Lay out the table; estimates show two significant digits of their error."""
+    from semistan.posterior.summary import COLUMNS
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    for row in rows:
+        digits = _digits(row.est_error)
+        values = [f"{value:.{digits}f}" for value in row.values[:4]]
+        figures = [_number(row.rhat, 3), _number(row.bulk_ess, 0), _number(row.tail_ess, 0)]
+        table.add_row(row.name, *values, *figures)
+    return table
+
+
+def show_diagnostics(summary: Summary) -> None:
+    """Print the failed checks with advice, or that all passed, and the figures of eta and phi."""
+    out.print()
+    failed = [check for check in summary.checks if not check.passed]
+    if not failed:
+        out.print("[green]All diagnostics passed[/]: " + _passed_text(summary))
+    for check in failed:
+        out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
+        out.print(f"        {escape(check.advice)}.")
+    out.print(f"Linear predictor: {_figures(summary.eta)}.")
+    out.print(
+        f"Subspace coordinates phi: {_figures(summary.phi)} "
+        "(may be multimodal; not part of the checks)."
+    )
+
+
+def show_findings(findings: list[Finding]) -> None:
+    """Print what the doctor found, with advice where something is missing."""
+    for finding in findings:
+        mark = "[green]ok[/]     " if finding.ok else "[bold red]missing[/]"
+        out.print(f"{mark} {escape(finding.name)}: {escape(finding.text)}")
+
+
+def summary_json(fit: Fit) -> dict[str, Any]:
+    """Return the results for scripts; figures that do not exist are null."""
+    from dataclasses import asdict
+
+    from semistan.posterior.summary import COLUMNS
+
+    summary = fit.summary
+    return {
+        "run": str(fit.run.path),
+        "formula": fit.run.bundle.config.formula,
+        "family": fit.run.bundle.family.name,
+        "passed": summary.passed,
+        "coefficients": {
+            row.name: dict(zip(COLUMNS, map(_finite, row.values), strict=True))
+            for row in summary.rows
+        },
+        "eta": {name: _finite(value) for name, value in asdict(summary.eta).items()},
+        "phi": {name: _finite(value) for name, value in asdict(summary.phi).items()},
+        "checks": [asdict(check) for check in summary.checks],
+        "seconds": fit.run.manifest["seconds"],
+    }
+
+
+def _passed_text(summary: Summary) -> str:
+    return "; ".join(check.finding for check in summary.checks[:3]) + "."
+
+
+def _figures(figures: Convergence) -> str:
+    return (
+        f"largest Rhat {_number(figures.rhat, 3)}, smallest bulk ESS "
+        f"{_number(figures.bulk_ess, 0)}, tail ESS {_number(figures.tail_ess, 0)}"
+    )
+
+
+def _digits(error: float) -> int:
+    if not error > 0:
+        return 2
+    return min(12, max(0, 1 - math.floor(math.log10(error))))
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
