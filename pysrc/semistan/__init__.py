@@ -8,7 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from semistan.version import __version__
 
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semistan.posterior.predict import posterior_predict as posterior_predict
     from semistan.posterior.run import read_run as read_run
     from semistan.stan.data import stan_data as stan_data
-    from semistan.stan.program import bundle_program as stan_code
+    from semistan.stan.program import bundle_program
     from semistan.workflow import fit as fit
     from semistan.workflow import new_rows as new_rows
     from semistan.workflow import prepare as prepare
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from semistan.workflow import sample as sample
     from semistan.workflow import train as train
     from semistan.workflow import training_rows as training_rows
+
+    stan_code = bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
@@ -50,7 +52,7 @@ _PUBLIC = {
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan import __version__, screen
+from semistan import screen
 from semistan.errors import InputError, SemistanError
 from semistan.flags import (
     FIT_FLAGS,
@@ -22,6 +22,7 @@ from semistan.flags import (
     TRAIN_FLAGS,
     configurable,
 )
+from semistan.version import __version__
 
 DIAGNOSTIC_FAILED = 3
 
@@ -185,9 +186,7 @@ def sample(
         run = workflow.start_run(
             source, data, out, overrides, toolchain, prior_only=prior_only, overwrite=overwrite
         )
-    result = workflow.sample(
-        run, toolchain, show_progress=screen.is_interactive(), say=screen.say
-    )
+    result = workflow.sample(run, toolchain, show_progress=screen.is_interactive(), say=screen.say)
     _finish(result, as_json)
 
 
@@ -210,9 +209,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV to write instead of printing it.")
     ] = None,
-    draws: Annotated[
-        Path | None, typer.Option(help="CSV to write with one line per draw.")
-    ] = None,
+    draws: Annotated[Path | None, typer.Option(help="CSV to write with one line per draw.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of new responses.")] = 1,
     drop_missing: Annotated[bool, typer.Option("--drop-missing")] = False,
     overwrite: Overwrite = False,

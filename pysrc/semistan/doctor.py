@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from semistan import __version__
 from semistan.errors import ToolchainError
 from semistan.stan.cmdstan import compiler_version, find_cmdstan, find_make
 from semistan.stan.compile import cache_folder
 from semistan.stan.sample import usable_cores
+from semistan.version import __version__
 
 LIBRARIES = ("torch", "cmdstanpy", "numpy", "pandas", "arviz", "formulaic", "onnx", "onnxruntime")
 
@@ -40,7 +40,7 @@ def examine() -> list[Finding]:
         _tool("C++ compiler", compiler_version),
         _tool("make", find_make),
         _tool("CmdStan", _cmdstan),
-        Finding("cores", True, f"{usable_cores()} usable: chains first, then threads within chains"),
+        Finding("cores", True, f"{usable_cores()} usable, for chains first, then for threads"),
         _gpu(),
         _cache(),
     ]
@@ -70,8 +70,9 @@ def _gpu() -> Finding:
         import torch
     except ImportError:
         return Finding("GPU", True, "unknown without torch")
-    name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none; training uses the CPU"
-    return Finding("GPU", True, name)
+    if not torch.cuda.is_available():
+        return Finding("GPU", True, "none; training uses the CPU")
+    return Finding("GPU", True, torch.cuda.get_device_name(0))
 
 
 def _cache() -> Finding:
@@ -79,6 +80,7 @@ def _cache() -> Finding:
     count = len([path for path in folder.glob("*") if path.is_dir()]) if folder.is_dir() else 0
     parent = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(parent).free / 1e9
-    ok = os.access(parent, os.W_OK)
+    if not os.access(parent, os.W_OK):
+        return Finding("compile cache", False, f"{parent} is not writable; set SEMISTAN_CACHE")
     text = f"{count} compiled programs in {folder} ({free:.0f} GB free)"
-    return Finding("compile cache", ok, text if ok else f"{parent} is not writable; set SEMISTAN_CACHE")
+    return Finding("compile cache", True, text)

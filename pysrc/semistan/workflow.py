@@ -105,9 +105,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     table = read_table(str(config.data)) if frame is None else frame
-    kept, dropped = complete_rows(
-        formula, table, response=True, drop_missing=config.drop_missing
-    )
+    kept, dropped = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     design, rows = learn_design(formula, kept)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)

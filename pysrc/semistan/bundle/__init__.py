@@ -1,0 +1,1 @@
+"""WHAT IS HANDED OVER: the exported folder with p_bar, Pi, frozen weights and ONNX."""

@@ -1,9 +1,9 @@
 """The bundle: what training hands over, enough to sample and to predict without PyTorch.
 
-    bundle.json     model, design state, versions, sha256 of the arrays
-    arrays.npz      p_bar, Pi, control points, frozen weights, trained theta
-    network.onnx    f(u; w)
-    predictor.onnx  eta(u, x; phi, theta)
+bundle.json     model, design state, versions, sha256 of the arrays
+arrays.npz      p_bar, Pi, control points, frozen weights, trained theta
+network.onnx    f(u; w)
+predictor.onnx  eta(u, x; phi, theta)
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Inputs are in the user's units; standardisation and frozen layers are inside the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,8 +62,9 @@ class _Graph:
     def frozen_layers(self, spec: NetworkSpec, w_frozen: Array, h: str) -> str:
         for weights, biases, m, n in layer_slices(spec.frozen_widths):
             matrix = self.constant(w_frozen[weights].reshape(n, m).T)
-            affine = self.apply("Add", self.apply("MatMul", h, matrix), self.constant(w_frozen[biases]))
-            h = self.activated(affine, spec.activation)
+            product = self.apply("MatMul", h, matrix)
+            z = self.apply("Add", product, self.constant(w_frozen[biases]))
+            h = self.activated(z, spec.activation)
         return h
 
     def network(self, spec: NetworkSpec, w: str, h: str) -> str:
@@ -83,7 +84,7 @@ class _Graph:
         start, stop, axis = (self.constant(np.array([i])) for i in (part.start, part.stop, 1))
         return self.apply("Slice", w, start, stop, axis)
 
-    def model(self, inputs: dict[str, Sequence[Any]], result: str, name: str,
+    def model(self, inputs: Mapping[str, Sequence[Any]], result: str, name: str,
               shape: Sequence[Any]) -> ModelProto:  # fmt: skip
         from onnx import TensorProto, checker, helper
 
@@ -136,9 +137,7 @@ def predictor_graph(spec: NetworkSpec, units: Units, trained: Trained) -> ModelP
     return graph.model(inputs, graph.apply("Add", eta, structured), "eta", ("S", "N"))
 
 
-def save_checked(
-    model: ModelProto, path: Path, inputs: dict[str, Array], expected: Array
-) -> None:
+def save_checked(model: ModelProto, path: Path, inputs: dict[str, Array], expected: Array) -> None:
     """Save a graph after onnxruntime has reproduced the expected output.
 
     Raises
@@ -165,9 +164,7 @@ def run_graph(path: Path, inputs: dict[str, Array]) -> list[Array]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     feeds = {name: np.ascontiguousarray(array, dtype=float) for name, array in inputs.items()}
     outputs: list[Array] = session.run(None, feeds)
     return outputs

@@ -1,0 +1,1 @@
+"""WHAT is modelled: formula, design, families, priors, network."""

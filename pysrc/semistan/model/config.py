@@ -28,7 +28,7 @@ class SubspaceConfig(_Section):
     """``[subspace]``: how the affine subspace is constructed."""
 
     construction: Literal["bezier"] = "bezier"
-    k: int = Field(8, ge=1)
+    k: int = Field(default=8, ge=1)
 
 
 class PriorConfig(_Section):
@@ -52,25 +52,25 @@ class TrainConfig(_Section):
     ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024.
     """
 
-    epochs: int = Field(3000, ge=1)
-    learning_rate: float = Field(5e-3, gt=0)
-    batch_size: int = Field(0, ge=0)
-    validation: float = Field(0.1, ge=0, lt=0.9)
-    seed: int = Field(1, ge=0)
+    epochs: int = Field(default=3000, ge=1)
+    learning_rate: float = Field(default=5e-3, gt=0)
+    batch_size: int = Field(default=0, ge=0)
+    validation: float = Field(default=0.1, ge=0, lt=0.9)
+    seed: int = Field(default=1, ge=0)
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
 class SampleConfig(_Section):
     """``[sample]``: how NUTS is run; ``threads = 0`` shares the cores among the chains."""
 
-    chains: int = Field(4, ge=1)
-    warmup: int = Field(1000, ge=1)
-    draws: int = Field(1000, ge=1)
-    adapt_delta: float = Field(0.8, gt=0, lt=1)
-    max_treedepth: int = Field(10, ge=1)
+    chains: int = Field(default=4, ge=1)
+    warmup: int = Field(default=1000, ge=1)
+    draws: int = Field(default=1000, ge=1)
+    adapt_delta: float = Field(default=0.8, gt=0, lt=1)
+    max_treedepth: int = Field(default=10, ge=1)
     metric: Literal["dense_e", "diag_e", "unit_e"] = "dense_e"
-    threads: int = Field(0, ge=0)
-    seed: int = Field(1, ge=0)
+    threads: int = Field(default=0, ge=0)
+    seed: int = Field(default=1, ge=0)
 
 
 class ModelConfig(_Section):
@@ -135,7 +135,9 @@ def _first_problem(error: ValidationError) -> str:
     detail = error.errors()[0]
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"unknown key '{key}'.{did_you_mean(str(detail['loc'][-1]), _keys(detail['loc'][:-1]))}"
+        return (
+            f"unknown key '{key}'.{did_you_mean(str(detail['loc'][-1]), _keys(detail['loc'][:-1]))}"
+        )
     if detail["type"] == "missing":
         return f"the key '{key}' is needed, as in formula = \"y ~ x + nn(u1, u2)\""
     if isinstance(cause := detail.get("ctx", {}).get("error"), InputError):

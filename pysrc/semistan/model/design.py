@@ -230,7 +230,7 @@ def _apply_terms(terms: Terms, frame: pd.DataFrame) -> Array:
         },
     )
     table = _materialise(spec, frame)
-    return table[list(terms.columns)].to_numpy(dtype=float)
+    return np.asarray(table[list(terms.columns)], dtype=float)
 
 
 def _formulaic(terms: tuple[str, ...]) -> Any:
@@ -311,7 +311,8 @@ def _check_varies(terms: Terms) -> None:
     for column, scale, loc in zip(terms.columns, terms.scale, terms.loc, strict=True):
         if not scale > 1e-12 * abs(loc):
             raise InputError(
-                f"column '{column}' is constant in these data ({loc:g}); leave it out of the formula"
+                f"column '{column}' is constant in these data ({loc:g}); "
+                "leave it out of the formula"
             )
 
 

@@ -6,6 +6,7 @@ random generation, and the lines of the Stan program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -67,19 +68,18 @@ class Family:
 
 
 def _gaussian_log_lik(y: Tensor, eta: Tensor, dispersion: Dispersion) -> Tensor:
-    import torch
+    sigma = dispersion["sigma"]
+    return -0.5 * ((y - eta) / sigma) ** 2 - sigma.log() - 0.5 * math.log(2 * math.pi)
 
-    return torch.distributions.Normal(eta, dispersion["sigma"]).log_prob(y)
 
-
-def _poisson_log_lik(y: Tensor, eta: Tensor, dispersion: Dispersion) -> Tensor:
+def _poisson_log_lik(y: Tensor, eta: Tensor, _: Dispersion) -> Tensor:
     return y * eta - eta.exp() - (y + 1).lgamma()
 
 
-def _bernoulli_log_lik(y: Tensor, eta: Tensor, dispersion: Dispersion) -> Tensor:
-    import torch.nn.functional as F
+def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Dispersion) -> Tensor:
+    from torch.nn.functional import logsigmoid
 
-    return F.logsigmoid((2 * y - 1) * eta)
+    return logsigmoid((2 * y - 1) * eta)
 
 
 def _expit(eta: Array) -> Array:
@@ -120,7 +120,7 @@ FAMILIES: tuple[Family, ...] = (
         eta_units=_log_mean,
         mean=np.exp,
         log_lik=_poisson_log_lik,
-        rng=lambda eta, disp, generator: generator.poisson(np.exp(eta)).astype(float),
+        rng=lambda eta, _, generator: generator.poisson(np.exp(eta)).astype(float),
         glm="poisson_log_glm_lpmf",
     ),
     Family(
@@ -134,7 +134,7 @@ FAMILIES: tuple[Family, ...] = (
         eta_units=_logit_mean,
         mean=_expit,
         log_lik=_bernoulli_log_lik,
-        rng=lambda eta, disp, generator: (generator.random(eta.shape) < _expit(eta)).astype(float),
+        rng=lambda eta, _, generator: (generator.random(eta.shape) < _expit(eta)).astype(float),
         glm="bernoulli_logit_glm_lpmf",
     ),
 )

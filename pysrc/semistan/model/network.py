@@ -7,6 +7,7 @@ order) and then its biases. The first ``frozen`` layers are constants outside th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,13 +88,13 @@ class NetworkSpec:
 
 def n_weights(widths: tuple[int, ...]) -> int:
     """Count the weights and biases of the layers between these widths."""
-    return sum((m + 1) * n for m, n in zip(widths[:-1], widths[1:], strict=True))
+    return sum((m + 1) * n for m, n in pairwise(widths))
 
 
 def layer_slices(widths: tuple[int, ...]) -> list[tuple[slice, slice, int, int]]:
     """Return, for each layer, the slices of its weights and biases and its shape (m, n)."""
     slices, start = [], 0
-    for m, n in zip(widths[:-1], widths[1:], strict=True):
+    for m, n in pairwise(widths):
         middle, end = start + m * n, start + (m + 1) * n
         slices.append((slice(start, middle), slice(middle, end), m, n))
         start = end
@@ -114,7 +115,7 @@ def activate(z: Tensor, activation: str) -> Tensor:
 
 def affine(h: Tensor, w: Tensor, weights: slice, biases: slice, m: int, n: int) -> Tensor:
     """Return ``h W' + b`` for one layer; ``w`` may carry leading batch axes."""
-    matrix = w[..., weights].unflatten(-1, (n, m))
+    matrix = w[..., weights].reshape(*w.shape[:-1], n, m)
     return h @ matrix.transpose(-1, -2) + w[..., biases].unsqueeze(-2)
 
 
@@ -154,7 +155,7 @@ def initial_weights(widths: tuple[int, ...], generator: Generator) -> Tensor:
     import torch
 
     parts = []
-    for m, n in zip(widths[:-1], widths[1:], strict=True):
+    for m, n in pairwise(widths):
         uniform = torch.rand((m + 1) * n, generator=generator, dtype=torch.float64)
         parts.append((2 * uniform - 1) / m**0.5)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)

@@ -75,9 +75,7 @@ def parse_prior(text: str, parameter: str) -> Prior:
     """
     match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text)
     if match is None:
-        raise InputError(
-            f"prior '{parameter}' must look like 'normal(0, 2.5)', got '{text}'"
-        )
+        raise InputError(f"prior '{parameter}' must look like 'normal(0, 2.5)', got '{text}'")
     density = DENSITIES.get(match[1])
     if density is None:
         hint = did_you_mean(match[1], DENSITIES)
@@ -91,9 +89,7 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
     parts = [part for part in inner.split(",") if part.strip()]
     if len(parts) != len(density.arguments):
         expected = ", ".join(density.arguments)
-        raise InputError(
-            f"prior '{parameter}': {density.name} takes ({expected}), got '{text}'"
-        )
+        raise InputError(f"prior '{parameter}': {density.name} takes ({expected}), got '{text}'")
     try:
         return tuple(float(part) for part in parts)
     except ValueError:

@@ -1,0 +1,1 @@
+"""WHAT was learnt: the run, its draws, diagnostics, summary and predictions."""

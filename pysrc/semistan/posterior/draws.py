@@ -56,12 +56,12 @@ class Draws:
     @property
     def chains(self) -> int:
         """Number of chains C."""
-        return self.phi.shape[0]
+        return len(self.phi)
 
     @property
     def size(self) -> int:
         """Number of draws over all chains."""
-        return self.phi.shape[0] * self.phi.shape[1]
+        return len(self.flat(self.phi))
 
     @property
     def interpreted(self) -> dict[str, Array]:

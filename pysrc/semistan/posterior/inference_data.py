@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from semistan import __version__
 from semistan.bundle.files import atomic_file
 from semistan.model.design import Rows
 from semistan.model.formula import parse_formula
@@ -15,6 +14,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, posterior_predict
 from semistan.posterior.run import Run
+from semistan.version import __version__
 
 POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
 

@@ -1,7 +1,7 @@
 """A run: one folder for one fit, which can be moved, read again and completed.
 
-    bundle/  program.stan  data.json  inits-*.json  labels.json  manifest.json
-    chains/*.csv  posterior.nc  summary.csv
+bundle/  program.stan  data.json  inits-*.json  labels.json  manifest.json
+chains/*.csv  posterior.nc  summary.csv
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from semistan import __version__
 from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
 from semistan.bundle.files import (
     atomic_folder,
@@ -27,6 +26,7 @@ from semistan.model.design import Rows
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.sample import chain_file, missing_chains, plan_threads
+from semistan.version import __version__
 
 FORMAT_VERSION = 1
 MARKER = "manifest.json"

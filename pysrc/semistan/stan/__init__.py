@@ -1,0 +1,1 @@
+"""HOW it is sampled: program text, data, CmdStan, compile cache, NUTS."""

@@ -7,6 +7,7 @@ checked by its sha256, unpacked and built from source.
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from semistan.bundle.files import sha256_file
@@ -62,12 +64,8 @@ def install_cmdstan(say: Say, *, official: bool = True) -> Toolchain:
 def _install_official(say: Say, cores: int) -> bool:
     say("installing the official CmdStan release (download and build, some minutes)")
     cmdstanpy = quiet_cmdstanpy()
-    with open(os.devnull, "w") as null:
-        stdout, sys.stdout = sys.stdout, null
-        try:
-            done = bool(cmdstanpy.install_cmdstan(cores=cores))
-        finally:
-            sys.stdout = stdout
+    with redirect_stdout(io.StringIO()):
+        done = bool(cmdstanpy.install_cmdstan(cores=cores))
     if not done:
         say("the official release could not be downloaded")
     return done

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import indent, wrap
 
-from semistan import __version__
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
 from semistan.stan.priors import ClassPrior, class_priors
 from semistan.stan.sources import stan_source
+from semistan.version import __version__
 
 WIDTH = 80
 DISPERSION_TEXT = {"sigma": "residual standard deviation"}
@@ -268,9 +268,7 @@ def _declarations(lines: list[tuple[str, str]]) -> str:
 
 def _comment(text: str) -> list[str]:
     """Wrap a comment; a line break in a column's name must not end it."""
-    return wrap(
-        " ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   "
-    )
+    return wrap(" ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   ")
 
 
 def _call(head: str, arguments: list[str], tail: str, width: int) -> str:

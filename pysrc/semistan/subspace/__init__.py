@@ -1,0 +1,1 @@
+"""WHERE w may move: Subspace(p_bar, Pi), its construction and its predictor."""

@@ -141,8 +141,7 @@ def bezier(
         w_frozen=best.w_frozen.cpu().numpy(),
         theta=best.theta.cpu().numpy() * units.theta_scale,
         dispersion={
-            name: float(value)
-            for name, value in problem.dispersion(best.log_dispersion).items()
+            name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },
         history=history,
         curve={"t": t, "loss": _losses(problem, best, t)},
@@ -188,9 +187,10 @@ def _descend(
         loss, held_out = (
             float(_losses(part, parameters, nodes).mean()) for part in (training, validation)
         )
-        records.append((epoch, loss, held_out, arc_length(parameters.copy().control_points.cpu().numpy())))
+        state = parameters.copy()
+        records.append((epoch, loss, held_out, arc_length(state.control_points.cpu().numpy())))
         if held_out < least:
-            best, least = parameters.copy(), held_out
+            best, least = state, held_out
         if progress is not None:
             progress(epoch, loss, held_out)
     names = ("epoch", "loss", "validation_loss", "arc_length")

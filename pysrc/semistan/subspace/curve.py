@@ -1,6 +1,6 @@
 """Bézier curves through weight space, eq. (2) of Dold et al. (2024).
 
-    b(t) = sum_l C(k, l) (1 - t)^(k - l) t^l p_l,    t in [0, 1]
+b(t) = sum_l C(k, l) (1 - t)^(k - l) t^l p_l,    t in [0, 1]
 """
 
 from __future__ import annotations

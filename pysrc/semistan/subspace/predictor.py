@@ -1,6 +1,6 @@
 """The linear predictor for draws of (phi, theta), in the user's units.
 
-    eta = eta_loc + eta_scale * f(u; p_bar + Pi phi) + (x - x_loc)' theta
+eta = eta_loc + eta_scale * f(u; p_bar + Pi phi) + (x - x_loc)' theta
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from semistan.subspace.bezier import Trained
 from semistan.subspace.problem import Units
 
 
-def network_output(
-    spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U: Array
-) -> Array:
+def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:
     """Evaluate ``f(u; w)`` without gradients.
 
     Parameters

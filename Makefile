@@ -1,0 +1,41 @@
+# make demo   set everything up and fit models/diabetes
+# make test   set everything up and run the linters and the whole test suite
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint fast-test cmdstan golden clean
+
+demo: .venv/installed cmdstan
+	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
+
+test: lint cmdstan
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+fast-test: .venv/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not cmdstan"
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+cmdstan: .venv/installed
+	$(BIN)/semistan install-cmdstan
+
+# Write models/*/program.stan anew, to be read in the diff.
+golden: .venv/installed
+	$(BIN)/python tests/golden.py
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv runs dist
