@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPSET = 17
 IR_VERSION = 8
-OPERATORS = {"tanh": "Tanh", "relu": "Relu", "softplus": "Softplus", "sigmoid": "Sigmoid"}
+OPERATORS = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid"}
 
 
 @dataclass(slots=True)
@@ -57,7 +57,15 @@ class _Graph:
     def activated(self, value: str, activation: str) -> str:
         if activation == "identity":
             return value
+        if activation == "softplus":
+            return self._softplus(value)
         return self.apply(OPERATORS[activation], value)
+
+    def _softplus(self, z: str) -> str:
+        """Add max(z, 0) + log(1 + exp(-|z|)): onnxruntime has no float64 Softplus."""
+        decay = self.apply("Exp", self.apply("Neg", self.apply("Abs", z)))
+        tail = self.apply("Log", self.apply("Add", decay, self.constant(np.array(1.0))))
+        return self.apply("Add", self.apply("Relu", z), tail)
 
     def frozen_layers(self, spec: NetworkSpec, w_frozen: Array, h: str) -> str:
         for weights, biases, m, n in layer_slices(spec.frozen_widths):

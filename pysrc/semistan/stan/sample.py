@@ -75,7 +75,8 @@ def sample_chains(
     temporary = Path(tempfile.mkdtemp(dir=run, prefix=".sampling-"))
     try:
         for block in _consecutive(missing):  # CmdStanPy numbers initial values from the first
-            _run_nuts(executable, run, temporary, block, options, show_progress)
+            output = temporary / str(block[0])  # a single chain's file has no number
+            _run_nuts(executable, run, output, block, options, show_progress)
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise SemistanError(f"CmdStan failed: {_console_error(temporary, str(error))}") from None
     finally:
@@ -127,7 +128,7 @@ def _consecutive(chains: Sequence[int]) -> list[list[int]]:
 
 def _keep_finished(temporary: Path, chains: Path) -> None:
     """Move complete CSVs into ``chains/``, untouched, under their chain's number."""
-    for path in temporary.glob("*.csv"):
+    for path in temporary.glob("*/*.csv"):
         text = path.read_text("utf-8", errors="replace")
         if "Elapsed Time" in text[-1000:]:
             chain = next(line for line in text.splitlines() if line.startswith("# id = "))
@@ -136,7 +137,7 @@ def _keep_finished(temporary: Path, chains: Path) -> None:
 
 def _console_error(temporary: Path, fallback: str) -> str:
     """Return the first error that a chain printed."""
-    for path in sorted(temporary.glob("*-stdout.txt")):
+    for path in sorted(temporary.glob("*/*-stdout.txt")):
         lines = path.read_text("utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines):
             if "Exception" in line or "error" in line.lower():

@@ -1,0 +1,74 @@
+"""The generated programs behind a main program of the tests', for 17 digits and gradients."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from semistan.stan.compile import cache_folder, cache_key, without_comments
+from semistan.stan.data import write_stan_json
+from semistan.stan.program import bundle_program
+
+MAIN = Path(__file__).with_name("log_prob.cpp")
+
+ETA = """\
+  vector[N] eta = eta_loc
+                  + eta_scale
+                    * network(H, p_bar + Pi * phi, free_widths, activation)
+                  + Xc * theta;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Log densities (S,), gradients (S, n) and all written quantities by name (S,)."""
+
+    lp: np.ndarray
+    gradient: np.ndarray
+    written: dict
+
+    def vector(self, name, size):
+        return np.column_stack([self.written[f"{name}.{i + 1}"] for i in range(size)])
+
+
+def evaluate(bundle, data, states, toolchain, folder):
+    """Evaluate a bundle's program, with eta added, at unconstrained states (S, n)."""
+    write_stan_json(folder / "data.json", data)
+    text = "\n".join(" ".join(f"{value:.17g}" for value in state) for state in states)
+    result = subprocess.run(
+        [_build(bundle_program(bundle).removesuffix("}\n") + ETA, toolchain),
+         str(folder / "data.json")],
+        input=text, capture_output=True, text=True, check=True,
+        env=os.environ | {"STAN_NUM_THREADS": "2"},
+    )  # fmt: skip
+    header, *lines = result.stdout.splitlines()
+    values = np.array([[float(word) for word in line.split()] for line in lines])
+    n = np.shape(states)[1]
+    written = dict(zip(header.split(), values[:, 1 + n :].T, strict=True))
+    return Evaluation(values[:, 0], values[:, 1 : 1 + n], written)
+
+
+def _build(program, toolchain):
+    """Compile a program with our main in CmdStan's place, once."""
+    salt = hashlib.sha256(MAIN.read_bytes()).hexdigest()[:16]
+    shared = cache_folder() / f"test-{salt}"
+    folder = shared / cache_key(program, toolchain)
+    executable = folder / "evaluate"
+    shared.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_folder() / ".lock"):
+        if not executable.is_file():
+            main = shared / "main.cpp"
+            if not main.is_file():
+                shutil.copy(MAIN, main)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            (folder / "evaluate.stan").write_text(without_comments(program))
+            command = ["make", "STAN_THREADS=1", f"CMDSTAN_MAIN={main}", executable]
+            subprocess.run(command, cwd=toolchain.cmdstan, check=True, capture_output=True)
+    return executable

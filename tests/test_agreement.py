@@ -1,0 +1,113 @@
+"""torch = ONNX = Stan: linear predictor, log density and gradient, to 1e-9 relative."""
+
+import numpy as np
+import pytest
+import torch
+from programs import evaluate
+from untrained import random_bundle
+
+from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
+from semistan.model.network import ACTIVATIONS, forward, frozen_features
+from semistan.stan.data import stan_data
+from semistan.subspace.predictor import linear_predictor
+
+TOLERANCE = 1e-9
+LAYERS = ((4,), (4, 3), (4, 3, 5, 3))
+FAMILIES = ("gaussian", "poisson", "bernoulli")
+STATES = 3
+
+
+def torch_log_density(bundle, rows, data, q):
+    """The log density of unconstrained (phi, theta / theta_scale, log sigma), by hand."""
+    k, P = bundle.subspace.k, rows.X.shape[1]
+    tensor = lambda value: torch.as_tensor(np.array(value, dtype=float))  # noqa: E731
+    phi, theta = q[:k], q[k : k + P] * tensor(data["theta_scale"])
+    normal = torch.distributions.Normal
+    lp = (
+        normal(tensor(data["prior_phi_location"]), tensor(data["prior_phi_scale"]))
+        .log_prob(phi)
+        .sum()
+    )
+    b = normal(tensor(data["prior_b_location"]), tensor(data["prior_b_scale"]))
+    lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
+    w = tensor(data["p_bar"]) + tensor(data["Pi"]) @ phi
+    Z = tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
+    f = forward(bundle.network, w, frozen_features(bundle.network, tensor(data["w_frozen"]), Z))
+    eta = data["eta_loc"] + data["eta_scale"] * f
+    eta = eta + tensor(rows.X - rows.X.mean(axis=0)) @ theta
+    y = tensor(rows.y)
+    if bundle.family.name == "gaussian":
+        sigma = q[-1].exp()
+        arguments = (tensor(data[f"prior_sigma_{name}"]) for name in ("df", "location", "scale"))
+        t = torch.distributions.StudentT(*arguments)
+        # location 0: half of the mass is cut off
+        return lp + t.log_prob(sigma) + np.log(2) + q[-1] + normal(eta, sigma).log_prob(y).sum()
+    if bundle.family.name == "poisson":
+        return lp + torch.distributions.Poisson(eta.exp()).log_prob(y).sum()
+    return lp + torch.distributions.Bernoulli(logits=eta).log_prob(y).sum()
+
+
+def random_states(bundle):
+    """Unconstrained states around the trained ones."""
+    generator = np.random.default_rng(7)
+    k, P, D = bundle.subspace.k, len(bundle.trained.theta), len(bundle.trained.dispersion)
+    centre = [np.zeros(k), bundle.trained.theta / bundle.units.theta_scale]
+    centre += [np.log(list(bundle.trained.dispersion.values()))] if D else []
+    return np.concatenate(centre) + 0.3 * generator.normal(size=(STATES, k + P + D))
+
+
+def relative(a, b):
+    return np.max(np.abs(a - b)) / np.max(np.abs(b))
+
+
+@pytest.mark.parametrize("frozen", (0, 1))
+@pytest.mark.parametrize("hidden", LAYERS, ids=str)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_torch_onnx_and_stan_agree(family, activation, hidden, frozen, toolchain, tmp_path):
+    bundle, rows = random_bundle(family, hidden=hidden, activation=activation, frozen=frozen)
+    k, P = bundle.subspace.k, rows.X.shape[1]
+    data = stan_data(bundle, rows)
+    q = random_states(bundle)
+    stan = evaluate(bundle, data, q, toolchain, tmp_path)
+    phi, theta = stan.vector("phi", k), stan.vector("theta", P)
+    eta = stan.vector("eta", len(rows))
+
+    by_torch = linear_predictor(
+        bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta
+    )
+    assert relative(eta, by_torch) < TOLERANCE
+
+    graph = predictor_graph(bundle.network, bundle.units, bundle.trained)
+    inputs = {"u": rows.U, "x": rows.X, "phi": phi, "theta": theta}
+    save_checked(graph, tmp_path / "predictor.onnx", inputs, by_torch)
+    assert relative(run_graph(tmp_path / "predictor.onnx", inputs)[0], eta) < TOLERANCE
+
+    for state, lp, gradient in zip(q, stan.lp, stan.gradient, strict=True):
+        leaf = torch.tensor(state, requires_grad=True)
+        expected = torch_log_density(bundle, rows, data, leaf)
+        expected.backward()
+        assert lp == pytest.approx(expected.item(), rel=TOLERANCE)
+        assert relative(gradient, leaf.grad.numpy()) < TOLERANCE
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_intercept_is_the_mean_predictor_moved_to_x_zero(family, toolchain, tmp_path):
+    bundle, rows = random_bundle(family)
+    data = stan_data(bundle, rows)
+    stan = evaluate(bundle, data, random_states(bundle), toolchain, tmp_path)
+    eta, theta = stan.vector("eta", len(rows)), stan.vector("theta", 2)
+    expected = (eta - theta @ rows.X.T).mean(axis=1)
+    assert stan.written["b_Intercept"] == pytest.approx(expected, rel=1e-9)
+    assert stan.written["b_x1"] == pytest.approx(theta[:, 0], rel=1e-15)
+
+
+def test_threads_and_grain_size_do_not_change_the_density(toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian")
+    states = random_states(bundle)
+    whole = stan_data(bundle, rows)
+    split = whole | {"grainsize": 1}
+    one = evaluate(bundle, whole, states, toolchain, tmp_path)
+    many = evaluate(bundle, split, states, toolchain, tmp_path)
+    assert relative(many.lp, one.lp) < 1e-12
+    assert relative(many.gradient, one.gradient) < 1e-12

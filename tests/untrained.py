@@ -1,0 +1,68 @@
+"""Bundles with random weights and a fixed random subspace, made without training."""
+
+import numpy as np
+import pandas as pd
+
+from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
+from semistan.model.config import parse_config
+from semistan.model.design import Rows, learn_design
+from semistan.model.families import family
+from semistan.model.formula import parse_formula
+from semistan.subspace.bezier import Trained
+from semistan.subspace.curve import arc_length
+from semistan.subspace.problem import Units, units_of
+from semistan.subspace.subspace import span
+
+FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
+
+
+def random_frame(name, generator, n=30):
+    frame = pd.DataFrame(
+        generator.normal((5, -2, 0, 3, 1), (2, 0.5, 1, 4, 0.1), size=(n, 5)),
+        columns=["x1", "x2", "u1", "u2", "u3"],
+    )
+    responses = {
+        "gaussian": generator.normal(100, 20, size=n),
+        "poisson": generator.poisson(4, size=n).astype(float),
+        "bernoulli": np.arange(n) % 2.0,
+    }
+    return frame.assign(y=responses[name])
+
+
+def random_bundle(name, *, hidden=(4,), activation="tanh", frozen=0, k=3, seed=0, **settings):
+    """Return a bundle and its rows; ``settings`` are sections of the configuration."""
+    generator = np.random.default_rng(seed)
+    network = {"hidden": hidden, "activation": activation, "frozen": frozen}
+    config = parse_config(
+        {"formula": FORMULA, "family": name, "network": network, "subspace": {"k": k}} | settings,
+        "test",
+    )
+    design, rows = learn_design(parse_formula(FORMULA), random_frame(name, generator))
+    units = units_of(design, family(name), rows.y)
+    spec = network_spec(config, design)
+    points = generator.normal(scale=0.7, size=(k + 1, spec.d))
+    subspace, singular_values = span(points, k, "random points")
+    trained = Trained(
+        subspace=subspace,
+        singular_values=singular_values,
+        control_points=points,
+        w_frozen=generator.normal(scale=0.7, size=spec.d_frozen),
+        theta=units.theta_scale * generator.normal(size=2),
+        dispersion=dict.fromkeys(family(name).dispersion, 0.8 * units.eta_scale),
+        history={},
+        curve={},
+        arc_length=arc_length(points),
+    )
+    source = Source(None, len(rows), 0)
+    return Bundle(config, design, units, trained, source, library_versions()), rows
+
+
+def plain_units(bundle):
+    """Return the bundle with every location 0 and scale 1, so that priors need no data."""
+    one = Units(np.zeros(2), np.ones(2), np.zeros(3), np.ones(3), 0.0, 1.0)
+    return Bundle(bundle.config, bundle.design, one, bundle.trained, bundle.source, bundle.versions)
+
+
+def standard_rows(generator, n):
+    """Rows with standard normal X and U and no response."""
+    return Rows(None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)))
