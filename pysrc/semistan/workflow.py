@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Say = Callable[[str], None]
+
+ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
 
 
 def _silent(_: str) -> None:
@@ -124,7 +127,8 @@ def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
     network = network_spec(config, prepared.design)
     problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
     generator = torch.Generator().manual_seed(config.train.seed)
-    trained = bezier(problem, units, config.subspace.k, config.train, generator, progress)
+    with _threads(len(problem) * max(network.widths)):
+        trained = bezier(problem, units, config.subspace.k, config.train, generator, progress)
     return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
 
 
@@ -342,6 +346,20 @@ def sampling_text(run: Run) -> str:
         f"{min(missing, run.manifest['chains_at_a_time'])} at a time, "
         f"{run.manifest['threads_per_chain']} threads each"
     )
+
+
+@contextmanager
+def _threads(activations: int) -> Iterator[None]:
+    """Train small problems on one thread: PyTorch's others cost more than they give."""
+    import torch
+
+    before = torch.get_num_threads()
+    if activations < ONE_THREAD_ACTIVATIONS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _device(name: str) -> str:
