@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from programs import evaluate
-from untrained import random_bundle
 
+from programs import evaluate
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
 from semistan.stan.data import stan_data
 from semistan.subspace.predictor import linear_predictor
+from untrained import random_bundle
 
 TOLERANCE = 1e-9
 LAYERS = ((4,), (4, 3), (4, 3, 5, 3))

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+
 from untrained import FORMULA, random_frame
 
 QUICK = ["--hidden", "4", "--k", "2", "--epochs", "200", "--chains", "2", "--draws", "300"]
@@ -188,14 +189,16 @@ def test_a_program_that_does_not_compile_shows_the_first_error(toolchain):
     from semistan.errors import ToolchainError
     from semistan.stan.compile import compile_program
 
-    with pytest.raises(ToolchainError, match="semicolon|expected|Syntax error"):
+    with pytest.raises(ToolchainError, match=r"semicolon|expected|Syntax error"):
         compile_program("parameters { real x }", toolchain)
 
 
 def test_doctor_finds_everything(folder):
     result = semistan("doctor", "--json", cwd=folder)
     assert result.returncode == 0, result.stdout
-    assert {"CmdStan", "C++ compiler", "make"} <= {item["name"] for item in json.loads(result.stdout)}
+    assert {"CmdStan", "C++ compiler", "make"} <= {
+        item["name"] for item in json.loads(result.stdout)
+    }
 
 
 def test_install_cmdstan_uses_what_is_there(toolchain, folder):

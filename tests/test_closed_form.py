@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assertions import assert_correlation, assert_mean, assert_probability, assert_sd
 from scipy.stats import norm
 
 import semistan
+from assertions import assert_correlation, assert_mean, assert_probability, assert_sd
 from semistan.model.design import Rows
 from semistan.stan.data import stan_data
 
@@ -111,9 +111,7 @@ def test_intercept(fit, exact):
     mean, covariance, _ = exact
     rows, units = fit.run.rows(), fit.run.bundle.units
     offset, G = jacobian(fit.run.bundle, rows)
-    weights = G.mean(axis=0) - np.concatenate(
-        [np.zeros(fit.run.bundle.subspace.k), units.x_loc]
-    )
+    weights = G.mean(axis=0) - np.concatenate([np.zeros(fit.run.bundle.subspace.k), units.x_loc])
     intercept = fit.draws.coefficients["b_Intercept"]
     assert_mean(intercept, offset.mean() + weights @ mean, "b_Intercept")
     assert_sd(intercept, np.sqrt(weights @ covariance @ weights), "b_Intercept")

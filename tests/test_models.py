@@ -5,10 +5,10 @@ import subprocess
 
 import numpy as np
 import pytest
-from assertions import Z, mcse
-from golden import golden_program, model_folders
 
 import semistan
+from assertions import Z, mcse
+from golden import golden_program, model_folders
 
 # Training rounds differently on another processor, which moves the subspace a little: a
 # coefficient's posterior mean may move by this share of its posterior sd.

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from assertions import assert_mean, assert_probability, assert_sd
 from scipy.stats import expon, norm, t
-from untrained import random_bundle
 
 import semistan
+from assertions import assert_mean, assert_probability, assert_sd
 from semistan.posterior.run import create_run
 from semistan.stan.data import stan_data
+from untrained import random_bundle
 
 
 def prior_draws(toolchain, folder, **priors):

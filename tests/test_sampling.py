@@ -7,7 +7,6 @@ import cmdstanpy
 import numpy as np
 import pandas as pd
 import pytest
-from untrained import FORMULA, random_bundle
 
 import semistan
 from semistan.errors import InputError, SemistanError
@@ -17,6 +16,7 @@ from semistan.posterior.run import create_run, read_run
 from semistan.stan.compile import compile_program, is_compiled
 from semistan.stan.program import bundle_program
 from semistan.stan.sample import plan_threads, sample_chains
+from untrained import FORMULA, random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)
 

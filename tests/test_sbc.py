@@ -4,15 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from assertions import assert_uniform_ranks
-from untrained import plain_units, random_bundle, standard_rows
 
+from assertions import assert_uniform_ranks
 from semistan.model.design import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.program import bundle_program
 from semistan.subspace.predictor import linear_predictor
+from untrained import plain_units, random_bundle, standard_rows
 
 REPLICATIONS, THINNED, THIN = 200, 99, 4
 PRIORS = {

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def python(tmp_path_factory, toolchain):
     folder = tmp_path_factory.mktemp("wheel")
-    run = dict(check=True, capture_output=True, text=True, cwd=folder)
+    run = {"check": True, "capture_output": True, "text": True, "cwd": folder}
     subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT], **run)
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "venv", with_pip=True)
@@ -27,7 +27,8 @@ def python(tmp_path_factory, toolchain):
 def test_the_installed_wheel_writes_a_stan_program(python, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [python, "-m", "semistan"]
-    run = dict(check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    run = {"check": True, "capture_output": True, "text": True, "cwd": tmp_path}
+    run["env"] = environment
     model = ROOT / "models" / "closed_form" / "model.toml"
     subprocess.run([*command, "train", model, "--epochs", "20"], **run)
     subprocess.run([*command, "stan", "bundle"], **run)
@@ -37,5 +38,5 @@ def test_the_installed_wheel_writes_a_stan_program(python, tmp_path):
     assert str(python.parents[1]) in found.stdout
 
 
-def test_the_installed_wheel_finds_the_toolchain(python, tmp_path):
+def test_the_installed_wheel_finds_the_toolchain(python):
     subprocess.run([python, "-m", "semistan", "doctor"], check=True, capture_output=True)

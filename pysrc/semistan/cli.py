@@ -124,7 +124,7 @@ def train(
     prepared = workflow.prepare(config)
     with screen.training_bar(config.train.epochs) as progress:
         bundle = workflow.train(prepared, progress)
-    write_bundle(bundle, out)
+    write_bundle(bundle, out, overwrite=overwrite)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
 

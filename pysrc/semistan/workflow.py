@@ -276,6 +276,8 @@ def export_stan(
     overwrite: bool = False,
 ) -> None:
     """Write a folder with the Stan program, its data, initial values and labels."""
+    if (out / MARKER).is_file():
+        raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
     _, threads = plan_threads(options)
     with atomic_folder(out) as folder:

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from semistan.bundle.files import atomic_folder, read_json, write_json
+from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig, parse_config
@@ -108,14 +109,18 @@ def library_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
 
 
-def write_bundle(bundle: Bundle, path: Path) -> None:
+def write_bundle(bundle: Bundle, path: Path | str, *, overwrite: bool = False) -> None:
     """Write a bundle's folder, replacing an older one only when everything has succeeded.
 
     Raises
     ------
+    InputError
+        If the folder exists and may not be replaced.
     SemistanError
         If a graph does not reproduce the network when it is run.
     """
+    path = Path(path)
+    check_output_folder(path, MARKER, overwrite=overwrite)
     with atomic_folder(path) as folder:
         np.savez(folder / "arrays.npz", **_arrays(bundle))  # type: ignore[arg-type]
         _write_graphs(bundle, folder)
@@ -134,7 +139,9 @@ def read_bundle(path: Path | str) -> Bundle:
     if not (path / MARKER).is_file():
         raise InputError(f"'{path}' is not a bundle (it has no {MARKER})")
     content = read_json(path / MARKER)
-    if content.get("format_version", 0) > FORMAT_VERSION:
+    if not isinstance(content, dict) or not {"format_version", "sha256"} <= content.keys():
+        raise InputError(f"'{path / MARKER}' is damaged: it is not what semistan writes")
+    if content["format_version"] > FORMAT_VERSION:
         raise InputError(
             f"'{path}' has bundle format {content['format_version']}, this semistan reads up to "
             f"{FORMAT_VERSION}; upgrade semistan"
@@ -170,9 +177,9 @@ def _write_graphs(bundle: Bundle, folder: Path) -> None:
 
 def _read_arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"'{path}' cannot be read: {error}") from None
 
 

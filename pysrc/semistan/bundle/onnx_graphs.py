@@ -51,8 +51,9 @@ class _Graph:
         return name
 
     def standardised(self, value: str, loc: Array, scale: Array) -> str:
+        # A product, because onnxruntime fuses a division by one number in float32.
         centred = self.apply("Sub", value, self.constant(loc))
-        return self.apply("Div", centred, self.constant(scale))
+        return self.apply("MatMul", centred, self.constant(np.diag(1 / scale)))
 
     def activated(self, value: str, activation: str) -> str:
         if activation == "identity":

@@ -106,9 +106,8 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     x, X = _learn_terms(formula.structured, frame)
     u, U = _learn_terms(formula.network, frame)
     design = Design(formula.text, x, u)
-    for terms, matrix in ((x, X), (u, U)):
-        _check_finite(matrix, terms.columns, frame)
-        _check_varies(terms)
+    _check_varies(x)
+    _check_varies(u)
     _check_collinear(x, X)
     _check_names(design)
     return design, Rows(y, X, U, tuple(frame.index))
@@ -174,7 +173,8 @@ def complete_rows(
 
 def stan_name(column: str) -> str:
     """Turn a design column into a part of a Stan name: ``C(g)[T.b]`` becomes ``gb``."""
-    name = re.sub(r"\b(?:C|I)\(([^(),]*)[^()]*\)", r"\1", column)
+    name = re.sub(r"\bC\(([^(),]*)(?:[^()]|\([^()]*\))*\)", r"\1", column)
+    name = re.sub(r"\bI\(((?:[^()]|\([^()]*\))*)\)", r"\1", name)
     name = re.sub(r"\[(?:T\.|S\.|H\.|D\.)?([^\]]*)\]", r"\1", name)
     name = re.sub(r"[^A-Za-z0-9]+", "_", name.replace("(", "").replace(")", ""))
     return name.strip("_")
@@ -203,6 +203,10 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
 
 
 def _learn_terms(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
+    if "Intercept" in terms:
+        raise InputError(
+            "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
+        )
     table = _materialise(_formulaic(terms), frame)
     spec = table.model_spec
     levels = {
@@ -210,10 +214,10 @@ def _learn_terms(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Ar
         for name, (_, state) in spec.encoder_state.items()
         if "categories" in state
     }
-    matrix = table.drop(columns="Intercept").to_numpy(dtype=float)
+    matrix, columns = _without_intercept(table)
+    _check_finite(matrix, columns, frame)
     loc = tuple(float(value) for value in matrix.mean(axis=0))
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
-    columns = tuple(column for column in spec.column_names if column != "Intercept")
     return Terms(terms, columns, levels, _plain(spec.transform_state), loc, scale), matrix
 
 
@@ -230,7 +234,15 @@ def _apply_terms(terms: Terms, frame: pd.DataFrame) -> Array:
         },
     )
     table = _materialise(spec, frame)
-    return np.asarray(table[list(terms.columns)], dtype=float)
+    matrix, columns = _without_intercept(table)
+    assert columns == terms.columns
+    return matrix
+
+
+def _without_intercept(table: pd.DataFrame) -> tuple[Array, tuple[str, ...]]:
+    """Split off formulaic's intercept, which is the first column whatever others are called."""
+    columns = tuple(str(column) for column in table.columns[1:])
+    return np.asarray(table.iloc[:, 1:], dtype=float), columns
 
 
 def _formulaic(terms: tuple[str, ...]) -> Any:
@@ -252,10 +264,9 @@ def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
 
 def _response(formula: Formula, frame: pd.DataFrame) -> Array:
     _check_numeric(frame, variables(formula.response))
-    table = _materialise(_formulaic((formula.response,)), frame).drop(columns="Intercept")
-    if table.shape[1] != 1:
-        raise InputError(f"response '{formula.response}' must be one column, got {table.shape[1]}")
-    y = table.to_numpy(dtype=float)
+    y, columns = _without_intercept(_materialise(_formulaic((formula.response,)), frame))
+    if len(columns) != 1:
+        raise InputError(f"response '{formula.response}' must be one column, got {len(columns)}")
     _check_finite(y, (formula.response,), frame)
     return np.ascontiguousarray(y[:, 0])
 
@@ -329,7 +340,8 @@ def _check_collinear(terms: Terms, X: Array) -> None:
             others = [terms.columns[i] for i in np.flatnonzero(weights > 1e-6)]
             raise InputError(
                 f"structured column '{column}' is collinear with {', '.join(others)}: its "
-                "coefficient is not identified. Leave one of them out."
+                "coefficient is not identified. Leave one of them out (splines by cr(), cs() or "
+                "cc() need constraints='center')."
             )
         basis = np.column_stack([basis, residual / norm])
 
@@ -340,7 +352,7 @@ def _check_names(design: Design) -> None:
         if name in seen:
             raise InputError(
                 f"column '{column}' and {seen[name]} would both be called '{name}' in Stan; "
-                "rename the column in the data"
+                "rename a column in the data, or make the term a column of its own"
             )
         seen[name] = f"column '{column}'"
 
@@ -363,12 +375,14 @@ def _scalar(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Turn formulaic's nested state into JSON data; integer keys are kept as pairs."""
+    """Turn formulaic's nested state into JSON data; integer keys and arrays are marked."""
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: _plain(item) for key, item in value.items()}
         return {"__pairs__": [[_scalar(key), _plain(item)] for key, item in value.items()]}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, np.ndarray):
+        return {"__array__": value.tolist()}
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return _scalar(value)
 
@@ -377,6 +391,8 @@ def _from_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         if "__pairs__" in value:
             return {key: _from_plain(item) for key, item in value["__pairs__"]}
+        if "__array__" in value:
+            return np.array(value["__array__"])
         return {key: _from_plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_from_plain(item) for item in value]

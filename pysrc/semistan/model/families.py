@@ -115,7 +115,7 @@ FAMILIES: tuple[Family, ...] = (
         aliases=(),
         dispersion=(),
         integer=True,
-        support=lambda y: (y >= 0) & (y == np.floor(y)),
+        support=lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y),
         support_text="counts 0, 1, 2, ...",
         eta_units=_log_mean,
         mean=np.exp,

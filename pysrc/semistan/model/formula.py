@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,8 @@ MATH = {
     "cos": np.cos,
 }
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
-CONTRASTS = ("treatment", "sum", "helmert", "diff", "poly", "SAS")
 CALLABLE = (*MATH, *TRANSFORMS)
+CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 _ALLOWED_NODES = (
     ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.UnaryOp,
@@ -89,23 +90,22 @@ def parse_formula(text: str) -> Formula:
         intercept, or has no ``nn()`` term or more than one.
     """
     lhs, rhs = _parse(text)
-    if len(lhs) != 1:
-        raise InputError(f"formula '{text}' needs one response left of '~', as in '{EXAMPLE}'")
-    for expression in (_quoted(factor) for term in (*lhs, *rhs) for factor in term.factors):
+    for expression in (factor for term in (*lhs, *rhs) for factor in term):
         _check_expression(expression, text)
-    terms = [":".join(_quoted(factor) for factor in term.factors) for term in rhs]
-    if "1" not in terms:
+    if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or _calls_nn(lhs[0]):
+        raise InputError(f"formula '{text}' needs one response left of '~', as in '{EXAMPLE}'")
+    if ("1",) not in rhs:
         raise InputError(
             f"formula '{text}' removes the intercept, but the network's output bias is the "
             "intercept: leave out '0 +' or '- 1'"
         )
-    structured = tuple(term for term in terms if term != "1" and not _calls_nn(term))
-    return Formula(text, _quoted(lhs[0].factors[0]), structured, _network_terms(terms, text))
+    structured = (":".join(term) for term in rhs if term != ("1",) and not _calls_nn(term))
+    return Formula(text, lhs[0][0], tuple(structured), _network_terms(rhs, text))
 
 
 def variables(expression: str) -> tuple[str, ...]:
     """Return the columns that a term such as ``log(x):C(g)`` uses, in order."""
-    tree, quoted = _python("*".join(_split(expression, ":")))
+    tree, quoted = _python("*".join(_split(expression, ":")), expression)
     functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     roots = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     names = [
@@ -117,73 +117,98 @@ def variables(expression: str) -> tuple[str, ...]:
     return _unique(quoted.get(node.id, node.id) for node in names)
 
 
-def _parse(text: str) -> tuple[list[Any], list[Any]]:
+def _parse(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return both sides as terms, each a tuple of factors that can be parsed again."""
     from formulaic import Formula as Formulaic
     from formulaic.errors import FormulaicError
 
-    if text.count("~") != 1:
+    if re.sub(r"`[^`]*`", "", text).count("~") != 1:
         raise InputError(f"a formula looks like '{EXAMPLE}', got '{text}'")
     try:
         parsed = Formulaic(text)
-        return list(getattr(parsed, "lhs", ())), list(getattr(parsed, "rhs", ()))
     except (FormulaicError, SyntaxError, TypeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot read formula '{text}': {reason}") from None
+    sides = [list(getattr(parsed, side, ())) for side in ("lhs", "rhs")]
+    if not all(hasattr(term, "factors") for side in sides for term in side):
+        raise InputError(f"formula '{text}' has several parts; use one '~' and no '|'")
+    lhs, rhs = (
+        [tuple(_rewritten(factor, text) for factor in term.factors) for term in side]
+        for side in sides
+    )
+    return lhs, rhs
 
 
-def _quoted(factor: Any) -> str:
-    """Return a factor as a formula can be parsed again: ```odd name```, ``I(x + 1)``."""
+def _rewritten(factor: Any, text: str) -> str:
+    """Write a factor so that formulaic reads it again: ```odd name```, ``I(x + 1)``."""
     expression = str(factor.expr)
     if factor.eval_method.value == "lookup":
-        return expression if expression.isidentifier() else f"`{expression}`"
-    if factor.eval_method.value == "python" and not expression.endswith(")"):
-        return f"I({expression})"
-    return expression
+        return _name(expression)
+    if factor.eval_method.value == "literal":
+        return expression
+    tree, quoted = _python(expression, text)
+    return _operand(tree.body, quoted)
 
 
-def _calls_nn(term: str) -> bool:
-    return any(re.match(r"nn\s*\(", factor) for factor in _split(term, ":"))
+def _name(column: str) -> str:
+    return column if column.isidentifier() and not iskeyword(column) else f"`{column}`"
 
 
-def _network_terms(terms: list[str], text: str) -> tuple[str, ...]:
+def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:
+    """Write a node of Python as a factor: arithmetic goes into ``I()``."""
+    source = re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", ast.unparse(node))
+    return source if isinstance(node, ast.Name | ast.Call) else f"I({source})"
+
+
+def _calls_nn(term: Iterable[str]) -> bool:
+    return any(re.match(r"nn\s*\(", factor) for factor in term)
+
+
+def _network_terms(terms: list[tuple[str, ...]], text: str) -> tuple[str, ...]:
     networks = [term for term in terms if _calls_nn(term)]
     if len(networks) != 1:
         raise InputError(
             f"formula '{text}' needs exactly one nn() term, got {len(networks)}; as in '{EXAMPLE}'"
         )
-    if len(_split(networks[0], ":")) != 1:
+    if len(networks[0]) != 1:
         raise InputError(
             f"formula '{text}': nn() cannot take part in an interaction; put the other "
             "variable inside nn() instead"
         )
-    arguments = _split(networks[0][networks[0].index("(") + 1 : -1], ",")
-    if not arguments:
-        raise InputError(f"formula '{text}': nn() needs at least one column, as in nn(u1, u2)")
-    return tuple(arguments)
+    tree, quoted = _python(networks[0][0], text)
+    call = tree.body
+    assert isinstance(call, ast.Call)
+    arguments = tuple(_operand(node, quoted) for node in call.args)
+    if not arguments or call.keywords or not all(variables(item) for item in arguments):
+        raise InputError(
+            f"formula '{text}': nn() takes at least one column and no options, as nn(u1, u2)"
+        )
+    return arguments
 
 
 def _check_expression(expression: str, text: str) -> None:
     """Refuse anything but columns, arithmetic and the listed functions."""
-    tree, _ = _python(expression)
-    nested = tree.body.args if re.match(r"nn\s*\(", expression) else [tree.body]  # type: ignore[attr-defined]
-    for node in (node for root in nested for node in ast.walk(root)):
+    tree, _ = _python(expression, text)
+    body = tree.body
+    roots = body.args if isinstance(body, ast.Call) and _calls_nn((expression,)) else [body]
+    for node in (node for root in roots for node in ast.walk(root)):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if name == "nn":
                 raise InputError(f"formula '{text}': nn() must be a term of its own")
-            if name not in CALLABLE:
+            if name not in (*CALLABLE, *CODINGS):
                 raise InputError(
                     f"formula '{text}' calls '{name}', which is not available."
                     f"{did_you_mean(name, CALLABLE)}"
                 )
         elif isinstance(node, ast.Attribute):
-            if ast.unparse(node) not in {f"contr.{name}" for name in CONTRASTS}:
+            if ast.unparse(node) not in CODINGS:
                 raise InputError(f"formula '{text}': '{ast.unparse(node)}' is not allowed")
         elif not isinstance(node, _ALLOWED_NODES):
             raise InputError(f"formula '{text}': '{ast.unparse(node)}' is not allowed")
 
 
-def _python(expression: str) -> tuple[ast.Expression, dict[str, str]]:
+def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]:
     """Parse Python with ```quoted names``` replaced by placeholders; return both."""
     quoted: dict[str, str] = {}
 
@@ -196,7 +221,7 @@ def _python(expression: str) -> tuple[ast.Expression, dict[str, str]]:
     try:
         return ast.parse(source, mode="eval"), quoted
     except SyntaxError:
-        raise InputError(f"cannot read '{expression}' in the formula") from None
+        raise InputError(f"cannot read '{expression}' in formula '{text}'") from None
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -205,7 +230,8 @@ def _split(text: str, separator: str) -> list[str]:
     for position, character in enumerate(text):
         if character == "`":
             quoted = not quoted
-        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
+        if not quoted:
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(character, 0)
         if character == separator and depth == 0 and not quoted:
             parts.append(text[start:position])
             start = position + 1

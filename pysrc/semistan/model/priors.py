@@ -6,6 +6,7 @@ rstanarm: ``normal(0, 2.5)`` on a coefficient becomes ``normal(0, 2.5 * s_eta / 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -86,8 +87,8 @@ def parse_prior(text: str, parameter: str) -> Prior:
 
 
 def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[float, ...]:
-    parts = [part for part in inner.split(",") if part.strip()]
-    if len(parts) != len(density.arguments):
+    parts = [part.strip() for part in inner.split(",")]
+    if len(parts) != len(density.arguments) or not all(parts):
         expected = ", ".join(density.arguments)
         raise InputError(f"prior '{parameter}': {density.name} takes ({expected}), got '{text}'")
     try:
@@ -100,6 +101,8 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
 
 def _check_prior(prior: Prior, parameter: str) -> None:
     density = prior.density
+    if not all(math.isfinite(value) for value in prior.values):
+        raise InputError(f"prior '{parameter}': the arguments must be finite, got '{prior}'")
     for argument in ("scale", "df", "rate"):
         if argument in density.arguments and not prior.argument(argument) > 0:
             raise InputError(

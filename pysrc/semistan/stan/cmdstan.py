@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -109,14 +110,15 @@ def compiler_version() -> str:
     ToolchainError
         If there is no compiler.
     """
-    compiler = os.environ.get("CXX", "g++" if shutil.which("g++") else "clang++")
-    if shutil.which(compiler) is None:
+    default = "g++" if shutil.which("g++") else "clang++"
+    command = shlex.split(os.environ.get("CXX", default))
+    if not command or shutil.which(command[0]) is None:
         raise ToolchainError(
             "a C++ compiler is needed to compile Stan programs, found none; "
             "on Debian: apt-get install g++ make"
         )
-    result = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
-    return result.stdout.splitlines()[0] if result.stdout else compiler
+    result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return result.stdout.splitlines()[0] if result.stdout else " ".join(command)
 
 
 def _makefile_version(path: Path) -> tuple[int, ...]:

@@ -59,8 +59,9 @@ def cache_key(program: str, toolchain: Toolchain) -> str:
 
 def without_comments(program: str) -> str:
     """Drop comments, trailing blanks and empty lines from a Stan program."""
-    text = re.sub(r"/\*.*?\*/", "", program, flags=re.DOTALL)
-    lines = (re.sub(r"//.*", "", line).rstrip() for line in text.splitlines())
+    pattern = r'("[^"\n]*")|//[^\n]*|/\*.*?\*/'
+    text = re.sub(pattern, lambda match: match[1] or "", program, flags=re.DOTALL)
+    lines = (line.rstrip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line)
 
 

@@ -64,8 +64,11 @@ def install_cmdstan(say: Say, *, official: bool = True) -> Toolchain:
 def _install_official(say: Say, cores: int) -> bool:
     say("installing the official CmdStan release (download and build, some minutes)")
     cmdstanpy = quiet_cmdstanpy()
-    with redirect_stdout(io.StringIO()):
-        done = bool(cmdstanpy.install_cmdstan(cores=cores))
+    try:
+        with redirect_stdout(io.StringIO()):
+            done = bool(cmdstanpy.install_cmdstan(cores=cores))
+    except (OSError, RuntimeError, ValueError):
+        done = False
     if not done:
         say("the official release could not be downloaded")
     return done

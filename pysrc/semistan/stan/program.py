@@ -256,7 +256,8 @@ def _generated_quantities(parts: _Parts) -> str:
 def _declarations(lines: list[tuple[str, str]]) -> str:
     """Write declarations with trailing comments, on a line of their own if they do not fit."""
     text = ""
-    for declaration, comment in lines:
+    for declaration, words in lines:
+        comment = " ".join(words.split())  # a line break must not end the comment
         if not comment:
             text += f"{declaration}\n"
         elif len(declaration) + len(comment) + 7 <= WIDTH:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
 from semistan.model.network import Array, initial_weights
 from semistan.subspace.curve import arc_length, bernstein
@@ -121,7 +122,7 @@ def bezier(
     InputError
         If k >= d.
     SemistanError
-        If the control points span fewer than k dimensions.
+        If training diverges, or the control points span fewer than k dimensions.
 
     Notes
     -----
@@ -176,7 +177,7 @@ def _descend(
     nodes = (np.polynomial.legendre.leggauss(LOSS_NODES)[0] + 1) / 2
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-    every = max(1, options.epochs // RECORDS)
+    every = -(-options.epochs // RECORDS)
     best, least, records = parameters.copy(), np.inf, []
     for epoch in range(1, options.epochs + 1):
         for batch in _batches(training, options.batch_size, generator):
@@ -193,6 +194,11 @@ def _descend(
             best, least = state, held_out
         if progress is not None:
             progress(epoch, loss, held_out)
+    if not np.isfinite(least):
+        raise SemistanError(
+            f"training diverged: the loss is {loss:g} after {options.epochs} epochs; lower "
+            f"learning_rate (now {options.learning_rate:g})"
+        )
     names = ("epoch", "loss", "validation_loss", "arc_length")
     return best, dict(zip(names, np.array(records, dtype=float).T, strict=True))
 
@@ -228,7 +234,7 @@ def _split(problem: Problem, share: float, generator: Generator) -> tuple[Proble
     """Hold out a random share of the rows; without one, training rows are used for both."""
     import torch
 
-    held_out = round(share * len(problem))
+    held_out = min(round(share * len(problem)), len(problem) - 1)
     if held_out == 0:
         return problem, problem
     order = torch.randperm(len(problem), generator=generator).to(problem.y.device)

@@ -24,7 +24,7 @@ class Subspace:
     origin: str  # name of the construction, for reports only; no code branches on it
 
     def __post_init__(self) -> None:
-        if self.Pi.shape[:1] != self.p_bar.shape:
+        if self.Pi.ndim != 2 or self.Pi.shape[:1] != self.p_bar.shape:
             raise ValueError(f"expected Pi ({self.p_bar.size}, k), got {self.Pi.shape}")
 
     @property
@@ -43,8 +43,9 @@ class Subspace:
 
     def project(self, w: Array) -> Array:
         """Map weights (..., d) to the coordinates (..., k) of the nearest point."""
-        solution = np.linalg.lstsq(self.Pi, (w - self.p_bar).T, rcond=None)[0]
-        return np.ascontiguousarray(solution.T)
+        deviations = (w - self.p_bar).reshape(-1, self.d)
+        solution = np.linalg.lstsq(self.Pi, deviations.T, rcond=None)[0]
+        return np.ascontiguousarray(solution.T).reshape(*w.shape[:-1], self.k)
 
 
 def span(points: Array, k: int, origin: str) -> tuple[Subspace, Array]:
@@ -73,8 +74,10 @@ def span(points: Array, k: int, origin: str) -> tuple[Subspace, Array]:
     Raises
     ------
     SemistanError
-        If the points span fewer than k dimensions.
+        If the points are not finite or span fewer than k dimensions.
     """
+    if not np.isfinite(points).all():
+        raise SemistanError("the weight vectors are not finite; lower learning_rate")
     p_bar = points.mean(axis=0)
     _, singular_values, directions = np.linalg.svd(points - p_bar, full_matrices=False)
     if not singular_values[k - 1] > 1e-10 * singular_values[0]:

@@ -1,0 +1,56 @@
+"""Small models for the fast tests: trained for a few epochs, never sampled."""
+
+import numpy as np
+import pandas as pd
+
+from semistan.model.config import parse_config
+from semistan.workflow import prepare, train
+
+FORMULA = "y ~ x + C(g) + nn(u, v)"
+RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}
+
+
+def small_frame(n=30, seed=0):
+    generator = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "y": generator.normal(50, 7, n),
+            "count": generator.poisson(4, n),
+            "flag": np.arange(n) % 2,
+            "x": generator.normal(-20, 3, n),
+            "z": generator.uniform(1, 2, n),
+            "g": np.array(["a", "b", "c"])[np.arange(n) % 3],
+            "u": generator.normal(3, 0.1, n),
+            "v": generator.normal(0, 40, n),
+        }
+    )
+
+
+def small_config(formula=FORMULA, **settings):
+    """Keys with a double underscore belong to a section: ``train__epochs=5``."""
+    content = {
+        "formula": formula,
+        "network": {"hidden": [3]},
+        "subspace": {"k": 2},
+        "train": {"epochs": 3, "validation": 0.2, "device": "cpu"},
+        "sample": {},
+        "priors": {},
+    }
+    for key, value in settings.items():
+        section, _, name = key.rpartition("__")
+        (content[section] if section else content)[name] = value
+    return parse_config(content, "test")
+
+
+def small_prepared(formula=FORMULA, frame=None, **settings):
+    return prepare(small_config(formula, **settings), small_frame() if frame is None else frame)
+
+
+def small_bundle(formula=FORMULA, frame=None, **settings):
+    """Return a tiny trained bundle and its training rows."""
+    prepared = small_prepared(formula, frame, **settings)
+    return train(prepared), prepared.rows
+
+
+def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
+    return small_bundle(f"{RESPONSES[name]} ~ {predictors}", family=name, **settings)

@@ -1,0 +1,169 @@
+import re
+
+import pytest
+
+from semistan.errors import InputError
+from semistan.model.formula import CALLABLE, parse_formula, variables
+
+
+def refusal(text):
+    with pytest.raises(InputError) as caught:
+        parse_formula(text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "response", "structured", "network"),
+    [
+        ("y ~ nn(u)", "y", (), ("u",)),
+        ("y ~ x + C(g) + nn(u, v)", "y", ("x", "C(g)"), ("u", "v")),
+        ("log(y) ~ x*z + nn(u)", "log(y)", ("x", "z", "x:z"), ("u",)),
+        ("y ~ nn(u) + x", "y", ("x",), ("u",)),
+        ("y ~ 1 + x + (nn(u))", "y", ("x",), ("u",)),
+        ("y ~ (x + z)**2 + nn(u)", "y", ("x", "z", "x:z"), ("u",)),
+        ("y ~ x + z - x + nn(u)", "y", ("z",), ("u",)),
+        ("y ~ {x**2} + nn(log(u), scale(v))", "y", ("I(x ** 2)",), ("log(u)", "scale(v)")),
+        ("y ~ größe + nn(übung)", "y", ("größe",), ("übung",)),
+        ("y ~ x\n  + nn(u)", "y", ("x",), ("u",)),
+    ],
+)
+def test_a_formula_has_three_parts(text, response, structured, network):
+    formula = parse_formula(text)
+    assert (formula.response, formula.structured, formula.network) == (
+        response,
+        structured,
+        network,
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "columns"),
+    [
+        ("log(x):C(g)", ("x", "g")),
+        ("C(g, contr.sum)", ("g",)),
+        ("poly(x, degree=2)", ("x",)),
+        ("I(x + x / z)", ("x", "z")),
+        ("`odd name`:`a:b`", ("odd name", "a:b")),
+    ],
+)
+def test_the_columns_of_a_term_are_named_once_and_in_order(term, columns):
+    assert variables(term) == columns
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["odd name", "a:b", "a+b", "weight (kg)", "a (cm", "x.real", "2x", "naïve name", "it's", "~"],
+)
+def test_a_quoted_column_may_have_any_name(column):
+    formula = parse_formula(f"y ~ `{column}`:x + nn(`{column}`, v)")
+    assert formula.structured_variables in ((column, "x"), ("x", column))
+    assert formula.network == (f"`{column}`", "v") or formula.network == (column, "v")
+    assert formula.network_variables == (column, "v")
+
+
+@pytest.mark.parametrize("term", ["class", "lambda", "`class`", "`from`", "`None`"])
+def test_a_python_keyword_is_a_column_like_any_other(term):
+    assert parse_formula(f"y ~ {term} + nn(u)").structured_variables == (term.strip("`"),)
+
+
+@pytest.mark.parametrize(
+    "expression", ["(x + 1) * (z + 2)", "log(x) + log(z)", "x + 1", "-x", "x * (z)"]
+)
+def test_braces_make_one_term_of_arithmetic(expression):
+    (term,) = parse_formula(f"y ~ {{{expression}}} + nn(u)").structured
+    assert term.startswith("I(")
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_every_listed_function_can_be_called(name):
+    assert parse_formula(f"y ~ {name}(x) + nn({name}(u))").predictors == ("x", "u")
+
+
+@pytest.mark.parametrize("contrast", ["contr.sum", "contr.treatment('b')", "contr.treatment"])
+def test_the_contrasts_of_formulaic_can_be_chosen(contrast):
+    assert parse_formula(f"y ~ C(g, {contrast}) + nn(u)").predictors == ("g", "u")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "I(x.__class__)",
+        "I(x.real)",
+        "I(().__class__.__bases__)",
+        "I(__import__('os').system('true'))",
+        "I(__builtins__.eval('1'))",
+        "I(getattr(x, 'T'))",
+        "I(eval('1'))",
+        "I(open('f'))",
+        "I((lambda: x)())",
+        "I(lambda: x)",
+        "I([a for a in x])",
+        "I({a for a in x})",
+        "I({'a': x})",
+        "I(sum(a for a in x))",
+        "I(f'{x}')",
+        "I(x[0])",
+        "I((a := x))",
+        "I(x if x else 1)",
+        "I(x > 1)",
+        "I(x and z)",
+        "I(poly(*x))",
+        "I(log(x)(x))",
+        "np.log(x)",
+        "I(contr.__init__)",
+        "I(contr.sum.__class__)",
+        "log(x, out=__import__('os'))",
+        "log(x, out=x.real)",
+        "C(g, levels=[a for a in x])",
+    ],
+)
+@pytest.mark.parametrize("place", ["y ~ {} + nn(u)", "y ~ x + nn(u, {})", "{} ~ nn(u)"])
+def test_arbitrary_python_is_refused(expression, place):
+    message = refusal(place.format(expression))
+    assert re.search("is not allowed|is not available|cannot read", message), message
+
+
+def test_dunder_names_are_columns_and_nothing_else():
+    assert parse_formula("y ~ __builtins__ + nn(u)").structured_variables == ("__builtins__",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a formula looks like"),
+        ("y", "a formula looks like"),
+        ("y ~ x ~ nn(u)", "a formula looks like"),
+        ("~ nn(u)", "needs one response"),
+        ("y + z ~ nn(u)", "needs one response"),
+        ("y:z ~ nn(u)", "needs one response"),
+        ("1 ~ nn(u)", "needs one response"),
+        ("nn(y) ~ nn(u)", "must be a term of its own|needs one response"),
+        ("y ~ 0 + nn(u)", "removes the intercept"),
+        ("y ~ x - 1 + nn(u)", "removes the intercept"),
+        ("y ~ x", r"exactly one nn\(\) term, got 0"),
+        ("y ~ ", r"exactly one nn\(\) term, got 0"),
+        ("y ~ nn(u) + nn(v)", r"exactly one nn\(\) term, got 2"),
+        ("y ~ nn(u):x", "cannot take part in an interaction"),
+        ("y ~ nn(u)*x", "cannot take part in an interaction|exactly one"),
+        ("y ~ nn()", "at least one column"),
+        ("y ~ nn(1)", "column|number"),
+        ("y ~ nn(u, k=3)", "k=3"),
+        ("y ~ nn(*u)", "not allowed"),
+        ("y ~ log(nn(u))", "term of its own"),
+        ("y ~ nn(u, nn(v))", "term of its own"),
+        ("y ~ x | z + nn(u)", "several parts"),
+        ("y ~ . + nn(u)", "cannot read"),
+        ("y ~ x + + nn(u", "cannot read"),
+        ("y ~ 'a' + nn(u)", "cannot read"),
+        ("y ~ lgo(x) + nn(u)", "Did you mean 'log'"),
+    ],
+)
+def test_a_wrong_formula_is_refused_with_its_reason(text, message):
+    assert re.search(message, refusal(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["y ~ x", "y ~ 0 + nn(u)", "y ~ nn(u) + nn(v)", "y ~ foo(x)+nn(u)"]
+)
+def test_a_refusal_quotes_the_formula(text):
+    assert text in refusal(text)
