@@ -13,6 +13,7 @@ from filelock import FileLock
 from semistan.stan.compile import cache_folder, cache_key, without_comments
 from semistan.stan.data import write_stan_json
 from semistan.stan.program import bundle_program
+from semistan.stan.sources import KERNEL_HEADERS, stan_source
 
 MAIN = Path(__file__).with_name("log_prob.cpp")
 
@@ -37,13 +38,13 @@ class Evaluation:
         return np.column_stack([self.written[f"{name}.{i + 1}"] for i in range(size)])
 
 
-def evaluate(bundle, data, states, toolchain, folder):
+def evaluate(bundle, data, states, toolchain, folder, kernel="stan"):
     """Evaluate a bundle's program, with eta added, at unconstrained states (S, n)."""
     write_stan_json(folder / "data.json", data)
     text = "\n".join(" ".join(f"{value:.17g}" for value in state) for state in states)
+    program = bundle_program(bundle, kernel).removesuffix("}\n") + ETA
     result = subprocess.run(
-        [_build(bundle_program(bundle).removesuffix("}\n") + ETA, toolchain),
-         str(folder / "data.json")],
+        [_build(program, toolchain, kernel), str(folder / "data.json")],
         input=text, capture_output=True, text=True, check=True,
         env=os.environ | {"STAN_NUM_THREADS": "2"},
     )  # fmt: skip
@@ -54,11 +55,11 @@ def evaluate(bundle, data, states, toolchain, folder):
     return Evaluation(values[:, 0], values[:, 1 : 1 + n], written)
 
 
-def _build(program, toolchain):
+def _build(program, toolchain, kernel):
     """Compile a program with our main in CmdStan's place, once."""
     salt = hashlib.sha256(MAIN.read_bytes()).hexdigest()[:16]
     shared = cache_folder() / f"test-{salt}"
-    folder = shared / cache_key(program, toolchain)
+    folder = shared / cache_key(program, toolchain, kernel)
     executable = folder / "evaluate"
     shared.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_folder() / ".lock"):
@@ -70,5 +71,10 @@ def _build(program, toolchain):
             folder.mkdir()
             (folder / "evaluate.stan").write_text(without_comments(program))
             command = ["make", "STAN_THREADS=1", f"CMDSTAN_MAIN={main}", executable]
+            if kernel == "cpp":
+                for name in KERNEL_HEADERS:
+                    (folder / name).write_text(stan_source(name))
+                command += [f"USER_HEADER={folder / KERNEL_HEADERS[0]}",
+                            "STANCFLAGS=--allow-undefined --name=program_model"]  # fmt: skip
             subprocess.run(command, cwd=toolchain.cmdstan, check=True, capture_output=True)
     return executable

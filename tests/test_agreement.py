@@ -64,12 +64,15 @@ def relative(a, b):
 @pytest.mark.parametrize("hidden", LAYERS, ids=str)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_torch_onnx_and_stan_agree(family, activation, hidden, frozen, toolchain, tmp_path):
+@pytest.mark.parametrize("kernel", ("stan", "cpp"))
+def test_torch_onnx_stan_and_the_kernel_agree(
+    kernel, family, activation, hidden, frozen, toolchain, tmp_path
+):
     bundle, rows = random_bundle(family, hidden=hidden, activation=activation, frozen=frozen)
     k, P = bundle.subspace.k, rows.X.shape[1]
     data = stan_data(bundle, rows)
     q = random_states(bundle)
-    stan = evaluate(bundle, data, q, toolchain, tmp_path)
+    stan = evaluate(bundle, data, q, toolchain, tmp_path, kernel)
     phi, theta = stan.vector("phi", k), stan.vector("theta", P)
     eta = stan.vector("eta", len(rows))
 
@@ -102,12 +105,13 @@ def test_the_intercept_is_the_mean_predictor_moved_to_x_zero(family, toolchain, 
     assert stan.written["b_x1"] == pytest.approx(theta[:, 0], rel=1e-15)
 
 
-def test_threads_and_grain_size_do_not_change_the_density(toolchain, tmp_path):
+@pytest.mark.parametrize("kernel", ("stan", "cpp"))
+def test_threads_and_grain_size_do_not_change_the_density(kernel, toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian")
     states = random_states(bundle)
     whole = stan_data(bundle, rows)
     split = whole | {"grainsize": 1}
-    one = evaluate(bundle, whole, states, toolchain, tmp_path)
-    many = evaluate(bundle, split, states, toolchain, tmp_path)
+    one = evaluate(bundle, whole, states, toolchain, tmp_path, kernel)
+    many = evaluate(bundle, split, states, toolchain, tmp_path, kernel)
     assert relative(many.lp, one.lp) < 1e-12
     assert relative(many.gradient, one.gradient) < 1e-12

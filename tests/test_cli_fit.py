@@ -39,7 +39,7 @@ def test_fit_prints_the_table_and_the_run(fitted):
     for text in ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS",
                  "b_Intercept", "b_x1", "b_x2", "sigma", "Run: run"):  # fmt: skip
         assert text in fitted.stdout
-    assert "compiled" in fitted.stderr
+    assert "Stan program with the C++ kernel" in fitted.stderr
     assert "trained" in fitted.stderr
     assert "Warning" not in fitted.stderr
 
@@ -97,7 +97,8 @@ def test_new_then_train_then_stan_then_sample(fitted, folder):
         ("new", FORMULA, "--data", "d.csv", "--out", "model.toml", "--hidden", "4", "--k", "2",
          "--epochs", "200", "--chains", "2", "--draws", "300"),
         ("train", "model.toml", "--out", "bundle"),
-        ("stan", "bundle", "--out", "program"),
+        ("stan", "bundle", "--out", "program", "--kernel", "cpp"),
+        ("stan", "bundle", "--out", "pure"),
         ("sample", "bundle", "--out", "sampled"),
     ]  # fmt: skip
     for step in steps:
@@ -105,7 +106,9 @@ def test_new_then_train_then_stan_then_sample(fitted, folder):
         assert result.returncode in (0, 3), result.stderr
     assert {path.name for path in (folder / "program").iterdir()} == {
         "program.stan", "data.json", "inits-1.json", "inits-2.json", "labels.json",
+        "log_lik.hpp", "network_kernel.hpp",
     }  # fmt: skip
+    assert "gaussian_log_lik" not in (folder / "pure" / "program.stan").read_text()
     for name in ("program.stan", "data.json", "inits-1.json"):
         assert (folder / "program" / name).read_bytes() == (folder / "run" / name).read_bytes()
     assert (folder / "sampled" / "summary.csv").read_bytes() == (

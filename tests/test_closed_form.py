@@ -14,9 +14,12 @@ from semistan.stan.data import stan_data
 MODEL = Path(__file__).parents[1] / "models" / "closed_form" / "model.toml"
 
 
-@pytest.fixture(scope="module")
-def fit(toolchain, tmp_path_factory):
-    return semistan.fit(MODEL, out=tmp_path_factory.mktemp("closed-form") / "run")
+@pytest.fixture(scope="module", params=["stan", "cpp"])
+def fit(request, toolchain, tmp_path_factory):
+    out = tmp_path_factory.mktemp("closed-form") / "run"
+    fit = semistan.fit(MODEL, out=out, overrides={"sample.kernel": request.param})
+    assert fit.run.kernel == request.param
+    return fit
 
 
 def jacobian(bundle, rows):

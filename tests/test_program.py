@@ -74,7 +74,7 @@ def test_the_header_says_where_the_program_comes_from():
         f"// generated with semistan {__version__}",
         "// formula: y ~ x + C(g) + nn(u, v)",
         "// family: gaussian, link: identity",
-        f"// bundle: sha256 {bundle.sha256}",
+        f"// bundle: {bundle.sha256}",
     ]
 
 

@@ -184,8 +184,9 @@ def sample(
         run = read_run(source)
     else:
         run = workflow.start_run(
-            source, data, out, overrides, toolchain, prior_only=prior_only, overwrite=overwrite
-        )
+            source, data, out, overrides, toolchain,
+            prior_only=prior_only, overwrite=overwrite, say=screen.say,
+        )  # fmt: skip
     result = workflow.sample(run, toolchain, show_progress=screen.is_interactive(), say=screen.say)
     _finish(result, as_json)
 

@@ -83,6 +83,8 @@ SAMPLE_FLAGS = (
     Flag("metric", ("sample.metric",), str, "dense_e, diag_e or unit_e.", SAMPLING),
     Flag("threads", ("sample.threads",), int, "Threads within a chain; 0 shares the cores.",
          SAMPLING),
+    Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
+         SAMPLING),
 )  # fmt: skip
 SEED_FLAG = Flag(
     "seed", ("train.seed", "sample.seed"), int, "Seed of training and sampling.", SAMPLING

@@ -19,7 +19,7 @@ from semistan.bundle.bundle import (
     read_bundle,
 )
 from semistan.bundle.files import atomic_folder, check_output_folder
-from semistan.errors import InputError
+from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design, Rows, apply_design, complete_rows, learn_design
@@ -33,7 +33,8 @@ from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.folder import write_stan_folder
-from semistan.stan.program import bundle_program, stan_program
+from semistan.stan.kernel import kernel_failure
+from semistan.stan.program import Kernel, bundle_program, stan_program
 from semistan.stan.sample import plan_threads, sample_chains
 from semistan.subspace.bezier import Progress, bezier
 from semistan.subspace.problem import make_problem, units_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+PURE_STAN = {"sample.kernel": "stan"}
 ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
 
 
@@ -179,14 +181,15 @@ def fit(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame)
     toolchain = find_toolchain()
-    say(compile_and_say(stan_program(config, prepared.design), toolchain))
+    kernel = compile_model(config, prepared.design, toolchain, say)
     started = time.monotonic()
     bundle = train(prepared, progress)
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
+    kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
     run = create_run(
         bundle, prepared.rows, Path(out), config.sample, toolchain,
-        overwrite=overwrite, timings=seconds,
+        kernel=kernel, overwrite=overwrite, timings=seconds,
     )  # fmt: skip
     return sample(run, toolchain, show_progress=show_progress, say=say)
 
@@ -195,7 +198,7 @@ def sample(
     run: Run, toolchain: Toolchain, *, show_progress: bool = False, say: Say = _silent
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results."""
-    compiled = compile_program(bundle_program(run.bundle), toolchain)
+    compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
     say(sampling_text(run))
     started = time.monotonic()
     sample_chains(compiled.executable, run.path, run.options, show_progress=show_progress)
@@ -256,13 +259,17 @@ def start_run(
     *,
     prior_only: bool = False,
     overwrite: bool = False,
+    say: Say = _silent,
 ) -> Run:
     """Make a run's folder from a bundle's, ready to be sampled."""
     check_output_folder(out, MARKER, overwrite=overwrite)
     bundle = read_bundle(source)
+    config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
+    kernel = compile_model(config, bundle.design, toolchain, say)
+    kernel = trusted_kernel(kernel, bundle, rows, toolchain, say)
     return create_run(
-        bundle, training_rows(bundle, data), out, run_options(bundle, overrides), toolchain,
-        prior_only=prior_only, overwrite=overwrite,
+        bundle, rows, out, config.sample, toolchain,
+        kernel=kernel, prior_only=prior_only, overwrite=overwrite,
     )  # fmt: skip
 
 
@@ -281,7 +288,11 @@ def export_stan(
     check_output_folder(out, "program.stan", overwrite=overwrite)
     _, threads = plan_threads(options)
     with atomic_folder(out) as folder:
-        write_stan_folder(bundle, rows, folder, options, threads=threads, prior_only=prior_only)
+        write_stan_folder(
+            bundle, rows, folder, options,
+            threads=threads, kernel="cpp" if options.kernel == "cpp" else "stan",
+            prior_only=prior_only,
+        )  # fmt: skip
 
 
 def predict(
@@ -323,11 +334,34 @@ def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
     return with_overrides(bundle.config, overrides).sample
 
 
-def compile_and_say(program: str, toolchain: Toolchain) -> str:
-    """Compile a program and say whether that was needed."""
-    compiled = compile_program(program, toolchain)
+def compile_model(config: ModelConfig, design: Design, toolchain: Toolchain, say: Say) -> Kernel:
+    """Compile the program, with the C++ kernel unless it is refused, and return which."""
+    wanted: Kernel = "stan" if config.sample.kernel == "stan" else "cpp"
+    try:
+        compiled = compile_program(stan_program(config, design, kernel=wanted), toolchain, wanted)
+    except ToolchainError as error:
+        if wanted == "stan":
+            raise
+        say(f"warning: pure Stan is used, because the C++ kernel fails: {error}")
+        return compile_model(with_overrides(config, PURE_STAN), design, toolchain, say)
     state = "already compiled" if compiled.cached else "compiled"
-    return f"Stan program {state} (CmdStan {toolchain.version_text})"
+    with_kernel = " with the C++ kernel" if wanted == "cpp" else ""
+    say(f"Stan program{with_kernel} {state} (CmdStan {toolchain.version_text})")
+    return wanted
+
+
+def trusted_kernel(
+    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain, say: Say
+) -> Kernel:
+    """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
+    if kernel == "stan":
+        return kernel
+    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    failure = kernel_failure(bundle, rows, program.executable)
+    if failure is None:
+        return kernel
+    say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
+    return compile_model(with_overrides(bundle.config, PURE_STAN), bundle.design, toolchain, say)
 
 
 def training_text(bundle: Bundle, seconds: float) -> str:

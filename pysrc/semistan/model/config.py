@@ -61,7 +61,11 @@ class TrainConfig(_Section):
 
 
 class SampleConfig(_Section):
-    """``[sample]``: how NUTS is run; ``threads = 0`` shares the cores among the chains."""
+    """``[sample]``: how NUTS is run.
+
+    ``threads = 0`` shares the cores among the chains; ``kernel = "auto"`` takes the C++ kernel
+    if it compiles and agrees with the network, else pure Stan.
+    """
 
     chains: int = Field(default=4, ge=1)
     warmup: int = Field(default=1000, ge=1)
@@ -70,6 +74,7 @@ class SampleConfig(_Section):
     max_treedepth: int = Field(default=10, ge=1)
     metric: Literal["dense_e", "diag_e", "unit_e"] = "dense_e"
     threads: int = Field(default=0, ge=0)
+    kernel: Literal["auto", "cpp", "stan"] = "auto"
     seed: int = Field(default=1, ge=0)
 
 

@@ -25,6 +25,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.folder import write_stan_folder
+from semistan.stan.program import Kernel
 from semistan.stan.sample import chain_file, missing_chains, plan_threads
 from semistan.version import __version__
 
@@ -59,6 +60,11 @@ class Run:
     def prior_only(self) -> bool:
         """Whether the run draws from the prior."""
         return bool(self.manifest["prior_only"])
+
+    @property
+    def kernel(self) -> Kernel:
+        """Whether the likelihood is computed in Stan or by the C++ kernel."""
+        return "cpp" if self.manifest["kernel"] == "cpp" else "stan"
 
     @property
     def missing(self) -> list[int]:
@@ -105,6 +111,7 @@ def create_run(
     options: SampleConfig,
     toolchain: Toolchain,
     *,
+    kernel: Kernel = "stan",
     prior_only: bool = False,
     overwrite: bool = False,
     timings: dict[str, float] | None = None,
@@ -120,7 +127,9 @@ def create_run(
     parallel, threads = plan_threads(options)
     with atomic_folder(path) as folder:
         write_bundle(bundle, folder / "bundle")
-        write_stan_folder(bundle, rows, folder, options, threads=threads, prior_only=prior_only)
+        write_stan_folder(
+            bundle, rows, folder, options, threads=threads, kernel=kernel, prior_only=prior_only
+        )
         (folder / "chains").mkdir()
         manifest = {
             "format_version": FORMAT_VERSION,
@@ -135,6 +144,7 @@ def create_run(
             "sample": options.model_dump(),
             "chains_at_a_time": parallel,
             "threads_per_chain": threads,
+            "kernel": kernel,
             "prior_only": prior_only,
             "seconds": timings or {},
         }

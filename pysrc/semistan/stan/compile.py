@@ -17,8 +17,10 @@ from pathlib import Path
 
 from semistan.errors import ToolchainError
 from semistan.stan.cmdstan import Toolchain, quiet_cmdstanpy
+from semistan.stan.program import Kernel
+from semistan.stan.sources import KERNEL_HEADERS, stan_source
 
-MODEL_NAME = "semistan"
+MODEL_NAME = "program"  # log_lik.hpp names it too
 CPP_OPTIONS = {"STAN_THREADS": True}
 
 
@@ -46,10 +48,11 @@ def cache_folder() -> Path:
     return (Path(override) if override else user_cache_path("semistan")) / "programs"
 
 
-def cache_key(program: str, toolchain: Toolchain) -> str:
+def cache_key(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> str:
     """Return the hash under which a program's binary is kept."""
     content = {
         "program": without_comments(program),
+        "headers": [stan_source(name) for name in _headers(kernel)],
         "options": CPP_OPTIONS,
         "cmdstan": [str(toolchain.cmdstan), toolchain.version_text],
         "compiler": toolchain.compiler,
@@ -65,13 +68,22 @@ def without_comments(program: str) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def is_compiled(program: str, toolchain: Toolchain) -> bool:
+def is_compiled(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> bool:
     """Say whether the program's binary is in the cache."""
-    return _executable(cache_folder() / cache_key(program, toolchain)).is_file()
+    return _executable(cache_folder() / cache_key(program, toolchain, kernel)).is_file()
 
 
-def compile_program(program: str, toolchain: Toolchain) -> Compiled:
+def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> Compiled:
     """Return the program's binary, compiling it if the cache has none.
+
+    Parameters
+    ----------
+    program : str
+        The program's text.
+    toolchain : Toolchain
+        CmdStan and the compiler.
+    kernel : str
+        Whether the program declares the C++ kernel (``cpp``), whose headers it then needs.
 
     Raises
     ------
@@ -80,26 +92,29 @@ def compile_program(program: str, toolchain: Toolchain) -> Compiled:
     """
     from filelock import FileLock
 
-    folder = cache_folder() / cache_key(program, toolchain)
+    folder = cache_folder() / cache_key(program, toolchain, kernel)
     executable = _executable(folder)
     if executable.is_file():
         return Compiled(executable, cached=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # One at a time: the first compilation builds CmdStan's precompiled header.
-    with FileLock(folder.parent / ".lock"):
+    with FileLock(folder.parent / _lock_name(folder, toolchain)):
         if not executable.is_file():
-            _build(without_comments(program), folder, toolchain)
+            _build(without_comments(program), folder, toolchain, kernel)
     return Compiled(executable, cached=False)
 
 
-def _build(program: str, folder: Path, toolchain: Toolchain) -> None:
+def _build(program: str, folder: Path, toolchain: Toolchain, kernel: Kernel) -> None:
     cmdstanpy = quiet_cmdstanpy()
     cmdstanpy.set_cmdstan_path(str(toolchain.cmdstan))
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
     try:
         source = temporary / f"{MODEL_NAME}.stan"
         source.write_text(program, "utf-8")
-        cmdstanpy.compile_stan_file(source, cpp_options=CPP_OPTIONS)
+        headers = [temporary / name for name in _headers(kernel)]
+        for header in headers:
+            header.write_text(stan_source(header.name), "utf-8")
+        user_header = {"user_header": str(headers[0])} if headers else {}
+        cmdstanpy.compile_stan_file(source, cpp_options=dict(CPP_OPTIONS), **user_header)
         (temporary / f"{MODEL_NAME}.hpp").unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
@@ -109,6 +124,17 @@ def _build(program: str, folder: Path, toolchain: Toolchain) -> None:
         ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _lock_name(folder: Path, toolchain: Toolchain) -> str:
+    """Lock one program, or all while CmdStan still lacks what the first compilation builds."""
+    root = toolchain.cmdstan
+    built = (root.glob("stan/src/stan/model/*threads*.gch*"), root.glob("src/cmdstan/*threads*.o"))
+    return f".{folder.name}.lock" if all(any(found) for found in built) else ".lock"
+
+
+def _headers(kernel: Kernel) -> tuple[str, ...]:
+    return KERNEL_HEADERS if kernel == "cpp" else ()
 
 
 def _executable(folder: Path) -> Path:

@@ -13,7 +13,8 @@ from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.priors import class_priors
-from semistan.stan.program import bundle_program, labels
+from semistan.stan.program import Kernel, bundle_program, labels
+from semistan.stan.sources import KERNEL_HEADERS, stan_source
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -48,11 +49,19 @@ def write_stan_folder(
     options: SampleConfig,
     *,
     threads: int,
+    kernel: Kernel = "stan",
     prior_only: bool = False,
 ) -> None:
-    """Write ``program.stan``, ``data.json``, ``inits-<chain>.json`` and ``labels.json``."""
-    with atomic_file(folder / "program.stan") as path:
-        path.write_text(bundle_program(bundle), "utf-8")
+    """Write ``program.stan``, ``data.json``, ``inits-<chain>.json`` and ``labels.json``.
+
+    With the C++ kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER.
+    """
+    texts = {"program.stan": bundle_program(bundle, kernel)}
+    if kernel == "cpp":
+        texts |= {name: stan_source(name) for name in KERNEL_HEADERS}
+    for name, text in texts.items():
+        with atomic_file(folder / name) as path:
+            path.write_text(text, "utf-8")
     data = stan_data(bundle, rows, threads=threads, prior_only=prior_only)
     write_stan_json(folder / "data.json", data)
     inits = initial_values(bundle, options.chains, np.random.default_rng(options.seed))

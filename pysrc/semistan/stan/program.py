@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import indent, wrap
+from typing import Literal
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
@@ -17,6 +18,8 @@ from semistan.model.families import Family, family
 from semistan.stan.priors import ClassPrior, class_priors
 from semistan.stan.sources import stan_source
 from semistan.version import __version__
+
+Kernel = Literal["stan", "cpp"]
 
 WIDTH = 80
 DISPERSION_TEXT = {"sigma": "residual standard deviation"}
@@ -36,6 +39,7 @@ class _Parts:
     family: Family
     design: Design
     priors: tuple[ClassPrior, ...]
+    kernel: Kernel
 
     @property
     def sampled(self) -> tuple[ClassPrior, ...]:
@@ -54,7 +58,12 @@ class _Parts:
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
 
-def stan_program(config: ModelConfig, design: Design, bundle_sha256: str | None = None) -> str:
+def stan_program(
+    config: ModelConfig,
+    design: Design,
+    bundle_sha256: str | None = None,
+    kernel: Kernel = "stan",
+) -> str:
     """Generate the program for a model.
 
     Parameters
@@ -65,6 +74,9 @@ def stan_program(config: ModelConfig, design: Design, bundle_sha256: str | None 
         Names of the structured coefficients.
     bundle_sha256 : str, optional
         Hash of the trained bundle, for the header; the program does not depend on it.
+    kernel : str
+        Whether the likelihood is computed in Stan (``stan``) or by the C++ kernel (``cpp``),
+        which the program then declares.
 
     Returns
     -------
@@ -72,7 +84,7 @@ def stan_program(config: ModelConfig, design: Design, bundle_sha256: str | None 
         The program's text; its comments name the formula, the family and the bundle.
     """
     record = family(config.family)
-    parts = _Parts(record, design, class_priors(config, record))
+    parts = _Parts(record, design, class_priors(config, record), kernel)
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
@@ -86,9 +98,9 @@ def stan_program(config: ModelConfig, design: Design, bundle_sha256: str | None 
     return header + "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
 
 
-def bundle_program(bundle: Bundle) -> str:
+def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
     """Generate the program of a bundle."""
-    return stan_program(bundle.config, bundle.design, bundle.sha256)
+    return stan_program(bundle.config, bundle.design, bundle.sha256, kernel)
 
 
 def labels(design: Design) -> dict[str, str]:
@@ -101,27 +113,47 @@ def _header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> s
     lines = [f"// generated with semistan {__version__}"]
     lines += _comment(f"formula: {config.formula}")
     lines += [f"// family: {record.name}, link: {record.link}"]
-    lines += [f"// bundle: sha256 {bundle_sha256}"] if bundle_sha256 else []
+    lines += [f"// bundle: {bundle_sha256}"] if bundle_sha256 else []
     return "\n".join(lines) + "\n"
 
 
 def _functions(parts: _Parts) -> str:
-    shared = [f"real {name}" for name in parts.family.dispersion]
-    arguments = ["array[] int slice", "int start", "int end", f"data {parts.y_type} y",
-                 "data matrix Xc", "data matrix H", "data array[] int free_widths",
-                 "data int activation", "data vector p_bar", "data matrix Pi",
-                 "data real eta_loc", "data real eta_scale", "vector phi", "vector theta",
-                 *shared]  # fmt: skip
+    likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
+    return stan_source("network.stanfunctions") + "\n" + likelihood
+
+
+def _signature(parts: _Parts) -> list[str]:
+    """Return the arguments of the likelihood of rows start to end."""
+    return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
+            "data array[] int free_widths", "data int activation", "data vector p_bar",
+            "data matrix Pi", "data real eta_loc", "data real eta_scale", "vector phi",
+            "vector theta", *(f"real {name}" for name in parts.family.dispersion)]  # fmt: skip
+
+
+def _stan_likelihood(parts: _Parts) -> str:
+    arguments = ["array[] int slice", *_signature(parts)]
     tail = ", ".join(["theta", *parts.family.dispersion])
     return (
-        stan_source("network.stanfunctions")
-        + "\n// Log-likelihood of rows start to end, the slice that one thread computes.\n"
+        "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + _call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
         + "    = network(H[start : end], p_bar + Pi * phi, free_widths, activation);\n"
         + f"  return {parts.family.glm}(\n"
         + "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
         + f"    {tail});\n"
+        + "}\n"
+    )
+
+
+def _kernel_likelihood(parts: _Parts) -> str:
+    name, arguments = f"{parts.family.name}_log_lik", _signature(parts)
+    values = [argument.split()[-1] for argument in arguments]
+    return (
+        "// Log-likelihood of rows start to end with its gradient, in log_lik.hpp.\n"
+        + _call(f"real {name}", arguments, ";", width=WIDTH - 2)
+        + "\n// The slice that one thread computes.\n"
+        + _call("real partial_log_lik", ["array[] int slice", *arguments], " {", width=WIDTH - 2)
+        + indent(_call(f"return {name}", values, ";", width=WIDTH - 4), "  ")
         + "}\n"
     )
 

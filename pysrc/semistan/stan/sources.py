@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+KERNEL_HEADERS = ("log_lik.hpp", "network_kernel.hpp")  # the first is CmdStan's USER_HEADER
+
 
 def stan_source(name: str) -> str:
     """Return the text of a file of ``stan/``, installed with the package or in the checkout."""

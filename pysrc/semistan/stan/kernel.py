@@ -1,0 +1,90 @@
+"""Is the compiled C++ kernel right? A self-check on ten rows before it is trusted."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.model.design import Rows
+from semistan.model.network import Array
+from semistan.stan.cmdstan import quiet_cmdstanpy
+from semistan.stan.data import stan_data, write_stan_json
+from semistan.stan.folder import initial_values
+from semistan.subspace.predictor import linear_predictor
+
+ROWS = 10
+STATES = 3
+VALUE_TOLERANCE = 1e-9  # relative, of the log density
+GRADIENT_TOLERANCE = 1e-4  # relative, against finite differences
+
+
+def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
+    """Compare a program that uses the kernel with the network in PyTorch.
+
+    Some states of a short trajectory must have the log density that PyTorch gives, and the
+    gradient at the first must be that of finite differences.
+
+    Returns
+    -------
+    str or None
+        What is wrong, or None if nothing is.
+    """
+    assert rows.y is not None
+    some = Rows(rows.y[:ROWS], rows.X[:ROWS], rows.U[:ROWS], rows.index[:ROWS])
+    model = quiet_cmdstanpy().CmdStanModel(exe_file=str(executable))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_stan_json(folder / "data.json", stan_data(bundle, some))
+        start = initial_values(bundle, 1, np.random.default_rng(0))[0]
+        write_stan_json(folder / "init.json", start)
+        try:
+            return _value_failure(bundle, some, model, folder) or _gradient_failure(model, folder)
+        except (RuntimeError, ValueError, OSError) as error:
+            return str(error).splitlines()[0]
+
+
+def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str | None:
+    fit = model.sample(
+        data=str(folder / "data.json"), inits=str(folder / "init.json"), chains=1,
+        iter_warmup=0, iter_sampling=STATES, adapt_engaged=False, step_size=0.02,
+        max_treedepth=3, seed=1, sig_figs=18, output_dir=str(folder), show_progress=False,
+    )  # fmt: skip
+    expected = _log_density(bundle, rows, fit)
+    got = fit.method_variables()["lp__"][:, 0]
+    error = float(np.max(np.abs(got - expected) / np.abs(expected)))
+    if error < VALUE_TOLERANCE:
+        return None
+    return f"its log density is off by {error:.2g}, expected below {VALUE_TOLERANCE:g}"
+
+
+def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
+    """Return log prior, log-likelihood and log Jacobian of each draw, shape (S,)."""
+    import torch
+
+    phi, theta = (fit.stan_variable(name).reshape(STATES, -1) for name in ("phi", "theta"))
+    eta = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta)
+    dispersion = {
+        name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
+    }
+    log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
+    jacobian = np.log(bundle.units.theta_scale).sum()
+    sampled = bundle.config.priors.model_dump()
+    for name, values in dispersion.items():
+        if not sampled[name].startswith("constant"):
+            jacobian = jacobian + values[:, 0].log().numpy()
+    return np.asarray(fit.stan_variable("lprior") + log_lik.sum(dim=1).numpy() + jacobian)
+
+
+def _gradient_failure(model: Any, folder: Path) -> str | None:
+    table = model.diagnose(
+        data=str(folder / "data.json"), inits=str(folder / "init.json"), require_gradients_ok=False
+    )
+    gradient, differences = (table[name].to_numpy() for name in ("model", "finite_diff"))
+    error = float(np.max(np.abs(gradient - differences)) / np.max(np.abs(gradient)))
+    if error < GRADIENT_TOLERANCE:
+        return None
+    return f"its gradient is off by {error:.2g}, expected below {GRADIENT_TOLERANCE:g}"

@@ -1,0 +1,116 @@
+// The log-likelihoods that a generated program declares when it uses the C++
+// kernel: CmdStan's USER_HEADER. The model must be named program_model, because
+// an external function is looked up in the namespace of its model.
+//
+// stanc before 2.32 declares external functions itself, as templates; the
+// definitions at the end repeat its signatures.
+
+#ifndef SEMISTAN_LOG_LIK_HPP
+#define SEMISTAN_LOG_LIK_HPP
+
+#include <type_traits>
+#include <stan/model/model_header.hpp>
+#include "network_kernel.hpp"
+
+namespace semistan {
+
+inline const double* reals(const std::vector<int>&) { return nullptr; }
+template <typename T>
+inline const double* reals(const T& y) { return y.data(); }
+inline const int* counts(const std::vector<int>& y) { return y.data(); }
+template <typename T>
+inline const int* counts(const T&) { return nullptr; }
+
+// Operands of the autodiff node with their derivatives; plain numbers have none.
+struct Gradient {
+  std::vector<stan::math::var> operands;
+  std::vector<double> derivatives;
+
+  void add(const stan::math::var& operand, double derivative) {
+    operands.push_back(operand);
+    derivatives.push_back(derivative);
+  }
+  void add(double, double) {}
+  template <typename T>
+  void add(const T& vector, const double* values) {
+    for (int i = 0; i < vector.size(); ++i) add(vector.coeff(i), values[i]);
+  }
+};
+
+inline stan::math::var node(double value, const Gradient& gradient, std::true_type) {
+  return stan::math::precomputed_gradients(value, gradient.operands, gradient.derivatives);
+}
+inline double node(double value, const Gradient&, std::false_type) { return value; }
+
+template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
+          typename Phi, typename Theta, typename Sigma>
+inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
+                      const std::vector<int>& widths, int activation, const Shift& p_bar,
+                      const Basis& Pi, double eta_loc, double eta_scale, const Phi& phi,
+                      const Theta& theta, const Sigma& sigma) {
+  using stan::math::value_of;
+  using Vector = Eigen::VectorXd;
+  const Vector phi_value = value_of(phi), theta_value = value_of(theta);
+  const Vector w = p_bar + Pi * phi_value;
+  Rows rows;
+  rows.start = start - 1;
+  rows.rows = end - start + 1;
+  rows.stride = static_cast<int>(H.rows());
+  rows.P = static_cast<int>(theta_value.size());
+  rows.H = H.data();
+  rows.Xc = Xc.data();
+  rows.y = reals(y);
+  rows.count = counts(y);
+  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  const Predictor predictor{eta_loc, eta_scale, value_of(sigma), theta_value.data()};
+  const Result result = log_lik_pass(family, rows, network, predictor);
+
+  Gradient gradient;
+  const Vector d_phi = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
+  gradient.add(phi, d_phi.data());
+  gradient.add(theta, result.d_theta.data());
+  gradient.add(sigma, result.d_sigma);
+  return node(result.log_lik, gradient, std::is_same<Return, stan::math::var>());
+}
+
+}  // namespace semistan
+
+namespace program_model_namespace {
+
+template <typename T2, typename T3, typename T4, typename T7, typename T8, typename T11,
+          typename T12, typename T13>
+stan::promote_args_t<stan::value_type_t<T2>, stan::value_type_t<T3>, stan::value_type_t<T4>,
+                     stan::value_type_t<T7>, stan::value_type_t<T8>,
+                     stan::promote_args_t<stan::value_type_t<T11>, stan::value_type_t<T12>, T13>>
+gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, const T4& H,
+                 const std::vector<int>& widths, const int& activation, const T7& p_bar,
+                 const T8& Pi, const double& eta_loc, const double& eta_scale, const T11& phi,
+                 const T12& theta, const T13& sigma, std::ostream*) {
+  using Return = stan::return_type_t<T11, T12, T13>;
+  return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
+                                   p_bar, Pi, eta_loc, eta_scale, phi, theta, sigma);
+}
+
+#define SEMISTAN_COUNT_FAMILY(NAME, FAMILY)                                                     \
+  template <typename T3, typename T4, typename T7, typename T8, typename T11, typename T12>     \
+  stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,  \
+                       stan::value_type_t<T8>, stan::value_type_t<T11>,                         \
+                       stan::promote_args_t<stan::value_type_t<T12>>>                           \
+  NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,  \
+       const std::vector<int>& widths, const int& activation, const T7& p_bar, const T8& Pi,    \
+       const double& eta_loc, const double& eta_scale, const T11& phi, const T12& theta,        \
+       std::ostream*) {                                                                         \
+    using Return = stan::return_type_t<T11, T12>;                                               \
+    return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths,            \
+                                     activation, p_bar, Pi, eta_loc, eta_scale, phi, theta,     \
+                                     1.0);                                                      \
+  }
+
+SEMISTAN_COUNT_FAMILY(poisson_log_lik, POISSON)
+SEMISTAN_COUNT_FAMILY(bernoulli_log_lik, BERNOULLI)
+
+#undef SEMISTAN_COUNT_FAMILY
+
+}  // namespace program_model_namespace
+
+#endif

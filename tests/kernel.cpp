@@ -1,0 +1,149 @@
+// Holds the kernel's functions to 4 units in the last place of long double
+// arithmetic, and its pass to a naive loop and central differences, over odd
+// sizes. Prints what it found; exits with 1 at the first disagreement.
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include "network_kernel.hpp"
+
+using namespace semistan;
+
+static void fail(const char* what, double got, double expected) {
+  std::printf("%s: got %.17g, expected %.17g\n", what, got, expected);
+  std::exit(1);
+}
+
+static double ulps(double got, long double expected) {
+  const double rounded = static_cast<double>(expected);
+  const double next = std::nextafter(std::fabs(rounded), INFINITY);
+  return std::fabs(static_cast<double>((got - expected) / (next - std::fabs(rounded))));
+}
+
+#define CALL(function) [](const Vec& x, Vec& out) { function(x, out); }
+
+template <typename Function, typename Exact>
+static void check(const char* name, Function function, Exact exact, double low, double high) {
+  double worst = 0;
+  for (int i = 0; i <= 200000; ++i) {
+    const double x = low + (high - low) * i / 200000;
+    Vec v = Vec{} + x, out;
+    function(v, out);
+    const double error = ulps(out[i % LANES], exact(static_cast<long double>(x)));
+    if (error > 4) fail(name, out[i % LANES], static_cast<double>(exact(x)));
+    worst = std::max(worst, error);
+  }
+  std::printf("%s within %.2f ulp\n", name, worst);
+}
+
+static long double softplus(long double x) {
+  return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x)));
+}
+static long double sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
+
+static double act(int activation, double z) {
+  switch (activation) {
+    case TANH: return std::tanh(z);
+    case RELU: return z > 0 ? z : 0;
+    case SOFTPLUS: return static_cast<double>(softplus(z));
+    case SIGMOID: return static_cast<double>(sigmoid(z));
+    default: return z;
+  }
+}
+
+struct Case {
+  std::vector<int> widths;
+  int start, rows, N, P, activation, family;
+  std::vector<double> H, X, y, w, theta;
+  std::vector<int> count;
+  double sigma = 0.7, eta_loc = 0.1, eta_scale = 1.3;
+
+  double naive() const {
+    double total = 0;
+    for (int i = start; i < start + rows; ++i) {
+      std::vector<double> a;
+      for (int q = 0; q < widths[0]; ++q) a.push_back(H[q * N + i]);
+      std::size_t at = 0;
+      for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+        const int m = widths[l], n = widths[l + 1];
+        std::vector<double> z(n);
+        for (int j = 0; j < n; ++j) {
+          z[j] = w[at + m * n + j];
+          for (int q = 0; q < m; ++q) z[j] += w[at + j * m + q] * a[q];
+          if (l + 2 < widths.size()) z[j] = act(activation, z[j]);
+        }
+        at += (m + 1) * n;
+        a = z;
+      }
+      double eta = eta_loc + eta_scale * a[0];
+      for (int p = 0; p < P; ++p) eta += theta[p] * X[p * N + i];
+      if (family == GAUSSIAN) {
+        const double z = (y[i] - eta) / sigma;
+        total += -0.5 * z * z - std::log(sigma) - 0.5 * std::log(2 * M_PI);
+      } else if (family == POISSON) {
+        total += count[i] * eta - std::exp(eta) - std::lgamma(count[i] + 1.0);
+      } else {
+        total -= static_cast<double>(softplus(-(2 * count[i] - 1) * eta));
+      }
+    }
+    return total;
+  }
+
+  Result kernel() const {
+    const Rows data{start, rows, N, P, H.data(), X.data(), y.data(), count.data()};
+    const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+    return log_lik_pass(family, data, network, Predictor{eta_loc, eta_scale, sigma, theta.data()});
+  }
+
+  void difference(const char* what, double& parameter, double got) {
+    const double value = parameter, h = 1e-5;
+    parameter = value + h;
+    const double up = naive();
+    parameter = value - h;
+    const double down = naive();
+    parameter = value;
+    const double expected = (up - down) / (2 * h);
+    if (std::fabs(got - expected) > 1e-4 * (1 + std::fabs(expected))) fail(what, got, expected);
+  }
+};
+
+int main() {
+  check("exp", CALL(vexp), [](long double x) { return std::exp(x); }, -700, 700);
+  check("expm1", CALL(vexpm1), [](long double x) { return std::expm1(x); }, -40, 0);
+  check("tanh", CALL(vtanh), [](long double x) { return std::tanh(x); }, -20, 20);
+  check("tanh near 0", CALL(vtanh), [](long double x) { return std::tanh(x); }, -1e-3, 1e-3);
+  check("sigmoid", CALL(vsigmoid), sigmoid, -700, 40);
+  check("softplus", CALL(vsoftplus), softplus, -40, 40);
+  check("log1p", CALL(vlog1p), [](long double x) { return std::log1p(x); }, 1e-12, 1);
+
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  const std::vector<std::vector<int>> networks{{1, 1}, {3, 1}, {2, 3, 1}, {5, 4, 4, 1}, {3, 9, 2, 5, 1}};
+  int cases = 0;
+  for (const auto& widths : networks)
+    for (int rows : {1, 7, 8, 33, 300})
+      for (int activation = TANH; activation <= IDENTITY; ++activation)
+        for (int family : {GAUSSIAN, POISSON, BERNOULLI})
+          for (int P : {0, 2}) {
+            Case c;
+            c.widths = widths, c.rows = rows, c.activation = activation, c.family = family, c.P = P;
+            c.start = rows % 3, c.N = rows + 5;
+            std::size_t d = 0;
+            for (std::size_t l = 0; l + 1 < widths.size(); ++l) d += (widths[l] + 1) * widths[l + 1];
+            for (int i = 0; i < c.N * widths[0]; ++i) c.H.push_back(normal(random));
+            for (int i = 0; i < c.N * P; ++i) c.X.push_back(normal(random));
+            for (int i = 0; i < c.N; ++i) c.y.push_back(normal(random)), c.count.push_back(i % 2);
+            for (std::size_t i = 0; i < d; ++i) c.w.push_back(0.5 * normal(random));
+            for (int p = 0; p < P; ++p) c.theta.push_back(normal(random));
+            const Result result = c.kernel();
+            const double expected = c.naive();
+            if (std::fabs(result.log_lik - expected) > 1e-12 * std::fabs(expected) + 1e-13)
+              fail("log-likelihood", result.log_lik, expected);
+            if (activation != RELU)  // central differences fail at its kink
+              for (std::size_t i = 0; i < d; i += 1 + d / 7) c.difference("d_w", c.w[i], result.d_w[i]);
+            for (int p = 0; p < P; ++p) c.difference("d_theta", c.theta[p], result.d_theta[p]);
+            if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
+            ++cases;
+          }
+  std::printf("%d cases agree\n", cases);
+}
