@@ -37,7 +37,7 @@ def fitted(folder):
 
 def test_fit_prints_the_table_and_the_run(fitted):
     for text in ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS",
-                 "b_Intercept", "b_x1", "b_x2", "sigma", "Run: run"):  # fmt: skip
+                 "b_Intercept", "b_x1", "b_x2", "sigma", "Priors as used", "Run: run"):  # fmt: skip
         assert text in fitted.stdout
     assert "Stan program with the C++ kernel" in fitted.stderr
     assert "trained" in fitted.stderr
@@ -57,6 +57,7 @@ def test_summary_json_is_for_scripts(fitted, folder):
     assert content["coefficients"]["b_x1"]["Estimate"] == pytest.approx(
         table.loc["b_x1", "Estimate"]
     )
+    assert content["priors"]["phi"] == "normal(0, 5)"
     assert content["passed"] == (result.returncode == 0)
 
 
@@ -124,7 +125,7 @@ def test_an_interrupted_run_is_completed(fitted, folder):
     assert "semistan sample interrupted" in result.stderr
     result = semistan("sample", "interrupted", cwd=folder)
     assert result.returncode == fitted.returncode
-    assert "sampling 1 chains" in result.stderr
+    assert "sampling 1 chain x" in result.stderr
 
 
 def test_options_of_a_run_cannot_be_changed_afterwards(fitted, folder):

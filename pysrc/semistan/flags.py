@@ -61,8 +61,8 @@ MODEL_FLAGS = (
     Flag("prior_b", ("priors.b",), str, "Prior on coefficients, as 'normal(0, 2.5)'.", MODEL),
     Flag("prior_phi", ("priors.phi",), str, "Prior on subspace coordinates.", MODEL),
     Flag("prior_sigma", ("priors.sigma",), str, "Prior on the residual sd.", MODEL),
-    Flag("autoscale", ("priors.autoscale",), bool, "Multiply priors by the units of y and x.",
-         MODEL),
+    Flag("autoscale", ("priors.autoscale",), bool,
+         "Multiply priors on b and sigma by the units of y and x.", MODEL),
     Flag("drop_missing", ("drop_missing",), bool, "Drop rows with missing or infinite values.",
          MODEL),
 )  # fmt: skip

@@ -84,6 +84,8 @@ def show_fit(fit: Fit) -> None:
     ]
     out.print("\n".join(escape(line) for line in lines) + "\n")
     out.print(coefficient_table(fit.summary.rows))
+    out.print()
+    out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")
     show_diagnostics(fit.summary)
     out.print(escape(f"Run: {fit.run.path}"))
 
@@ -109,15 +111,12 @@ def show_diagnostics(summary: Summary) -> None:
     out.print()
     failed = [check for check in summary.checks if not check.passed]
     if not failed:
-        out.print("[green]All diagnostics passed[/]: " + _passed_text(summary))
+        out.print("[green]All diagnostics passed[/]: divergences, tree depth, E-BFMI, Rhat, ESS.")
     for check in failed:
         out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
         out.print(f"        {escape(check.advice)}.")
     out.print(f"Linear predictor: {_figures(summary.eta)}.")
-    out.print(
-        f"Subspace coordinates phi: {_figures(summary.phi)} "
-        "(may be multimodal; not part of the checks)."
-    )
+    out.print(f"phi (may be multimodal, not judged): {_figures(summary.phi)}.")
 
 
 def show_findings(findings: list[Finding]) -> None:
@@ -145,13 +144,18 @@ def summary_json(fit: Fit) -> dict[str, Any]:
         },
         "eta": {name: _finite(value) for name, value in asdict(summary.eta).items()},
         "phi": {name: _finite(value) for name, value in asdict(summary.phi).items()},
+        "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
         "checks": [asdict(check) for check in summary.checks],
         "seconds": fit.run.manifest["seconds"],
     }
 
 
-def _passed_text(summary: Summary) -> str:
-    return "; ".join(check.finding for check in summary.checks[:3]) + "."
+def _priors(fit: Fit) -> list[str]:
+    from semistan.stan.priors import priors_as_used
+
+    bundle = fit.run.bundle
+    used = priors_as_used(bundle.config, bundle.family, bundle.units, bundle.design.coefficients)
+    return [f"{name} ~ {prior}" for name, _, prior in used]
 
 
 def _figures(figures: Convergence) -> str:

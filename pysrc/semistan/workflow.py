@@ -376,11 +376,11 @@ def training_text(bundle: Bundle, seconds: float) -> str:
 
 def sampling_text(run: Run) -> str:
     """Say what is about to be sampled."""
-    options, missing = run.options, len(run.missing)
+    options, missing, threads = run.options, len(run.missing), run.manifest["threads_per_chain"]
     return (
-        f"sampling {missing} chains x ({options.warmup} + {options.draws}) draws, "
-        f"{min(missing, run.manifest['chains_at_a_time'])} at a time, "
-        f"{run.manifest['threads_per_chain']} threads each"
+        f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
+        f"draws, {min(missing, run.manifest['chains_at_a_time'])} at a time, "
+        f"{threads} thread{'s' * (threads != 1)} each"
     )
 
 

@@ -67,7 +67,7 @@ def prior_data(config: ModelConfig, family: Family, units: Units) -> dict[str, A
 def priors_as_used(
     config: ModelConfig, family: Family, units: Units, coefficients: tuple[str, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (parameter, prior as written, prior as used) for a report."""
+    """Yield (parameter, prior as written, prior as used)."""
     for item in class_priors(config, family):
         names = coefficients if item.label == "b" else (item.label,)
         for name, scale in zip(names, _scales(item, units), strict=True):
