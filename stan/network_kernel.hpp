@@ -442,9 +442,11 @@ inline Result log_lik_pass(int family, const Rows& data, const Network& network,
   double* eta = workspace.take(B);
   double* adjoint = workspace.take(widest * B);
   double* other = workspace.take(widest * B);
-  for (int first = 0; first < data.rows; first += B)
+  for (int first = 0; first < data.rows; first += B) {
+    const int rows = std::min(B, data.rows - first);
     block_pass(family, data, layers.data(), network.layers, network.activation, predictor, first,
-               std::min(B, data.rows - first), B, eta, adjoint, other, result);
+               rows, (rows + STEP - 1) / STEP * STEP, eta, adjoint, other, result);
+  }
   return result;
 }
 
