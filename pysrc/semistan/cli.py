@@ -67,11 +67,11 @@ def new(
     overrides: dict[str, Any],
 ) -> None:
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
+    from semistan.bundle.files import check_output_file
     from semistan.inputs import write_config
     from semistan.workflow import configure, prepare
 
-    if out.exists() and not overwrite:
-        raise InputError(f"'{out}' exists; replace it with --overwrite or choose another name")
+    check_output_file(out, overwrite=overwrite)
     config = configure(formula, overrides)
     prepare(config)
     data = os.path.relpath(str(config.data), out.resolve().parent)
@@ -217,12 +217,13 @@ def predict(
 ) -> None:
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
     from semistan import workflow
+    from semistan.bundle.files import check_output_file
     from semistan.inputs import read_table
     from semistan.posterior.prediction import summarise_prediction, write_draws, write_table
 
     for path in (out, draws):
-        if path is not None and path.exists() and not overwrite:
-            raise InputError(f"'{path}' exists; replace it with --overwrite")
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
     values = workflow.predict(
         run, read_table(newdata), kind=kind, seed=seed, drop_missing=drop_missing
     )

@@ -203,11 +203,11 @@ def sample(
     started = time.monotonic()
     sample_chains(compiled.executable, run.path, run.options, show_progress=show_progress)
     run = record_seconds(run, sample=time.monotonic() - started)
-    result = read_fit(run)
-    write_summary(result.summary, run.path / "summary.csv")
-    data = inference_data(run, result.draws, run.rows())
-    write_inference_data(data, run.path / "posterior.nc")
-    return result
+    draws, rows = read_draws(run), run.rows()
+    summary = summarise(run.bundle, draws, rows)
+    write_summary(summary, run.path / "summary.csv")
+    write_inference_data(inference_data(run, draws, rows), run.path / "posterior.nc")
+    return Fit(run, draws, summary)
 
 
 def read_fit(run: Run | str | Path) -> Fit:

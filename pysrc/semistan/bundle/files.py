@@ -73,6 +73,18 @@ def check_output_folder(path: Path, marker: str, *, overwrite: bool) -> None:
         raise InputError(f"'{path}' exists; replace it with --overwrite or choose another name")
 
 
+def check_output_file(path: Path, *, overwrite: bool) -> None:
+    """Refuse to write over an existing file unless told to.
+
+    Raises
+    ------
+    InputError
+        If the file exists and may not be replaced.
+    """
+    if path.exists() and not overwrite:
+        raise InputError(f"'{path}' exists; replace it with --overwrite or choose another name")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically, indented, keys in the order given."""
     with atomic_file(path) as temporary:

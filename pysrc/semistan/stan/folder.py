@@ -12,7 +12,7 @@ from semistan.bundle.files import atomic_file, write_json
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.priors import class_priors
+from semistan.stan.priors import sampled_dispersion
 from semistan.stan.program import Kernel, bundle_program, labels
 from semistan.stan.sources import KERNEL_HEADERS, stan_source
 from semistan.subspace.curve import curve_points
@@ -33,12 +33,8 @@ def initial_values(
     phi = subspace.project(curve_points(trained.control_points, t))
     jitter = JITTER * generator.normal(size=(chains, len(trained.theta)))
     theta = trained.theta + bundle.units.theta_scale * jitter
-    sampled = {
-        item.parameter
-        for item in class_priors(bundle.config, bundle.family)
-        if not item.prior.density.is_constant
-    }
-    dispersion = {name: value for name, value in trained.dispersion.items() if name in sampled}
+    sampled = sampled_dispersion(bundle.config, bundle.family)
+    dispersion = {name: trained.dispersion[name] for name in sampled}
     return [{"phi": phi[c], "theta": theta[c], **dispersion} for c in range(chains)]
 
 

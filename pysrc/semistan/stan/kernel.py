@@ -14,6 +14,7 @@ from semistan.model.network import Array
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.folder import initial_values
+from semistan.stan.priors import sampled_dispersion
 from semistan.subspace.predictor import linear_predictor
 
 ROWS = 10
@@ -72,10 +73,8 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     }
     log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
     jacobian = np.log(bundle.units.theta_scale).sum()
-    sampled = bundle.config.priors.model_dump()
-    for name, values in dispersion.items():
-        if not sampled[name].startswith("constant"):
-            jacobian = jacobian + values[:, 0].log().numpy()
+    for name in sampled_dispersion(bundle.config, bundle.family):
+        jacobian = jacobian + np.log(fit.stan_variable(name))
     return np.asarray(fit.stan_variable("lprior") + log_lik.sum(dim=1).numpy() + jacobian)
 
 

@@ -53,6 +53,12 @@ def class_priors(config: ModelConfig, family: Family) -> tuple[ClassPrior, ...]:
     )
 
 
+def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
+    """Return the dispersion parameters that are sampled, not fixed by a constant() prior."""
+    priors = class_priors(config, family)
+    return tuple(p.label for p in priors if p.positive and not p.prior.density.is_constant)
+
+
 def prior_data(config: ModelConfig, family: Family, units: Units) -> dict[str, Any]:
     """Return the arguments of every prior as used, under their names in the data block."""
     data: dict[str, float | Array] = {}
