@@ -1,5 +1,5 @@
-// The log-likelihoods that a generated program declares when it uses the C++
-// kernel: CmdStan's USER_HEADER. The model must be named program_model, because
+// The functions that a generated program declares when it uses the C++ kernel:
+// the log-likelihoods and the network's mean. CmdStan's USER_HEADER. The model must be named program_model, because
 // an external function is looked up in the namespace of its model.
 //
 // stanc before 2.32 declares external functions itself, as templates; the
@@ -73,9 +73,27 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   return node(result.log_lik, gradient, std::is_same<Return, stan::math::var>());
 }
 
+template <typename U, typename W>
+inline double mean_output(const U& H, const W& w, const std::vector<int>& widths,
+                          int activation) {
+  Rows rows{};
+  rows.rows = rows.stride = static_cast<int>(H.rows());
+  rows.H = H.data();
+  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  return sum_output(rows, network) / rows.rows;
+}
+
 }  // namespace semistan
 
 namespace program_model_namespace {
+
+// A generated quantity: no gradient is asked of it.
+template <typename T0, typename T1>
+stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>> mean_network(
+    const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
+    std::ostream*) {
+  return semistan::mean_output(H, stan::math::eval(w), widths, activation);
+}
 
 template <typename T2, typename T3, typename T4, typename T7, typename T8, typename T11,
           typename T12, typename T13>

@@ -8,9 +8,9 @@
 // and residuals are computed, and it is passed backward at once: nothing of
 // size N is kept, and the autodiff stack gets a single node.
 //
-// Vectors are those of GCC and Clang. With GCC on x86-64 Linux the pass is
-// compiled for several instruction sets, and the processor's best is chosen
-// when the program starts. Compiles as C++14 and later.
+// Vectors are those of GCC and Clang. On x86-64 the pass is compiled for three
+// instruction sets, and the best that the processor has is taken. Compiles as
+// C++14 and later.
 
 #ifndef SEMISTAN_NETWORK_KERNEL_HPP
 #define SEMISTAN_NETWORK_KERNEL_HPP
@@ -21,13 +21,6 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) \
-    && defined(__linux__) && !defined(SEMISTAN_PORTABLE)
-#define SEMISTAN_CLONES \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SEMISTAN_CLONES
-#endif
 #define SEMISTAN_INLINE static inline __attribute__((always_inline))
 
 namespace semistan {
@@ -36,9 +29,10 @@ typedef double Vec __attribute__((vector_size(64), aligned(8), may_alias));
 typedef std::int64_t Int __attribute__((vector_size(64), aligned(8), may_alias));
 
 constexpr int LANES = 8;           // doubles in a Vec
-constexpr int TILE = 4;            // units of a register tile
 constexpr int STEP = 2 * LANES;    // rows of a register tile
-constexpr int CACHE = 192 * 1024;  // bytes that a block may take
+constexpr int SIDE = 4;            // units on either side of a tile of derivatives
+constexpr int PAD = 8;             // units are padded to a multiple of this
+constexpr int CACHE = 128 * 1024;  // bytes that a block may take
 
 enum Activation { TANH = 1, RELU = 2, SOFTPLUS = 3, SIGMOID = 4, IDENTITY = 5 };
 enum Family { GAUSSIAN, POISSON, BERNOULLI };
@@ -66,7 +60,7 @@ struct Predictor {
 
 // The gradient is with respect to w, theta and sigma.
 struct Result {
-  double log_lik, d_sigma;
+  double log_lik, d_sigma, sum_eta;
   std::vector<double> d_w, d_theta;
 };
 
@@ -74,178 +68,232 @@ struct Result {
 
 #define SEMISTAN_BITS(T, v) (*reinterpret_cast<const T*>(&(v)))
 
-SEMISTAN_INLINE void select(const Int& mask, const Vec& yes, const Vec& no, Vec& out) {
-  const Int bits = (mask & SEMISTAN_BITS(Int, yes)) | (~mask & SEMISTAN_BITS(Int, no));
-  out = SEMISTAN_BITS(Vec, bits);
-}
+// The subtraction folds away, as the addition of zero, which turns -0 into 0, does not.
+SEMISTAN_INLINE Vec broadcast(double x) { return x - Vec{}; }
 
-// exp(x) = 2^n (1 + p): x = n log 2 + r, p = expm1(r) by its series.
+// exp(x) = 2^n (1 + p): x = n log 2 + r, p = expm1(r) = r + r^2 q(r). q is the
+// polynomial that interpolates at Chebyshev's nodes of |r| <= log(2) / 2. Adding
+// 1.5 * 2^52 + 1023 rounds x / log 2 to n and leaves n + 1023, the exponent's
+// bits, in the lowest places.
 SEMISTAN_INLINE void split_exp(const Vec& x, Vec& scale, Vec& p) {
-  const Vec magic = Vec{} + 6755399441055744.0;
+  const Vec magic = broadcast(6755399441056767.0);
   const Vec shifted = x * 1.4426950408889634 + magic;
   const Vec n = shifted - magic;
   const Vec r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-  const Int exponent = SEMISTAN_BITS(Int, shifted) - SEMISTAN_BITS(Int, magic);
-  const Int bits = (exponent + 1023) << 52;
+  const Int bits = SEMISTAN_BITS(Int, shifted) << 52;
   scale = SEMISTAN_BITS(Vec, bits);
-  Vec q = Vec{} + 1.0 / 6227020800.0;
-  q = q * r + 1.0 / 479001600.0;
-  q = q * r + 1.0 / 39916800.0;
-  q = q * r + 1.0 / 3628800.0;
-  q = q * r + 1.0 / 362880.0;
-  q = q * r + 1.0 / 40320.0;
-  q = q * r + 1.0 / 5040.0;
-  q = q * r + 1.0 / 720.0;
-  q = q * r + 1.0 / 120.0;
-  q = q * r + 1.0 / 24.0;
-  q = q * r + 1.0 / 6.0;
-  q = q * r + 0.5;
-  p = r + r * r * q;
-}
-
-SEMISTAN_INLINE void clamp(const Vec& x, double low, double high, Vec& out) {
-  const Vec lows = Vec{} + low, highs = Vec{} + high;
-  select(x < lows, lows, x, out);
-  select(out > highs, highs, out, out);
+  // Few steps depend on one another, so that they overlap.
+  const Vec r2 = r * r, r4 = r2 * r2;
+  const Vec low = (r * 0.16666666666666669 + 0.5000000000000001)
+                  + (r * 0.008333333333330062 + 0.04166666666662413) * r2;
+  const Vec middle = (r * 0.00019841269863053618 + 0.0013888888917213717)
+                     + (r * 2.7557268459997064e-06 + 2.4801521295954376e-05) * r2;
+  const Vec high = r * 2.510038549551032e-08 + 2.7620088445409746e-07;
+  p = r2 * ((high * r4 + middle) * r4 + low) + r;
 }
 
 SEMISTAN_INLINE void vexp(const Vec& x, Vec& out) {
-  Vec inside, scale, p;
-  clamp(x, -708.0, 710.0, inside);
+  const Vec low = broadcast(-708.0), high = broadcast(709.7);
+  const Vec above = low > x ? low : x;
+  const Vec inside = high < above ? high : above;
+  Vec scale, p;
   split_exp(inside, scale, p);
+  out = scale * p + scale;
+  out = x > high ? broadcast(INFINITY) : out;
+}
+
+// exp of a number that is not positive.
+SEMISTAN_INLINE void vdecay(const Vec& x, Vec& out) {
+  const Vec low = broadcast(-708.0);
+  Vec scale, p;
+  split_exp(low > x ? low : x, scale, p);
   out = scale * p + scale;
 }
 
-// expm1 for x in [-708, 0].
+// expm1 of a number that is not positive.
 SEMISTAN_INLINE void vexpm1(const Vec& x, Vec& out) {
-  Vec inside, scale, p;
-  clamp(x, -708.0, 0.0, inside);
-  split_exp(inside, scale, p);
+  const Vec low = broadcast(-40.0);
+  Vec scale, p;
+  split_exp(low > x ? low : x, scale, p);
   out = scale * p + (scale - 1.0);
 }
 
-SEMISTAN_INLINE void vabs(const Vec& x, Vec& out) {
-  const Int bits = SEMISTAN_BITS(Int, x) & INT64_MAX;
+SEMISTAN_INLINE void negative_size(const Vec& x, Vec& out) {
+  const Int bits = SEMISTAN_BITS(Int, x) | INT64_MIN;
   out = SEMISTAN_BITS(Vec, bits);
 }
 
+// tanh(|x|) = -d / (d + 2), d = expm1(-2 |x|).
 SEMISTAN_INLINE void vtanh(const Vec& x, Vec& out) {
-  Vec size, decay;
-  vabs(x, size);
-  vexpm1(-2.0 * size, decay);
-  const Vec positive = -decay / (decay + 2.0);
-  const Int bits = SEMISTAN_BITS(Int, positive) | (SEMISTAN_BITS(Int, x) & INT64_MIN);
+  Vec size, d;
+  negative_size(x, size);
+  vexpm1(2.0 * size, d);
+  const Vec negative = d / (d + 2.0);
+  const Int bits = (SEMISTAN_BITS(Int, negative) & INT64_MAX)
+                   | (SEMISTAN_BITS(Int, x) & INT64_MIN);
   out = SEMISTAN_BITS(Vec, bits);
 }
 
 SEMISTAN_INLINE void vsigmoid(const Vec& x, Vec& out) {
-  Vec size, decay, top;
-  vabs(x, size);
-  vexp(-size, decay);
-  select(x < 0.0, decay, Vec{} + 1.0, top);
-  out = top / (1.0 + decay);
+  Vec size, decay;
+  negative_size(x, size);
+  vdecay(size, decay);
+  out = (x < 0.0 ? decay : broadcast(1.0)) / (1.0 + decay);
 }
 
-// log(1 + t) for t in [0, 1]: 2 atanh(t / (2 + t)) by its series.
+// log(1 + t) for t in [0, 1]: 2 atanh(s), s = t / (2 + t), by interpolation of
+// (atanh(s) / s - 1) / s^2 as a polynomial in s^2 at Chebyshev's nodes.
 SEMISTAN_INLINE void vlog1p(const Vec& t, Vec& out) {
   const Vec s = t / (2.0 + t), z = s * s;
-  Vec q = Vec{} + 1.0 / 37.0;
-  for (int odd = 35; odd >= 3; odd -= 2) q = q * z + 1.0 / odd;
+  Vec q = broadcast(0.08082022805971766);
+  q = q * z + 0.04400369243072337;
+  q = q * z + 0.06000536404795356;
+  q = q * z + 0.06657072104827468;
+  q = q * z + 0.07692785032479312;
+  q = q * z + 0.09090894718066429;
+  q = q * z + 0.11111111358713932;
+  q = q * z + 0.1428571428355438;
+  q = q * z + 0.20000000000007292;
+  q = q * z + 0.3333333333333333;
   out = 2.0 * (s + s * z * q);
 }
 
 SEMISTAN_INLINE void vsoftplus(const Vec& x, Vec& out) {
-  Vec size, decay, tail, positive;
-  vabs(x, size);
-  vexp(-size, decay);
+  Vec size, decay, tail;
+  negative_size(x, size);
+  vdecay(size, decay);
   vlog1p(decay, tail);
-  select(x > 0.0, x, Vec{}, positive);
-  out = positive + tail;
+  out = (x > 0.0 ? x : Vec{}) + tail;
 }
 
+SEMISTAN_INLINE Vec load(const double* from) { return *reinterpret_cast<const Vec*>(from); }
+SEMISTAN_INLINE Vec& at(double* place) { return *reinterpret_cast<Vec*>(place); }
+
 SEMISTAN_INLINE void activate(int activation, double* values, int size) {
-  for (int i = 0; i < size; i += LANES) {
-    Vec& v = *reinterpret_cast<Vec*>(values + i);
-    if (activation == TANH) vtanh(v, v);
-    if (activation == RELU) select(v < 0.0, Vec{}, v, v);
-    if (activation == SOFTPLUS) vsoftplus(v, v);
-    if (activation == SIGMOID) vsigmoid(v, v);
+  switch (activation) {
+    case TANH:
+      for (int i = 0; i < size; i += LANES) vtanh(at(values + i), at(values + i));
+      break;
+    case RELU:
+      for (int i = 0; i < size; i += LANES)
+        at(values + i) = load(values + i) < 0.0 ? Vec{} : load(values + i);
+      break;
+    case SOFTPLUS:
+      for (int i = 0; i < size; i += LANES) vsoftplus(at(values + i), at(values + i));
+      break;
+    case SIGMOID:
+      for (int i = 0; i < size; i += LANES) vsigmoid(at(values + i), at(values + i));
+      break;
   }
 }
 
 // Multiply by the activation's derivative, written in its value a.
 SEMISTAN_INLINE void deactivate(int activation, const double* value, double* adjoint, int size) {
-  for (int i = 0; i < size; i += LANES) {
-    const Vec a = *reinterpret_cast<const Vec*>(value + i);
-    Vec& v = *reinterpret_cast<Vec*>(adjoint + i);
-    if (activation == TANH) v *= 1.0 - a * a;
-    if (activation == RELU) select(a > 0.0, v, Vec{}, v);
-    if (activation == SIGMOID) v *= a * (1.0 - a);
-    if (activation == SOFTPLUS) {  // sigmoid(z) = 1 - exp(-softplus(z))
-      Vec decay;
-      vexpm1(-a, decay);
-      v *= -decay;
-    }
+  switch (activation) {
+    case TANH:
+      for (int i = 0; i < size; i += LANES)
+        at(adjoint + i) *= 1.0 - load(value + i) * load(value + i);
+      break;
+    case RELU:
+      for (int i = 0; i < size; i += LANES)
+        at(adjoint + i) = load(value + i) > 0.0 ? load(adjoint + i) : Vec{};
+      break;
+    case SOFTPLUS:  // sigmoid(z) = 1 - exp(-softplus(z))
+      for (int i = 0; i < size; i += LANES) {
+        Vec rest;
+        vexpm1(-load(value + i), rest);
+        at(adjoint + i) *= -rest;
+      }
+      break;
+    case SIGMOID:
+      for (int i = 0; i < size; i += LANES)
+        at(adjoint + i) *= load(value + i) * (1.0 - load(value + i));
+      break;
   }
 }
 
-// ---- Products of a layer; buffers hold units x B values, padded to whole tiles.
+// ---- Products of a layer. A buffer holds units x rows, `stride` doubles apart; what
+// lies in the units that pad it is never used.
 
-SEMISTAN_INLINE int padded(int units) { return (units + TILE - 1) / TILE * TILE; }
+SEMISTAN_INLINE int padded(int units) { return (units + PAD - 1) / PAD * PAD; }
 
-// out = bias + packed * in: the packed weights are tiles of TILE units, input by input.
-SEMISTAN_INLINE void product(const double* packed, const double* bias, const double* in,
-                             double* out, int inputs, int units, int B) {
-  for (int u = 0; u < units; u += TILE, packed += TILE * inputs) {
-    for (int r = 0; r < B; r += STEP) {
+// out = bias + weights * in, in tiles of TILE units; the weights' rows are padded.
+template <int TILE>
+SEMISTAN_INLINE void product(const double* matrix, const double* bias, const double* in,
+                             double* out, int inputs, int units, int rows, int stride) {
+  for (int r = 0; r < rows; r += STEP) {
+    const double* weights = matrix;
+    for (int u = 0; u < units; u += TILE, weights += TILE * inputs) {
       Vec sums[TILE][2];
       for (int t = 0; t < TILE; ++t)
-        sums[t][0] = sums[t][1] = Vec{} + (bias ? bias[u + t] : 0.0);
+        sums[t][0] = sums[t][1] = broadcast(bias ? bias[u + t] : 0.0);
       for (int i = 0; i < inputs; ++i) {
-        const Vec a = *reinterpret_cast<const Vec*>(in + i * B + r);
-        const Vec b = *reinterpret_cast<const Vec*>(in + i * B + r + LANES);
+        const Vec a = load(in + i * stride + r), b = load(in + i * stride + r + LANES);
         for (int t = 0; t < TILE; ++t) {
-          const Vec weight = Vec{} + packed[i * TILE + t];
+          const double weight = weights[t * inputs + i];
           sums[t][0] += weight * a;
           sums[t][1] += weight * b;
         }
       }
       for (int t = 0; t < TILE; ++t) {
-        *reinterpret_cast<Vec*>(out + (u + t) * B + r) = sums[t][0];
-        *reinterpret_cast<Vec*>(out + (u + t) * B + r + LANES) = sums[t][1];
+        at(out + (u + t) * stride + r) = sums[t][0];
+        at(out + (u + t) * stride + r + LANES) = sums[t][1];
       }
     }
   }
 }
+
+#if defined(__clang__)
+#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Int{__VA_ARGS__})
+#endif
 
 SEMISTAN_INLINE double total(const Vec& v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
-// d_w[j, i] += sum over rows of adjoint[j] * in[i]; then the biases' sums.
-SEMISTAN_INLINE void outer(const double* adjoint, const double* in, double* d_w, int m, int n,
-                           int B) {
-  for (int j = 0; j < n; j += TILE) {
-    for (int i = 0; i < m; i += TILE) {
-      Vec sums[TILE][TILE] = {};
-      for (int r = 0; r < B; r += LANES) {
-        Vec a[TILE];
-        for (int s = 0; s < TILE; ++s)
-          a[s] = *reinterpret_cast<const Vec*>(in + (i + s) * B + r);
-        for (int t = 0; t < TILE; ++t) {
-          const Vec d = *reinterpret_cast<const Vec*>(adjoint + (j + t) * B + r);
-          for (int s = 0; s < TILE; ++s) sums[t][s] += d * a[s];
+// The totals of eight vectors, in one vector.
+SEMISTAN_INLINE void totals(const Vec* v, Vec& out) {
+  Vec pairs[4], fours[2];
+  for (int i = 0; i < 4; ++i)
+    pairs[i] = SEMISTAN_SHUFFLE(v[2 * i], v[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14)
+               + SEMISTAN_SHUFFLE(v[2 * i], v[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  for (int i = 0; i < 2; ++i)
+    fours[i] = SEMISTAN_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 0, 1, 8, 9, 4, 5, 12, 13)
+               + SEMISTAN_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 2, 3, 10, 11, 6, 7, 14, 15);
+  out = SEMISTAN_SHUFFLE(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11)
+        + SEMISTAN_SHUFFLE(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15);
+}
+
+// d_weights += sum over rows of adjoint[j] * in[i], in tiles of SIDE x SIDE;
+// d_bias += sum over rows of adjoint[j].
+SEMISTAN_INLINE void outer(const double* adjoint, const double* in, double* d_weights,
+                           double* d_bias, int inputs, int units, int rows, int stride) {
+  for (int j = 0; j < units; j += SIDE) {
+    for (int i = 0; i < inputs; i += SIDE, d_weights += SIDE * SIDE) {
+      Vec sums[SIDE * SIDE] = {};
+      for (int r = 0; r < rows; r += LANES) {
+        Vec a[SIDE];
+        for (int s = 0; s < SIDE; ++s) a[s] = load(in + (i + s) * stride + r);
+        for (int t = 0; t < SIDE; ++t) {
+          const Vec d = load(adjoint + (j + t) * stride + r);
+          for (int s = 0; s < SIDE; ++s) sums[SIDE * t + s] += d * a[s];
         }
       }
-      for (int t = 0; t < std::min(TILE, n - j); ++t)
-        for (int s = 0; s < std::min(TILE, m - i); ++s)
-          d_w[(j + t) * m + i + s] += total(sums[t][s]);
+      for (int t = 0; t < SIDE * SIDE; t += LANES) {
+        Vec sum;
+        totals(sums + t, sum);
+        at(d_weights + t) += sum;
+      }
     }
   }
-  for (int j = 0; j < n; ++j) {
-    Vec sum = {};
-    for (int r = 0; r < B; r += LANES) sum += *reinterpret_cast<const Vec*>(adjoint + j * B + r);
-    d_w[m * n + j] += total(sum);
+  for (int j = 0; j < units; j += LANES) {
+    Vec sums[LANES] = {}, sum;
+    for (int r = 0; r < rows; r += LANES)
+      for (int t = 0; t < LANES; ++t) sums[t] += load(adjoint + (j + t) * stride + r);
+    totals(sums, sum);
+    at(d_bias + j) += sum;
   }
 }
 
@@ -261,193 +309,288 @@ inline double log_factorial(int count) {
 }
 
 // Replaces eta by the residual d log_lik / d eta; rows past `rows` get none.
-SEMISTAN_INLINE void density(int family, const Rows& data, int first, int rows, double sigma,
+SEMISTAN_INLINE void density(int family, const double* response, int rows, double sigma,
                              double* eta, Result& result) {
-  const int index = data.start + first;
+  const Vec zero = {}, place = {0, 1, 2, 3, 4, 5, 6, 7};
+  const double precision = 1.0 / sigma;
   Vec sum = {}, squares = {};
-  double constant = 0;
   for (int r = 0; r < rows; r += LANES) {
-    const int left = std::min(LANES, rows - r);
-    Vec y = {}, inside = {};
-    for (int i = 0; i < left; ++i) {
-      inside[i] = 1.0;
-      if (family == GAUSSIAN) {
-        y[i] = data.y[index + r + i];
-      } else {
-        y[i] = data.count[index + r + i];
-        if (family == POISSON) constant -= log_factorial(data.count[index + r + i]);
-      }
-    }
-    Vec& e = *reinterpret_cast<Vec*>(eta + r);
+    const Vec inside = place + double(r) < double(rows) ? broadcast(1.0) : zero;
+    const Vec y = load(response + r), e = load(eta + r);
     if (family == GAUSSIAN) {
-      const Vec z = inside * ((y - e) / sigma);
+      const Vec z = inside * ((y - e) * precision);
       squares += z * z;
-      e = z / sigma;
+      at(eta + r) = z * precision;
     } else if (family == POISSON) {
       Vec mu;
       vexp(e, mu);
-      sum += inside * (y * e - mu);
-      e = inside * (y - mu);
+      sum += inside > 0.0 ? y * e - mu : zero;
+      at(eta + r) = inside > 0.0 ? y - mu : zero;
     } else {
       const Vec sign = 2.0 * y - 1.0;
       Vec loss, probability;
       vsoftplus(-sign * e, loss);
       vsigmoid(-sign * e, probability);
       sum -= inside * loss;
-      e = inside * sign * probability;
+      at(eta + r) = inside * sign * probability;
     }
   }
+  result.log_lik += total(sum);
   if (family == GAUSSIAN) {
     const double z2 = total(squares);
     result.log_lik -= 0.5 * z2 + rows * (std::log(sigma) + 0.91893853320467274178);
-    result.d_sigma += (z2 - rows) / sigma;
+    result.d_sigma += (z2 - rows) * precision;
   }
-  result.log_lik += total(sum) + constant;
+  if (family == POISSON)
+    for (int r = 0; r < rows; ++r) result.log_lik -= log_factorial(static_cast<int>(response[r]));
 }
 
 // ---- The pass.
 
+// Memory of one thread, used again by each pass. Pieces start at whole cache
+// lines, because a load across two of them costs two.
 struct Workspace {
-  std::vector<double> values;  // reused by each thread
+  std::vector<double> values;
+  double* next = nullptr;
+  void clear(std::size_t size) {
+    values.assign(size + LANES, 0.0);
+    const std::size_t line = sizeof(Vec);
+    const auto address = reinterpret_cast<std::uintptr_t>(values.data());
+    next = values.data() + (line - address % line) % line / sizeof(double);
+  }
   double* take(std::size_t size) {
-    double* piece = values.data() + used;
-    used += size;
+    double* piece = next;
+    next += size;
     return piece;
   }
-  std::size_t used = 0;
 };
 
 struct Layer {
   int m, n;
   const double *weights, *bias;
-  double *packed, *transposed, *padded_bias, *in, *d_w;
+  double *padded, *transposed, *padded_bias, *in, *d_packed, *d_bias;
 };
 
-SEMISTAN_INLINE void pack(const Layer& layer) {
-  for (int j = 0; j < padded(layer.n); ++j) {
-    layer.padded_bias[j] = j < layer.n ? layer.bias[j] : 0.0;
-    for (int i = 0; i < layer.m; ++i)
-      layer.packed[(j / TILE * layer.m + i) * TILE + j % TILE]
-          = j < layer.n ? layer.weights[j * layer.m + i] : 0.0;
-  }
-  for (int i = 0; i < padded(layer.m); ++i)
+// Everything that the blocks of a pass share; buffers for one block.
+struct Pass {
+  int family, activation, stride;
+  Rows data;
+  Predictor predictor;
+  std::vector<Layer> layers;
+  double *response, *eta, *adjoint, *other;
+};
+
+inline void pack(const Layer& layer) {
+  std::copy(layer.weights, layer.weights + layer.m * layer.n, layer.padded);
+  std::copy(layer.bias, layer.bias + layer.n, layer.padded_bias);
+  for (int i = 0; i < layer.m; ++i)
     for (int j = 0; j < layer.n; ++j)
-      layer.transposed[(i / TILE * layer.n + j) * TILE + i % TILE]
-          = i < layer.m ? layer.weights[j * layer.m + i] : 0.0;
+      layer.transposed[i * layer.n + j] = layer.weights[j * layer.m + i];
 }
 
-// Forward, density and backward for rows first .. first + rows - 1 of the slice.
-SEMISTAN_CLONES
-static void block_pass(int family, const Rows& data, const Layer* layers, int n_layers,
-                       int activation, const Predictor& predictor, int first, int rows, int B,
-                       double* eta, double* adjoint, double* other, Result& result) {
+// Writes a layer's derivatives in the order of its weights and biases.
+inline void unpack(const Layer& layer, double* d_w) {
+  const int tiles = (layer.m + SIDE - 1) / SIDE;
+  for (int j = 0; j < layer.n; ++j)
+    for (int i = 0; i < layer.m; ++i)
+      d_w[j * layer.m + i]
+          = layer.d_packed[((j / SIDE * tiles + i / SIDE) * SIDE + j % SIDE) * SIDE + i % SIDE];
+  std::copy(layer.d_bias, layer.d_bias + layer.n, d_w + layer.n * layer.m);
+}
+
+// eta of rows first .. first + rows - 1 of the slice; R is rows in whole STEPs.
+template <int TILE>
+SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
+  const Rows& data = pass.data;
   const int offset = data.start + first;
+  const std::vector<Layer>& layers = pass.layers;
   for (int i = 0; i < layers[0].m; ++i) {
     const double* column = data.H + static_cast<std::size_t>(i) * data.stride + offset;
-    std::copy(column, column + rows, layers[0].in + i * B);
-    std::fill(layers[0].in + i * B + rows, layers[0].in + (i + 1) * B, 0.0);
+    double* in = layers[0].in + i * pass.stride;
+    std::copy(column, column + rows, in);
+    std::fill(in + rows, in + R, 0.0);
   }
-  for (int l = 0; l + 1 < n_layers; ++l) {
+  for (std::size_t l = 0; l + 1 < layers.size(); ++l) {
     const Layer& layer = layers[l];
-    product(layer.packed, layer.padded_bias, layer.in, layers[l + 1].in, layer.m, layer.n, B);
-    activate(activation, layers[l + 1].in, layer.n * B);
+    double* out = layers[l + 1].in;
+    product<TILE>(layer.padded, layer.padded_bias, layer.in, out, layer.m, layer.n, R,
+                  pass.stride);
+    for (int u = 0; u < layer.n; ++u) activate(pass.activation, out + u * pass.stride, R);
   }
-  const Layer& last = layers[n_layers - 1];
-  for (int r = 0; r < B; r += LANES) {
-    Vec f = Vec{} + last.bias[0];
-    for (int i = 0; i < last.m; ++i)
-      f += last.weights[i] * *reinterpret_cast<const Vec*>(last.in + i * B + r);
-    *reinterpret_cast<Vec*>(eta + r) = predictor.eta_loc + predictor.eta_scale * f;
+  const Layer& last = layers.back();
+  const Predictor& predictor = pass.predictor;
+  for (int r = 0; r < R; r += LANES) {
+    Vec f = broadcast(last.bias[0]);
+    for (int i = 0; i < last.m; ++i) f += last.weights[i] * load(last.in + i * pass.stride + r);
+    at(pass.eta + r) = predictor.eta_loc + predictor.eta_scale * f;
   }
   for (int p = 0; p < data.P; ++p) {
     const double* column = data.Xc + static_cast<std::size_t>(p) * data.stride + offset;
-    for (int r = 0; r < rows; ++r) eta[r] += predictor.theta[p] * column[r];
+    for (int r = 0; r < rows; ++r) pass.eta[r] += predictor.theta[p] * column[r];
   }
+}
 
-  density(family, data, first, rows, predictor.sigma, eta, result);
-  std::fill(eta + rows, eta + B, 0.0);
+SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R, Result& result) {
+  const int offset = pass.data.start + first;
+  if (pass.family == GAUSSIAN) {
+    std::copy(pass.data.y + offset, pass.data.y + offset + rows, pass.response);
+  } else {
+    std::copy(pass.data.count + offset, pass.data.count + offset + rows, pass.response);
+  }
+  std::fill(pass.response + rows, pass.response + R, 0.0);
+  density(pass.family, pass.response, rows, pass.predictor.sigma, pass.eta, result);
+  std::fill(pass.eta + rows, pass.eta + R, 0.0);
+}
 
-  for (int p = 0; p < data.P; ++p) {
-    const double* column = data.Xc + static_cast<std::size_t>(p) * data.stride + offset;
+template <int TILE>
+SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
+  const int offset = pass.data.start + first, stride = pass.stride;
+  for (int p = 0; p < pass.data.P; ++p) {
+    const double* column = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
     Vec sum = {};
     int r = 0;
-    for (; r + LANES <= rows; r += LANES)
-      sum += *reinterpret_cast<const Vec*>(eta + r) * *reinterpret_cast<const Vec*>(column + r);
+    for (; r + LANES <= rows; r += LANES) sum += load(pass.eta + r) * load(column + r);
     double rest = 0;
-    for (; r < rows; ++r) rest += eta[r] * column[r];
+    for (; r < rows; ++r) rest += pass.eta[r] * column[r];
     result.d_theta[p] += total(sum) + rest;
   }
 
-  for (int r = 0; r < B; ++r) eta[r] *= predictor.eta_scale;
+  const Layer& last = pass.layers.back();
+  Vec level = {};
+  for (int r = 0; r < R; r += LANES) {
+    at(pass.eta + r) *= pass.predictor.eta_scale;
+    level += load(pass.eta + r);
+  }
+  last.d_bias[0] += total(level);
   for (int i = 0; i < last.m; ++i) {
     Vec sum = {};
-    const Vec weight = Vec{} + last.weights[i];
-    for (int r = 0; r < B; r += LANES) {
-      const Vec e = *reinterpret_cast<const Vec*>(eta + r);
-      sum += e * *reinterpret_cast<const Vec*>(last.in + i * B + r);
-      *reinterpret_cast<Vec*>(adjoint + i * B + r) = weight * e;
+    for (int r = 0; r < R; r += LANES) {
+      const Vec e = load(pass.eta + r);
+      sum += e * load(last.in + i * stride + r);
+      at(pass.adjoint + i * stride + r) = last.weights[i] * e;
     }
-    last.d_w[i] += total(sum);
+    last.d_packed[i / SIDE * SIDE * SIDE + i % SIDE] += total(sum);
   }
-  Vec sum = {};
-  for (int r = 0; r < B; r += LANES) sum += *reinterpret_cast<const Vec*>(eta + r);
-  last.d_w[last.m] += total(sum);
-  for (int l = n_layers - 2; l >= 0; --l) {
-    const Layer& layer = layers[l];
-    deactivate(activation, layers[l + 1].in, adjoint, layer.n * B);
-    outer(adjoint, layer.in, layer.d_w, layer.m, layer.n, B);
+
+  double *adjoint = pass.adjoint, *other = pass.other;
+  for (std::size_t l = pass.layers.size() - 1; l-- > 0;) {
+    const Layer& layer = pass.layers[l];
+    for (int u = 0; u < layer.n; ++u)
+      deactivate(pass.activation, pass.layers[l + 1].in + u * stride, adjoint + u * stride, R);
+    outer(adjoint, layer.in, layer.d_packed, layer.d_bias, layer.m, layer.n, R, stride);
     if (l > 0) {
-      product(layer.transposed, nullptr, adjoint, other, layer.n, layer.m, B);
+      product<TILE>(layer.transposed, nullptr, adjoint, other, layer.n, layer.m, R, stride);
       std::swap(adjoint, other);
     }
   }
 }
 
-// Value and gradient for the given rows and weights.
-inline Result log_lik_pass(int family, const Rows& data, const Network& network,
-                           const Predictor& predictor) {
-  static thread_local Workspace workspace;
-  int widest = TILE, units = 0;
-  std::size_t weights = 0, packs = 0;
+inline int block_rows(const Network& network, int rows) {
+  int widest = 0, units = 0;
   for (int l = 0; l < network.layers; ++l) {
-    const int m = network.widths[l], n = network.widths[l + 1];
-    widest = std::max(widest, padded(std::max(m, n)));
-    units += padded(m);
-    weights += static_cast<std::size_t>(m + 1) * n;
-    packs += static_cast<std::size_t>(padded(n)) * (m + 1) + static_cast<std::size_t>(padded(m)) * n;
+    units += padded(network.widths[l]);
+    widest = std::max(widest, padded(network.widths[l]));
   }
-  const int fitting = CACHE / (8 * (units + 2 * widest));
-  int B = std::max(2 * STEP, std::min(256, fitting / STEP * STEP));
-  B = std::min(B, (data.rows + STEP - 1) / STEP * STEP);
+  const int fitting = CACHE / (8 * (units + 2 * widest)) / STEP * STEP;
+  return std::min(std::max(4 * STEP, std::min(256, fitting)), (rows + STEP - 1) / STEP * STEP);
+}
 
-  Result result{0, 0, std::vector<double>(weights), std::vector<double>(data.P)};
-  workspace.values.resize(packs + static_cast<std::size_t>(units + 2 * widest + 1) * B);
-  workspace.used = 0;
-  std::vector<Layer> layers(network.layers);
-  std::size_t position = 0;
+// Buffers for one block, taken from a workspace that each thread keeps.
+inline Pass make_pass(int family, const Rows& data, const Network& network,
+                      const Predictor& predictor) {
+  static thread_local Workspace workspace;
+  const int rows = block_rows(network, data.rows);
+  Pass pass{family, network.activation, rows + LANES, data, predictor, {}, 0, 0, 0, 0};
+  int widest = PAD;
+  std::size_t size = 0;
   for (int l = 0; l < network.layers; ++l) {
-    Layer& layer = layers[l];
+    const std::size_t m = padded(network.widths[l]), n = padded(network.widths[l + 1]);
+    widest = std::max(widest, padded(network.widths[l]));
+    size += 3 * m * n + 2 * n + m * pass.stride;
+  }
+  workspace.clear(size + (2 * widest + 2) * static_cast<std::size_t>(pass.stride));
+  const double* weights = network.w;
+  for (int l = 0; l < network.layers; ++l) {
+    Layer layer;
     layer.m = network.widths[l];
     layer.n = network.widths[l + 1];
-    layer.weights = network.w + position;
-    layer.bias = layer.weights + layer.m * layer.n;
-    layer.d_w = result.d_w.data() + position;
-    position += (layer.m + 1) * layer.n;
-    layer.packed = workspace.take(padded(layer.n) * layer.m);
-    layer.transposed = workspace.take(padded(layer.m) * layer.n);
+    layer.weights = weights;
+    layer.bias = weights + layer.m * layer.n;
+    weights = layer.bias + layer.n;
+    layer.padded = workspace.take(padded(layer.m) * padded(layer.n));
+    layer.transposed = workspace.take(padded(layer.m) * padded(layer.n));
+    layer.d_packed = workspace.take(padded(layer.m) * padded(layer.n));
     layer.padded_bias = workspace.take(padded(layer.n));
-    layer.in = workspace.take(padded(layer.m) * B);
-    pack(layer);
+    layer.d_bias = workspace.take(padded(layer.n));
+    layer.in = workspace.take(padded(layer.m) * pass.stride);
+    pass.layers.push_back(layer);
   }
-  double* eta = workspace.take(B);
-  double* adjoint = workspace.take(widest * B);
-  double* other = workspace.take(widest * B);
-  for (int first = 0; first < data.rows; first += B) {
-    const int rows = std::min(B, data.rows - first);
-    block_pass(family, data, layers.data(), network.layers, network.activation, predictor, first,
-               rows, (rows + STEP - 1) / STEP * STEP, eta, adjoint, other, result);
+  pass.response = workspace.take(pass.stride);
+  pass.eta = workspace.take(pass.stride);
+  pass.adjoint = workspace.take(widest * pass.stride);
+  pass.other = workspace.take(widest * pass.stride);
+  return pass;
+}
+
+template <int TILE>
+SEMISTAN_INLINE void run_blocks(const Pass& pass, bool gradient, Result& result) {
+  const int most = pass.stride - LANES;
+  for (const Layer& layer : pass.layers) pack(layer);
+  for (int first = 0; first < pass.data.rows; first += most) {
+    const int rows = std::min(most, pass.data.rows - first);
+    const int R = (rows + STEP - 1) / STEP * STEP;
+    forward<TILE>(pass, first, rows, R);
+    if (gradient) {
+      block_density(pass, first, rows, R, result);
+      backward<TILE>(pass, first, rows, R, result);
+    } else {
+      for (int r = 0; r < rows; ++r) result.sum_eta += pass.eta[r];
+    }
+  }
+}
+
+// Tiles fill the registers: 16 of 32 with AVX-512, 8 of 16 with less.
+#if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
+__attribute__((target("avx512f,avx512dq,avx512vl,fma"))) inline void run_avx512(
+    const Pass& pass, bool gradient, Result& result) {
+  run_blocks<8>(pass, gradient, result);
+}
+__attribute__((target("avx2,fma"))) inline void run_avx2(const Pass& pass, bool gradient,
+                                                         Result& result) {
+  run_blocks<2>(pass, gradient, result);
+}
+#endif
+
+inline void run(const Pass& pass, bool gradient, Result& result) {
+#if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
+      && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
+    return run_avx512(pass, gradient, result);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return run_avx2(pass, gradient, result);
+#endif
+  run_blocks<2>(pass, gradient, result);
+}
+
+// Log-likelihood and gradient for the given rows and weights.
+inline Result log_lik_pass(int family, const Rows& data, const Network& network,
+                           const Predictor& predictor) {
+  const Pass pass = make_pass(family, data, network, predictor);
+  Result result{0, 0, 0, {}, std::vector<double>(data.P)};
+  run(pass, true, result);
+  for (const Layer& layer : pass.layers) {
+    const std::size_t used = result.d_w.size();
+    result.d_w.resize(used + (layer.m + 1) * layer.n);
+    unpack(layer, result.d_w.data() + used);
   }
   return result;
+}
+
+// Sum of f over the given rows.
+inline double sum_output(const Rows& data, const Network& network) {
+  Result result{};
+  run(make_pass(GAUSSIAN, data, network, Predictor{0, 1, 1, nullptr}), false, result);
+  return result.sum_eta;
 }
 
 }  // namespace semistan

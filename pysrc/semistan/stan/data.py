@@ -63,7 +63,7 @@ def stan_data(
         "Pi": bundle.subspace.Pi,
         **prior_data(bundle.config, bundle.family, units),
         "prior_only": int(prior_only),
-        "grainsize": max(100, len(rows) // (2 * threads)),
+        "grainsize": len(rows) if threads == 1 else max(100, len(rows) // (2 * threads)),
     }
 
 

@@ -154,7 +154,10 @@ def _kernel_likelihood(parts: _Parts) -> str:
         + "\n// The slice that one thread computes.\n"
         + _call("real partial_log_lik", ["array[] int slice", *arguments], " {", width=WIDTH - 2)
         + indent(_call(f"return {name}", values, ";", width=WIDTH - 4), "  ")
-        + "}\n"
+        + "}\n\n"
+        + "// Mean of the network's output, in log_lik.hpp.\n"
+        + "real mean_network(data matrix H, vector w, data array[] int widths,\n"
+        + "                  data int activation);\n"
     )
 
 
@@ -269,11 +272,13 @@ def _model(parts: _Parts) -> str:
 
 
 def _generated_quantities(parts: _Parts) -> str:
+    network = "network(H, p_bar + Pi * phi, free_widths, activation)"
+    mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     intercept = (
         "real b_Intercept  // mean of eta over the rows, moved to X = 0\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        "      * mean(network(H, p_bar + Pi * phi, free_widths, activation))\n"
+        f"      * {mean}\n"
         "    - dot_product(x_loc, theta);\n"
     )
     coefficients = [
