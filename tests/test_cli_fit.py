@@ -107,10 +107,11 @@ def test_new_then_train_then_stan_then_sample(fitted, folder):
         assert result.returncode in (0, 3), result.stderr
     assert {path.name for path in (folder / "program").iterdir()} == {
         "program.stan", "data.json", "inits-1.json", "inits-2.json", "labels.json",
+        "metric-1.json", "metric-2.json",
         "log_lik.hpp", "network_kernel.hpp",
     }  # fmt: skip
     assert "gaussian_log_lik" not in (folder / "pure" / "program.stan").read_text()
-    for name in ("program.stan", "data.json", "inits-1.json"):
+    for name in ("program.stan", "data.json", "inits-1.json", "metric-1.json"):
         assert (folder / "program" / name).read_bytes() == (folder / "run" / name).read_bytes()
     assert (folder / "sampled" / "summary.csv").read_bytes() == (
         folder / "run" / "summary.csv"

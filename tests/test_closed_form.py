@@ -1,5 +1,6 @@
 """A linear network, Gaussian family and fixed sigma: the posterior is exactly Gaussian."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,16 @@ def exact(fit):
 @pytest.fixture(scope="module")
 def draws(fit):
     return np.concatenate([fit.draws.phi, fit.draws.theta], axis=-1)
+
+
+def test_the_metric_of_one_mode_is_kept_and_its_dimensions_are_the_programs(fit):
+    assert fit.run.keep_metric
+    for chain, csv in enumerate(fit.run.csv_files, start=1):
+        given = json.loads((fit.run.path / f"metric-{chain}.json").read_text())["inv_metric"]
+        lines = csv.read_text().splitlines()
+        start = next(i for i, line in enumerate(lines) if "inverse mass matrix" in line) + 1
+        used = [[float(x) for x in line[1:].split(",")] for line in lines[start : start + 5]]
+        assert used == pytest.approx(np.array(given), rel=1e-4)
 
 
 def test_means_and_sds(draws, exact):

@@ -20,7 +20,8 @@ def refusal(content):
 def test_the_defaults_are_those_of_the_field():
     config = parse_config({"formula": FORMULA}, "model.toml")
     sample = config.sample
-    assert (sample.chains, sample.warmup, sample.draws) == (4, 1000, 1000)
+    assert (sample.metric, sample.threads, sample.kernel) == ("ggn", "auto", "auto")
+    assert (sample.chains, sample.warmup, sample.draws) == (4, "auto", 1000)
     assert (config.family, config.network.hidden, config.network.activation) == (
         "gaussian",
         (16, 16),

@@ -7,7 +7,8 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.model.network import ACTIVATIONS
-from semistan.stan.data import stan_data, write_stan_json
+from semistan.stan import data as data_module
+from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
 from semistan.stan.program import bundle_program
 from small import RESPONSES, family_bundle, small_bundle
 
@@ -90,16 +91,6 @@ def test_activations_have_the_codes_of_the_stan_file(activation):
         assert found[1] == stan[activation]
 
 
-@pytest.mark.parametrize(
-    ("n", "threads", "expected"), [(30, 1, 30), (1000, 1, 1000), (1000, 4, 125), (1000, 9, 100)]
-)
-def test_the_grain_is_half_a_threads_share_and_all_rows_of_a_single_thread(n, threads, expected):
-    bundle, rows = small_bundle()
-    index = np.arange(n) % len(rows)
-    many = replace(rows, y=rows.y[index], X=rows.X[index], U=rows.U[index])
-    assert stan_data(bundle, many, threads=threads)["grainsize"] == expected
-
-
 @pytest.mark.parametrize("prior_only", [False, True])
 def test_the_likelihood_can_be_left_out(prior_only):
     assert stan_data(*small_bundle(), prior_only=prior_only)["prior_only"] == int(prior_only)
@@ -121,3 +112,29 @@ def test_the_json_keeps_every_bit(settings, tmp_path):
     for key, value in data.items():
         assert np.array_equal(np.array(read[key]).reshape(np.shape(value)), value), key
     assert len(read["X"]) == len(rows)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_rows_are_read_back_as_they_were(settings, tmp_path):
+    bundle, rows = family_bundle("poisson", **settings)
+    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
+    for got, expected in zip(
+        read_stan_rows(tmp_path / "data.json"), (rows.y, rows.X, rows.U), strict=True
+    ):
+        assert np.array_equal(got, expected)
+        assert got.shape == expected.shape
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_rows_are_written_in_pieces_without_a_seam(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(data_module, "ROWS_AT_A_TIME", 2)
+    content = {"a": np.arange(2.0 * rows).reshape(rows, 2), "b": 3, "c": np.zeros((rows, 0))}
+    write_stan_json(tmp_path / "a.json", content)
+    read = json.loads((tmp_path / "a.json").read_text())
+    assert read == {name: np.asarray(value).tolist() for name, value in content.items()}
+
+
+def test_damaged_rows_are_refused(tmp_path):
+    (tmp_path / "data.json").write_text('{\n"N": 3,\n"y": [1]\n}\n')
+    with pytest.raises(InputError, match="lacks some of N, P, Q, y, X, U"):
+        read_stan_rows(tmp_path / "data.json")

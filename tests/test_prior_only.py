@@ -6,14 +6,14 @@ from scipy.stats import expon, norm, t
 
 import semistan
 from assertions import assert_mean, assert_probability, assert_sd
-from semistan.posterior.run import create_run
 from semistan.stan.data import stan_data
+from semistan.workflow import new_run
 from untrained import random_bundle
 
 
 def prior_draws(toolchain, folder, **priors):
     bundle, rows = random_bundle("gaussian", priors=priors, sample={"metric": "diag_e"})
-    run = create_run(bundle, rows, folder / "run", bundle.config.sample, toolchain, prior_only=True)
+    run = new_run(bundle, rows, folder / "run", bundle.config.sample, toolchain, prior_only=True)
     return bundle, stan_data(bundle, rows), semistan.sample(run, toolchain)
 
 

@@ -12,10 +12,12 @@ import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.run import create_run, read_run
+from semistan.posterior.run import read_run
 from semistan.stan.compile import compile_program, is_compiled
+from semistan.stan.plan import default_grainsize, plan_threads, timed_plan
 from semistan.stan.program import bundle_program
-from semistan.stan.sample import plan_threads, sample_chains
+from semistan.stan.sample import sample_chains
+from semistan.workflow import new_run
 from untrained import FORMULA, random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)
@@ -25,7 +27,7 @@ OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)
 def fit(toolchain, tmp_path_factory):
     bundle, rows = random_bundle("gaussian")
     folder = tmp_path_factory.mktemp("sampling") / "run"
-    return semistan.sample(create_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    return semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
 
 
 @pytest.fixture
@@ -41,7 +43,8 @@ def draw_lines(path):
 def test_the_run_has_the_files_of_the_design(fit):
     names = {path.name for path in fit.run.path.iterdir()}
     inits = {f"inits-{chain}.json" for chain in (1, 2, 3, 4)}
-    assert names == inits | {
+    metrics = {f"metric-{chain}.json" for chain in (1, 2, 3, 4)}
+    assert names == inits | metrics | {
         "bundle", "program.stan", "data.json", "labels.json", "manifest.json", "chains",
         "summary.csv", "posterior.nc",
     }  # fmt: skip
@@ -116,15 +119,23 @@ def test_log_lik_matches_a_naive_loop(fit):
         assert values[s, i] == pytest.approx(expected, rel=1e-12)
 
 
-def test_initial_values_lie_on_the_trained_curve(fit):
-    subspace, trained = fit.run.bundle.subspace, fit.run.bundle.trained
-    starts = [json.loads((fit.run.path / f"inits-{c}.json").read_text()) for c in (1, 2, 3, 4)]
-    from semistan.subspace.curve import curve_points
+def test_several_threads_get_the_fastest_of_the_timed_grain_sizes(fit, toolchain):
+    run = fit.run
+    compiled = compile_program(bundle_program(run.bundle), toolchain)
+    options = SampleConfig(chains=1, threads=2)
+    plan = timed_plan(run.bundle, run.rows(), options, compiled.executable)
+    assert plan.threads == 2
+    assert set(plan.milliseconds) == {2, 4, 8, 15}
+    assert all(0 < ms < 100 for ms in plan.milliseconds.values())
+    assert plan.milliseconds[plan.grainsize] == min(plan.milliseconds.values())
+    assert str(plan.grainsize) in plan.text()
 
-    points = curve_points(trained.control_points, np.array([0.125, 0.375, 0.625, 0.875]))
-    for start, point in zip(starts, points, strict=True):
-        assert subspace.lift(np.array(start["phi"])) == pytest.approx(point)
-        assert start["sigma"] == trained.dispersion["sigma"]
+
+@pytest.mark.parametrize(
+    ("n", "threads", "expected"), [(30, 1, 30), (1000, 1, 1000), (1000, 4, 125), (1000, 9, 100)]
+)
+def test_the_default_grain_is_half_a_threads_share(n, threads, expected):
+    assert default_grainsize(n, threads) == expected
 
 
 def test_a_moved_run_reads_the_same(fit, copy):
@@ -158,7 +169,9 @@ def test_a_failing_chain_is_reported_with_what_cmdstan_printed(copy, toolchain):
     (copy / "data.json").write_text(json.dumps(data | {"grainsize": 0}))
     compiled = compile_program(bundle_program(run.bundle), toolchain)
     with pytest.raises(SemistanError, match="grainsize"):
-        sample_chains(compiled.executable, copy, OPTIONS, show_progress=False)
+        sample_chains(
+            compiled.executable, copy, run.options, run.plan, keep_metric=True, show_progress=False
+        )
     assert list((copy / "chains").iterdir()) == []
 
 
@@ -192,7 +205,13 @@ def test_a_new_bundle_of_the_same_formula_compiles_nothing(toolchain, fit):
 
 @pytest.mark.parametrize(
     ("chains", "threads", "cores", "plan"),
-    [(4, 0, 2, (2, 1)), (4, 0, 8, (4, 2)), (1, 0, 8, (1, 8)), (4, 2, 4, (2, 2)), (4, 9, 4, (1, 9))],
+    [
+        (4, "auto", 2, (2, 1)),
+        (4, "auto", 8, (4, 2)),
+        (1, "auto", 8, (1, 8)),
+        (4, 2, 4, (2, 2)),
+        (4, 9, 4, (1, 9)),
+    ],
 )
 def test_chains_fill_the_cores_first(chains, threads, cores, plan):
     assert plan_threads(SampleConfig(chains=chains, threads=threads), cores) == plan

@@ -234,11 +234,17 @@ def predict(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run, to see how it shares the cores.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Say whether everything needed is there, and how to get what is missing."""
     from semistan.doctor import examine
+    from semistan.posterior.run import read_run
 
-    findings = examine()
+    findings = examine(read_run(run) if run else None)
     if as_json:
         print(json.dumps([finding.plain() for finding in findings], indent=2))
     else:

@@ -11,9 +11,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from semistan.errors import ToolchainError
+from semistan.model.config import SampleConfig
+from semistan.posterior.run import Run
 from semistan.stan.cmdstan import compiler_version, find_cmdstan, find_make
 from semistan.stan.compile import cache_folder
-from semistan.stan.sample import usable_cores
+from semistan.stan.plan import plan_threads, usable_cores
 from semistan.version import __version__
 
 LIBRARIES = ("torch", "cmdstanpy", "numpy", "pandas", "arviz", "formulaic", "onnx", "onnxruntime")
@@ -32,15 +34,20 @@ class Finding:
         return asdict(self)
 
 
-def examine() -> list[Finding]:
-    """Look at Python, the libraries, the compiler, CmdStan, cores and the compile cache."""
+def examine(run: Run | None = None) -> list[Finding]:
+    """Look at Python, the libraries, the compiler, CmdStan, cores and the compile cache.
+
+    With a run, its plan of chains, threads and slices is shown with the times that decided it.
+    """
+    plan = [Finding("plan of the run", True, _plan(run))] if run else []
     return [
         Finding("semistan", True, f"{__version__} on Python {platform.python_version()}"),
         *(_library(name) for name in LIBRARIES),
         _tool("C++ compiler", compiler_version),
         _tool("make", find_make),
         _tool("CmdStan", _cmdstan),
-        Finding("cores", True, f"{usable_cores()} usable, for chains first, then for threads"),
+        _cores(),
+        *plan,
         _gpu(),
         _cache(),
     ]
@@ -63,6 +70,20 @@ def _tool(name: str, look: Callable[[], str]) -> Finding:
 def _cmdstan() -> str:
     path, number = find_cmdstan()
     return f"{'.'.join(map(str, number))} in {path}"
+
+
+def _cores() -> Finding:
+    chains, threads = plan_threads(SampleConfig())
+    return Finding(
+        "cores",
+        True,
+        f"{usable_cores()} physical cores usable: by default {chains} of 4 chains at a time, "
+        f"{threads} thread{'s' * (threads != 1)} each",
+    )
+
+
+def _plan(run: Run) -> str:
+    return f"{run.plan.chains} chains at a time, {run.plan.text()}"
 
 
 def _gpu() -> Finding:

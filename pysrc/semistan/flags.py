@@ -22,6 +22,10 @@ def _hidden(text: str) -> tuple[int, ...]:
         raise InputError(f"--hidden takes numbers of units as '16,16', got '{text}'") from None
 
 
+def _number_or_auto(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag: its parameter's name, the keys of the configuration that it sets, its help."""
@@ -76,13 +80,17 @@ TRAIN_FLAGS = (
 )  # fmt: skip
 SAMPLE_FLAGS = (
     Flag("chains", ("sample.chains",), int, "Markov chains.", SAMPLING),
-    Flag("warmup", ("sample.warmup",), int, "Warm-up iterations of each chain.", SAMPLING),
+    Flag("warmup", ("sample.warmup",), str,
+         "Warm-up iterations of each chain; auto: 300 with the metric of one mode, else 1000.",
+         SAMPLING, _number_or_auto),
     Flag("draws", ("sample.draws",), int, "Draws of each chain after warm-up.", SAMPLING),
     Flag("adapt_delta", ("sample.adapt_delta",), float, "Target acceptance rate.", SAMPLING),
     Flag("max_treedepth", ("sample.max_treedepth",), int, "Maximum tree depth.", SAMPLING),
-    Flag("metric", ("sample.metric",), str, "dense_e, diag_e or unit_e.", SAMPLING),
-    Flag("threads", ("sample.threads",), int, "Threads within a chain; 0 shares the cores.",
-         SAMPLING),
+    Flag("metric", ("sample.metric",), str,
+         "ggn (Gauss-Newton at a mode in the subspace), dense_e, diag_e or unit_e.", SAMPLING),
+    Flag("threads", ("sample.threads",), str,
+         "Threads within a chain; auto shares the cores, chains first.", SAMPLING,
+         _number_or_auto),
     Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
          SAMPLING),
 )  # fmt: skip

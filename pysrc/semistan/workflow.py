@@ -34,8 +34,10 @@ from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
+from semistan.stan.plan import default_plan, timed_plan
 from semistan.stan.program import Kernel, bundle_program, stan_program
-from semistan.stan.sample import plan_threads, sample_chains
+from semistan.stan.sample import sample_chains
+from semistan.stan.starts import find_starts
 from semistan.subspace.bezier import Progress, bezier
 from semistan.subspace.problem import make_problem, units_of
 from semistan.subspace.subspace import check_dimension
@@ -187,9 +189,9 @@ def fit(
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
-    run = create_run(
+    run = new_run(
         bundle, prepared.rows, Path(out), config.sample, toolchain,
-        kernel=kernel, overwrite=overwrite, timings=seconds,
+        kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
     return sample(run, toolchain, show_progress=show_progress, say=say)
 
@@ -201,7 +203,10 @@ def sample(
     compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
     say(sampling_text(run))
     started = time.monotonic()
-    sample_chains(compiled.executable, run.path, run.options, show_progress=show_progress)
+    sample_chains(
+        compiled.executable, run.path, run.options, run.plan,
+        keep_metric=run.keep_metric, show_progress=show_progress,
+    )  # fmt: skip
     run = record_seconds(run, sample=time.monotonic() - started)
     draws, rows = read_draws(run), run.rows()
     summary = summarise(run.bundle, draws, rows)
@@ -250,6 +255,32 @@ def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
     return rows
 
 
+def new_run(
+    bundle: Bundle,
+    rows: Rows,
+    out: Path,
+    options: SampleConfig,
+    toolchain: Toolchain,
+    *,
+    kernel: Kernel = "stan",
+    prior_only: bool = False,
+    overwrite: bool = False,
+    timings: dict[str, float] | None = None,
+    say: Say = _silent,
+) -> Run:
+    """Find the chains' starts, plan the cores, and write the run's folder."""
+    started = time.monotonic()
+    starts = find_starts(bundle, rows, options, prior_only=prior_only)
+    seconds = {**(timings or {}), "starts": time.monotonic() - started}
+    say(starts.text(starts.resolve(options)))
+    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    plan = timed_plan(bundle, rows, options, compiled.executable)
+    return create_run(
+        bundle, rows, out, options, starts, plan, toolchain,
+        kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
+    )  # fmt: skip
+
+
 def start_run(
     source: Path,
     data: str | None,
@@ -267,9 +298,9 @@ def start_run(
     config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
     kernel = compile_model(config, bundle.design, toolchain, say)
     kernel = trusted_kernel(kernel, bundle, rows, toolchain, say)
-    return create_run(
+    return new_run(
         bundle, rows, out, config.sample, toolchain,
-        kernel=kernel, prior_only=prior_only, overwrite=overwrite,
+        kernel=kernel, prior_only=prior_only, overwrite=overwrite, say=say,
     )  # fmt: skip
 
 
@@ -286,11 +317,12 @@ def export_stan(
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
-    _, threads = plan_threads(options)
+    starts = find_starts(bundle, rows, options, prior_only=prior_only)
     with atomic_folder(out) as folder:
         write_stan_folder(
-            bundle, rows, folder, options,
-            threads=threads, kernel="cpp" if options.kernel == "cpp" else "stan",
+            bundle, rows, folder, starts,
+            grainsize=default_plan(options, len(rows)).grainsize,
+            kernel="cpp" if options.kernel == "cpp" else "stan",
             prior_only=prior_only,
         )  # fmt: skip
 
@@ -376,11 +408,10 @@ def training_text(bundle: Bundle, seconds: float) -> str:
 
 def sampling_text(run: Run) -> str:
     """Say what is about to be sampled."""
-    options, missing, threads = run.options, len(run.missing), run.manifest["threads_per_chain"]
+    options, missing, plan = run.options, len(run.missing), run.plan
     return (
         f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
-        f"draws, {min(missing, run.manifest['chains_at_a_time'])} at a time, "
-        f"{threads} thread{'s' * (threads != 1)} each"
+        f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -63,17 +63,20 @@ class TrainConfig(_Section):
 class SampleConfig(_Section):
     """``[sample]``: how NUTS is run.
 
-    ``threads = 0`` shares the cores among the chains; ``kernel = "auto"`` takes the C++ kernel
-    if it compiles and agrees with the network, else pure Stan.
+    ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
+    1000. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode inside the
+    subspace. ``threads = "auto"`` fills the cores with chains first, then with threads.
+    ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the network, else
+    pure Stan.
     """
 
     chains: int = Field(default=4, ge=1)
-    warmup: int = Field(default=1000, ge=1)
+    warmup: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     draws: int = Field(default=1000, ge=1)
     adapt_delta: float = Field(default=0.8, gt=0, lt=1)
     max_treedepth: int = Field(default=10, ge=1)
-    metric: Literal["dense_e", "diag_e", "unit_e"] = "dense_e"
-    threads: int = Field(default=0, ge=0)
+    metric: Literal["ggn", "dense_e", "diag_e", "unit_e"] = "ggn"
+    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"
     seed: int = Field(default=1, ge=0)
 

@@ -73,6 +73,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.U)
 
+    def first(self, n: int) -> Rows:
+        """Return the first n rows."""
+        y = None if self.y is None else self.y[:n]
+        return Rows(y, self.X[:n], self.U[:n], self.index[:n])
+
 
 def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     """Learn the design from the training rows.

@@ -6,11 +6,9 @@ chains/*.csv  posterior.nc  summary.csv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
 from semistan.bundle.files import (
@@ -24,9 +22,12 @@ from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
 from semistan.stan.cmdstan import Toolchain
+from semistan.stan.data import read_stan_rows
 from semistan.stan.folder import write_stan_folder
+from semistan.stan.plan import Plan
 from semistan.stan.program import Kernel
-from semistan.stan.sample import chain_file, missing_chains, plan_threads
+from semistan.stan.sample import chain_file, missing_chains
+from semistan.stan.starts import Starts
 from semistan.version import __version__
 
 FORMAT_VERSION = 1
@@ -67,6 +68,18 @@ class Run:
         return "cpp" if self.manifest["kernel"] == "cpp" else "stan"
 
     @property
+    def plan(self) -> Plan:
+        """How the run uses the cores."""
+        plan = dict(self.manifest["plan"])
+        milliseconds = {int(grain): ms for grain, ms in plan.pop("milliseconds").items()}
+        return Plan(**plan, milliseconds=milliseconds)
+
+    @property
+    def keep_metric(self) -> bool:
+        """Whether warm-up adapts the step size only."""
+        return bool(self.manifest["keep_metric"])
+
+    @property
     def missing(self) -> list[int]:
         """Chains that have not been sampled yet."""
         return missing_chains(self.path / "chains", self.options.chains)
@@ -90,14 +103,8 @@ class Run:
 
     def rows(self) -> Rows:
         """Read the training rows from ``data.json``."""
-        data = read_json(self.path / "data.json")
-        N, P, Q = data["N"], data["P"], data["Q"]
-        return Rows(
-            np.array(data["y"], dtype=float),
-            np.array(data["X"], dtype=float).reshape(N, P),
-            np.array(data["U"], dtype=float).reshape(N, Q),
-            tuple(range(N)),
-        )
+        y, X, U = read_stan_rows(self.path / "data.json")
+        return Rows(y, X, U, tuple(range(len(y))))
 
     def __repr__(self) -> str:
         done = self.options.chains - len(self.missing)
@@ -109,6 +116,8 @@ def create_run(
     rows: Rows,
     path: Path,
     options: SampleConfig,
+    starts: Starts,
+    plan: Plan,
     toolchain: Toolchain,
     *,
     kernel: Kernel = "stan",
@@ -124,12 +133,12 @@ def create_run(
         If the folder exists and may not be replaced.
     """
     check_output_folder(path, MARKER, overwrite=overwrite)
-    parallel, threads = plan_threads(options)
     with atomic_folder(path) as folder:
         write_bundle(bundle, folder / "bundle")
         write_stan_folder(
-            bundle, rows, folder, options, threads=threads, kernel=kernel, prior_only=prior_only
-        )
+            bundle, rows, folder, starts,
+            grainsize=plan.grainsize, kernel=kernel, prior_only=prior_only,
+        )  # fmt: skip
         (folder / "chains").mkdir()
         manifest = {
             "format_version": FORMAT_VERSION,
@@ -141,9 +150,10 @@ def create_run(
             "data_sha256": sha256_file(folder / "data.json"),
             "cmdstan": toolchain.version_text,
             "compiler": toolchain.compiler,
-            "sample": options.model_dump(),
-            "chains_at_a_time": parallel,
-            "threads_per_chain": threads,
+            "sample": starts.resolve(options).model_dump(),
+            "modes": [mode.log_density for mode in starts.modes],
+            "keep_metric": starts.one_mode,
+            "plan": asdict(plan),
             "kernel": kernel,
             "prior_only": prior_only,
             "seconds": timings or {},

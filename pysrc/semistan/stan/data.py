@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
 from semistan.model.design import Rows
-from semistan.model.network import ACTIVATIONS
+from semistan.model.network import ACTIVATIONS, Array
 from semistan.stan.priors import prior_data
+
+ROWS_AT_A_TIME = 10_000
 
 
 def stan_data(
-    bundle: Bundle, rows: Rows, *, threads: int = 1, prior_only: bool = False
+    bundle: Bundle, rows: Rows, *, grainsize: int | None = None, prior_only: bool = False
 ) -> dict[str, Any]:
     """Collect what the program reads, in the user's units.
 
@@ -25,8 +30,8 @@ def stan_data(
         The trained model.
     rows : Rows
         The training rows with their response.
-    threads : int
-        Threads within a chain, which set the grain size.
+    grainsize : int, optional
+        Rows per slice of ``reduce_sum``; all rows by default.
     prior_only : bool
         Whether to leave the likelihood out.
 
@@ -63,13 +68,56 @@ def stan_data(
         "Pi": bundle.subspace.Pi,
         **prior_data(bundle.config, bundle.family, units),
         "prior_only": int(prior_only),
-        "grainsize": len(rows) if threads == 1 else max(100, len(rows) // (2 * threads)),
+        "grainsize": grainsize or len(rows),
     }
 
 
 def write_stan_json(path: Path, content: dict[str, Any]) -> None:
-    """Write CmdStan's JSON atomically, without rounding."""
-    from cmdstanpy import write_stan_json as write
+    """Write CmdStan's JSON atomically, without rounding, a line for each name.
 
-    with atomic_file(path) as temporary:
-        write(os.fspath(temporary), content)
+    Rows are written some at a time: text of gigabytes is never held in memory.
+    """
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        separator = "{\n"
+        for name, value in content.items():
+            file.write(f'{separator}"{name}": ')
+            for piece in _pieces(value):
+                file.write(piece)
+            separator = ",\n"
+        file.write("\n}\n")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    array = np.asarray(value)
+    if array.ndim == 0 or array.size == 0:
+        yield json.dumps(array.tolist())
+        return
+    for start in range(0, len(array), ROWS_AT_A_TIME):
+        text = json.dumps(array[start : start + ROWS_AT_A_TIME].tolist())
+        yield ("," if start else "[") + text[1:-1]
+    yield "]"
+
+
+def read_stan_rows(path: Path) -> tuple[Array, Array, Array]:
+    """Read y (N,), X (N, P) and U (N, Q) back, one line of ``write_stan_json`` at a time.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged.
+    """
+    wanted, found = ("N", "P", "Q", "y", "X", "U"), {}
+    with path.open("rb") as file:
+        for line in file:
+            name = line.partition(b":")[0].strip().strip(b'"').decode()
+            if name in wanted:
+                found[name] = _numbers(line.partition(b":")[2])
+    if set(found) != set(wanted):
+        raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(wanted)}")
+    N, P, Q = (int(found[name][0]) for name in ("N", "P", "Q"))
+    return found["y"], found["X"].reshape(N, P), found["U"].reshape(N, Q)
+
+
+def _numbers(text: bytes) -> Array:
+    plain = text.translate(None, b"[] \r\n").strip(b",")
+    return np.fromstring(plain.decode("ascii"), sep=",") if plain else np.zeros(0)

@@ -13,8 +13,8 @@ from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.folder import initial_values
 from semistan.stan.priors import sampled_dispersion
+from semistan.stan.starts import curve_states, initial_values
 from semistan.subspace.predictor import linear_predictor
 
 ROWS = 10
@@ -34,13 +34,12 @@ def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
     str or None
         What is wrong, or None if nothing is.
     """
-    assert rows.y is not None
-    some = Rows(rows.y[:ROWS], rows.X[:ROWS], rows.U[:ROWS], rows.index[:ROWS])
+    some = rows.first(ROWS)
     model = quiet_cmdstanpy().CmdStanModel(exe_file=str(executable))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_stan_json(folder / "data.json", stan_data(bundle, some))
-        start = initial_values(bundle, 1, np.random.default_rng(0))[0]
+        start = initial_values(bundle, curve_states(bundle, 1)[0])
         write_stan_json(folder / "init.json", start)
         try:
             return _value_failure(bundle, some, model, folder) or _gradient_failure(model, folder)

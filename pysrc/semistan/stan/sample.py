@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from semistan.errors import SemistanError
 from semistan.model.config import SampleConfig
 from semistan.stan.cmdstan import quiet_cmdstanpy
+from semistan.stan.folder import metric_file
+from semistan.stan.plan import Plan
 
 SIGNIFICANT_DIGITS = 10
-
-
-def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, int]:
-    """Return (chains at a time, threads within each): chains fill the cores first."""
-    cores = cores or usable_cores()
-    threads = options.threads or max(1, cores // options.chains)
-    return max(1, min(options.chains, cores // threads)), threads
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def chain_file(folder: Path, chain: int) -> Path:
@@ -43,7 +31,9 @@ def sample_chains(
     executable: Path,
     run: Path,
     options: SampleConfig,
+    plan: Plan,
     *,
+    keep_metric: bool,
     show_progress: bool,
 ) -> None:
     """Sample the chains that a run does not have yet into its ``chains/``.
@@ -58,7 +48,11 @@ def sample_chains(
     run : Path
         The run's folder, with ``data.json`` and ``inits-<chain>.json``.
     options : SampleConfig
-        Iterations, adaptation, seed, threads.
+        Iterations, adaptation, seed; nothing in them is ``auto`` any more.
+    plan : Plan
+        Chains at a time and threads within them.
+    keep_metric : bool
+        Whether warm-up adapts the step size only, and leaves the initial metric as it is.
     show_progress : bool
         Whether to show a progress bar per chain.
 
@@ -76,7 +70,14 @@ def sample_chains(
     try:
         for block in _consecutive(missing):  # CmdStanPy numbers initial values from the first
             output = temporary / str(block[0])  # a single chain's file has no number
-            _run_nuts(executable, run, output, block, options, show_progress)
+            arguments = _arguments(run, block, options, keep_metric=keep_metric)
+            quiet_cmdstanpy().CmdStanModel(exe_file=str(executable)).sample(
+                **arguments,
+                parallel_chains=min(plan.chains, len(block)),
+                threads_per_chain=plan.threads,
+                output_dir=str(output),
+                show_progress=show_progress,
+            )
     except (RuntimeError, ValueError, TimeoutError) as error:
         raise SemistanError(f"CmdStan failed: {_console_error(temporary, str(error))}") from None
     finally:
@@ -84,36 +85,36 @@ def sample_chains(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _run_nuts(
-    executable: Path,
-    run: Path,
-    output: Path,
-    chains: Sequence[int],
-    options: SampleConfig,
-    show_progress: bool,
-) -> None:
-    cmdstanpy = quiet_cmdstanpy()
-    parallel, threads = plan_threads(options)
-    model = cmdstanpy.CmdStanModel(exe_file=str(executable))
-    model.sample(
-        data=str(run / "data.json"),
-        inits=[str(run / f"inits-{chain}.json") for chain in chains],
-        chains=len(chains),
-        chain_ids=list(chains),
-        parallel_chains=min(parallel, len(chains)),
-        threads_per_chain=threads,
-        seed=options.seed,
-        iter_warmup=options.warmup,
-        iter_sampling=options.draws,
-        adapt_delta=options.adapt_delta,
-        max_treedepth=options.max_treedepth,
-        metric=options.metric,
-        output_dir=str(output),
-        sig_figs=SIGNIFICANT_DIGITS,
-        refresh=max(1, (options.warmup + options.draws) // 50),
-        show_progress=show_progress,
-        force_one_process_per_chain=True,
-    )
+def _arguments(
+    run: Path, chains: Sequence[int], options: SampleConfig, *, keep_metric: bool
+) -> dict[str, Any]:
+    assert options.warmup != "auto"
+    metric = options.metric
+    return {
+        "data": str(run / "data.json"),
+        "inits": [str(run / f"inits-{chain}.json") for chain in chains],
+        "chains": len(chains),
+        "chain_ids": list(chains),
+        "seed": options.seed,
+        "iter_warmup": options.warmup,
+        "iter_sampling": options.draws,
+        "adapt_delta": options.adapt_delta,
+        "max_treedepth": options.max_treedepth,
+        "metric": [str(metric_file(run, c)) for c in chains] if metric == "ggn" else metric,
+        "sig_figs": SIGNIFICANT_DIGITS,
+        "refresh": max(1, (options.warmup + options.draws) // 50),
+        "force_one_process_per_chain": True,
+        **(_step_size_only(options.warmup) if keep_metric else {}),
+    }
+
+
+def _step_size_only(warmup: int) -> dict[str, int]:
+    """Return phases of adaptation without a window in which the metric is estimated.
+
+    The whole of warm-up is the last phase: if it were the first, Stan would close an empty
+    window at its end and put a unit metric in place.
+    """
+    return {"adapt_init_phase": 0, "adapt_metric_window": 0, "adapt_step_size": warmup}
 
 
 def _consecutive(chains: Sequence[int]) -> list[list[int]]:

@@ -1,0 +1,116 @@
+"""Where each chain starts, and with which metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.design import Rows
+from semistan.model.network import Array
+from semistan.stan.geometry import Mode, find_mode, make_target
+from semistan.stan.priors import sampled_dispersion
+from semistan.subspace.curve import curve_points
+
+JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
+WARMUP = 1000
+SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
+SAME_DENSITY = 1.0  # nats within which two modes may be one
+SAME_PLACE = 1.0  # standard deviations within which two modes may be one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Starts:
+    """Initial values of the chains, and the modes that they were drawn around.
+
+    Attributes
+    ----------
+    values : tuple of dict
+        Initial values in the user's units, one for each chain.
+    modes : tuple of Mode
+        The mode of each chain, or none if they were not looked for or not found.
+    """
+
+    values: tuple[dict[str, Any], ...]
+    modes: tuple[Mode, ...] = ()
+
+    @property
+    def one_mode(self) -> bool:
+        """Whether several chains climbed to the same mode, whose metric can then be trusted."""
+        return len(self.modes) > 1 and all(_same(self.modes[0], mode) for mode in self.modes)
+
+    def resolve(self, options: SampleConfig) -> SampleConfig:
+        """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
+        metric = options.metric if self.modes or options.metric != "ggn" else "dense_e"
+        automatic = SHORT_WARMUP if self.one_mode else WARMUP
+        warmup = automatic if options.warmup == "auto" else options.warmup
+        return options.model_copy(update={"warmup": warmup, "metric": metric})
+
+    def text(self, options: SampleConfig) -> str:
+        """Say what was found and what follows, given the resolved options."""
+        if options.metric != "ggn":
+            return f"the metric ({options.metric}) is adapted during warm-up"
+        densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.modes)
+        if self.one_mode:
+            return "the chains climbed to one mode in the subspace; its metric is kept"
+        return f"the chains climbed to modes of log density {densities}; the metric is adapted"
+
+
+def find_starts(
+    bundle: Bundle, rows: Rows, options: SampleConfig, *, prior_only: bool = False
+) -> Starts:
+    """Spread the chains along the trained curve, and let each climb to a mode from there.
+
+    With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
+    mode. Otherwise, or if no mode is found, it starts on the curve, at t = (c - 1/2) / chains,
+    with the trained theta jittered and the trained dispersion.
+    """
+    generator = np.random.default_rng(options.seed)
+    on_curve = curve_states(bundle, options.chains)
+    if options.metric == "ggn":
+        target = make_target(bundle, rows, prior_only=prior_only)
+        found = [find_mode(target, state) for state in on_curve]
+        modes = tuple(mode for mode in found if mode is not None)
+        if len(modes) == options.chains:
+            states = [_laplace_draw(mode, generator) for mode in modes]
+            return Starts(tuple(initial_values(bundle, state) for state in states), modes)
+    k, P = bundle.subspace.k, len(bundle.trained.theta)
+    on_curve[:, k : k + P] += JITTER * generator.normal(size=(options.chains, P))
+    return Starts(tuple(initial_values(bundle, state) for state in on_curve))
+
+
+def curve_states(bundle: Bundle, chains: int) -> Array:
+    """Return unconstrained states along the curve, shape (chains, k + P + dispersion)."""
+    trained, t = bundle.trained, (np.arange(chains) + 0.5) / chains
+    phi = bundle.subspace.project(curve_points(trained.control_points, t))
+    sampled = sampled_dispersion(bundle.config, bundle.family)
+    rest = np.concatenate(
+        [
+            trained.theta / bundle.units.theta_scale,
+            np.log([trained.dispersion[name] for name in sampled]),
+        ]
+    )
+    return np.hstack([phi, np.tile(rest, (chains, 1))])
+
+
+def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
+    """Turn an unconstrained state into the parameters' values in the user's units."""
+    k, P = bundle.subspace.k, len(bundle.trained.theta)
+    sampled = sampled_dispersion(bundle.config, bundle.family)
+    dispersion = dict(zip(sampled, np.exp(state[k + P :]).tolist(), strict=True))
+    theta = bundle.units.theta_scale * state[k : k + P]
+    return {"phi": state[:k], "theta": theta, **dispersion}
+
+
+def _laplace_draw(mode: Mode, generator: np.random.Generator) -> Array:
+    deviation = np.linalg.cholesky(mode.inv_metric) @ generator.normal(size=len(mode.q))
+    return np.asarray(mode.q + deviation)
+
+
+def _same(one: Mode, other: Mode) -> bool:
+    gap = other.q - one.q
+    distance = gap @ np.linalg.solve(one.inv_metric, gap) / len(gap)
+    return bool(abs(one.log_density - other.log_density) < SAME_DENSITY and distance < SAME_PLACE)
