@@ -1,10 +1,12 @@
 # make demo   set everything up and fit models/diabetes
 # make test   set everything up and run the linters and the whole test suite
+# make bench-gradient (-ess, -threads, -scale, -train) [ARGS=--quick]   see benchmarks/README.md
 
 PYTHON ?= python3
 BIN := .venv/bin
+BENCHMARKS := bench-gradient bench-ess bench-threads bench-scale bench-train
 
-.PHONY: demo test lint fast-test cmdstan golden clean
+.PHONY: demo test lint fast-test cmdstan golden clean $(BENCHMARKS)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
@@ -28,6 +30,9 @@ cmdstan: .venv/installed
 golden: .venv/installed
 	$(BIN)/python tests/golden.py
 
+$(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
@@ -35,6 +40,10 @@ golden: .venv/installed
 
 .venv/installed-dev: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+.venv/installed-bench: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
 clean:

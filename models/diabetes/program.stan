@@ -109,11 +109,15 @@ transformed data {
   array[n_layers - frozen + 1] int free_widths  // widths of the Bayesian layers
     = widths[frozen + 1 : n_layers + 1];
   matrix[N, P] Xc;  // structured design, centred
-  matrix[N, Q] Z;  // network inputs, standardised
   matrix[N, free_widths[1]] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
-  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-  H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
+  if (frozen == 0) {  // large inputs are not held once more
+    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  } else {
+    matrix[N, Q] Z;  // network inputs, standardised
+    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+    H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
+  }
 }
 parameters {
   vector[k] phi;  // subspace coordinates: w = p_bar + Pi * phi

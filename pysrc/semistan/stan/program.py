@@ -212,14 +212,18 @@ def _transformed_data() -> str:
             ("array[n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
             ("  = widths[frozen + 1 : n_layers + 1];", ""),
             ("matrix[N, P] Xc;", "structured design, centred"),
-            ("matrix[N, Q] Z;", "network inputs, standardised"),
             ("matrix[N, free_widths[1]] H;", "input of the first Bayesian layer"),
         ]
     )
     return declarations + (
         "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
-        "for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-        "H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
+        "if (frozen == 0) {  // large inputs are not held once more\n"
+        "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+        "} else {\n"
+        "  matrix[N, Q] Z;  // network inputs, standardised\n"
+        "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+        "  H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
+        "}\n"
     )
 
 

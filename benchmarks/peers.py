@@ -1,0 +1,406 @@
+"""The same log density elsewhere: JAX and PyTorch for gradients, NumPyro and Pyro for NUTS.
+
+An unconstrained state is q = (phi, theta / theta_scale, log sigma), as in the Stan program, so
+that every sampler moves in the same coordinates with the same log density.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from semistan.bundle.bundle import Bundle
+from semistan.model.design import Rows
+from semistan.model.network import Array, NetworkSpec, forward, layer_slices
+from semistan.stan.priors import prior_data
+
+ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+Start = Mapping[str, Array]  # initial phi, theta and sigma of one chain
+Chain = dict[str, Array]  # phi (S, k), theta (S, P) and sigma (S,) of one chain
+Sampler = Callable[[Start, int], Chain]  # from initial values and a seed
+Evaluate = Callable[[Array], tuple[float, Array]]
+
+
+def installed(library: str) -> bool:
+    """Say whether an optional peer can be imported."""
+    return find_spec(library) is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """The numbers of one log density: rows, subspace, units and priors.
+
+    Attributes
+    ----------
+    y, Xc, Z : array, shapes (N,), (N, P), (N, Q)
+        Response, centred structured design and standardised network inputs.
+    p_bar, Pi : array, shapes (d,), (d, k)
+        The subspace.
+    network : NetworkSpec
+        The architecture.
+    theta_scale : array, shape (P,)
+        Units of the coefficients.
+    eta_loc, eta_scale : float
+        Units of the linear predictor.
+    priors : mapping
+        Arguments of the priors under their names in the program.
+    """
+
+    y: Array
+    Xc: Array
+    Z: Array
+    p_bar: Array
+    Pi: Array
+    network: NetworkSpec
+    theta_scale: Array
+    eta_loc: float
+    eta_scale: float
+    priors: Mapping[str, Any]
+
+    @property
+    def k(self) -> int:
+        """Dimension of the subspace."""
+        return int(self.Pi.shape[1])
+
+    @property
+    def phi_prior(self) -> tuple[float, float]:
+        """Location and scale of phi."""
+        return self.priors["prior_phi_location"], self.priors["prior_phi_scale"]
+
+    @property
+    def z_prior(self) -> tuple[Array, Array]:
+        """Location and scale of theta / theta_scale, shapes (P,)."""
+        location, scale = (self.priors[f"prior_b_{name}"] for name in ("location", "scale"))
+        return location / self.theta_scale, scale / self.theta_scale
+
+    @property
+    def sigma_prior(self) -> tuple[float, float, float]:
+        """Degrees of freedom, location and scale of sigma's truncated Student t."""
+        df, location, scale = (
+            self.priors[f"prior_sigma_{name}"] for name in ("df", "location", "scale")
+        )
+        return df, location, scale
+
+    @property
+    def log_constant(self) -> float:
+        """What no parameter enters: sigma's truncation."""
+        return -float(stats.t.logsf(0, *self.sigma_prior))
+
+
+def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
+    """Collect the numbers from a bundle and its training rows."""
+    units = bundle.units
+    assert rows.y is not None
+    return Posterior(
+        y=rows.y,
+        Xc=rows.X - units.x_loc,
+        Z=(rows.U - units.u_loc) / units.u_scale,
+        p_bar=bundle.subspace.p_bar,
+        Pi=bundle.subspace.Pi,
+        network=bundle.network,
+        theta_scale=units.theta_scale,
+        eta_loc=units.eta_loc,
+        eta_scale=units.eta_scale,
+        priors=prior_data(bundle.config, bundle.family, units),
+    )
+
+
+# JAX
+
+
+def one_core_jax() -> Any:
+    """Import JAX in double precision on one core."""
+    os.environ["XLA_FLAGS"] = ONE_CORE
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def jax_eta(posterior: Posterior, phi: Any, theta: Any) -> Any:
+    """Return the linear predictor (N,) in JAX."""
+    import jax.numpy as jnp
+    from jax import nn
+
+    activations = {
+        "tanh": jnp.tanh,
+        "relu": nn.relu,
+        "softplus": nn.softplus,
+        "sigmoid": nn.sigmoid,
+        "identity": lambda z: z,
+    }
+    activation = activations[posterior.network.activation]
+    w, h = posterior.p_bar + posterior.Pi @ phi, jnp.asarray(posterior.Z)
+    layers = layer_slices(posterior.network.widths)
+    for index, (weights, biases, m, n) in enumerate(layers, start=1):
+        h = h @ w[weights].reshape(n, m).T + w[biases]
+        h = activation(h) if index < len(layers) else h
+    return posterior.eta_loc + posterior.eta_scale * h[:, 0] + posterior.Xc @ theta
+
+
+def jax_log_density(posterior: Posterior) -> Callable[[Any], Any]:
+    """Return the log density of an unconstrained state, to be compiled."""
+    import jax.numpy as jnp
+    from jax.scipy.stats import norm, t
+
+    def log_density(q: Any) -> Any:
+        phi, z, sigma = q[: posterior.k], q[posterior.k : -1], jnp.exp(q[-1])
+        eta = jax_eta(posterior, phi, posterior.theta_scale * z)
+        prior = (
+            norm.logpdf(phi, *posterior.phi_prior).sum()
+            + norm.logpdf(z, *posterior.z_prior).sum()
+            + t.logpdf(sigma, *posterior.sigma_prior)
+        )
+        log_lik = norm.logpdf(posterior.y, eta, sigma).sum()
+        return log_lik + prior + q[-1] + posterior.log_constant
+
+    return log_density
+
+
+class JaxGradient:
+    """Gradients by ``jit(value_and_grad)``, called one by one or in a compiled loop."""
+
+    def __init__(self, posterior: Posterior, q: Array) -> None:
+        jax = one_core_jax()
+        gradient = jax.value_and_grad(jax_log_density(posterior))
+
+        def step(_: Any, state: Any) -> Any:
+            value, slope = gradient(state[0])
+            return state[0] + 1e-16 * slope, value  # a loop must not find its body constant
+
+        self._q = jax.numpy.asarray(q)
+        self._call = jax.jit(gradient)
+        self._loop = jax.jit(lambda q, m: jax.lax.fori_loop(0, m, step, (q, 0.0)))
+
+    def evaluate(self, q: Array) -> tuple[float, Array]:
+        """Return the log density and its gradient."""
+        value, gradient = self._call(q)
+        return float(value), np.asarray(gradient)
+
+    def seconds(self, evaluations: int) -> float:
+        """Return the seconds that so many calls take."""
+        started = time.perf_counter()
+        for _ in range(evaluations):
+            self._call(self._q)[1].block_until_ready()
+        return time.perf_counter() - started
+
+    def seconds_in_loop(self, evaluations: int) -> float:
+        """Return the seconds that so many turns of a compiled loop take, as within NUTS."""
+        started = time.perf_counter()
+        self._loop(self._q, evaluations)[0].block_until_ready()
+        return time.perf_counter() - started
+
+
+# PyTorch
+
+
+def torch_eta(posterior: Posterior) -> Callable[[Any, Any], Any]:
+    """Return a function of phi and theta: the linear predictor (N,) in PyTorch."""
+    p_bar, Pi, Z, Xc = _tensors(posterior.p_bar, posterior.Pi, posterior.Z, posterior.Xc)
+
+    def eta(phi: Any, theta: Any) -> Any:
+        f = forward(posterior.network, p_bar + Pi @ phi, Z)
+        return posterior.eta_loc + posterior.eta_scale * f + Xc @ theta
+
+    return eta
+
+
+def torch_gradient(posterior: Posterior) -> Evaluate:
+    """Return a function that evaluates the log density and its gradient by autograd."""
+    import torch
+    from torch.distributions import Normal, StudentT
+
+    torch.set_num_threads(1)
+    predictor, log_constant = torch_eta(posterior), posterior.log_constant
+    y, scale = _tensors(posterior.y, posterior.theta_scale)
+    densities = (
+        Normal(*_tensors(*posterior.phi_prior), validate_args=False),
+        Normal(*_tensors(*posterior.z_prior), validate_args=False),
+        StudentT(*_tensors(*posterior.sigma_prior), validate_args=False),
+    )
+
+    def evaluate(q: Array) -> tuple[float, Array]:
+        state = torch.tensor(q, requires_grad=True)
+        phi, z, sigma = state[: posterior.k], state[posterior.k : -1], state[-1].exp()
+        value = Normal(predictor(phi, scale * z), sigma, validate_args=False).log_prob(y).sum()
+        for density, values in zip(densities, (phi, z, sigma), strict=True):
+            value = value + density.log_prob(values).sum()
+        value = value + state[-1] + log_constant
+        value.backward()
+        assert state.grad is not None
+        return value.item(), state.grad.numpy()
+
+    return evaluate
+
+
+def _tensors(*values: Any) -> list[Any]:
+    import torch
+
+    return [torch.tensor(value, dtype=torch.float64) for value in values]
+
+
+# NumPyro
+
+
+def numpyro_model(posterior: Posterior) -> Callable[[], None]:
+    """Return the model as a user of NumPyro would write it."""
+    import numpyro
+    from numpyro import distributions as dist
+
+    def model() -> None:
+        k, z_prior = posterior.k, posterior.z_prior
+        phi = numpyro.sample("phi", dist.Normal(*posterior.phi_prior).expand([k]).to_event(1))
+        z = numpyro.sample("z", dist.Normal(*z_prior).to_event(1))
+        t = dist.StudentT(*posterior.sigma_prior)
+        sigma = numpyro.sample("sigma", dist.TruncatedDistribution(t, low=0.0))
+        eta = jax_eta(posterior, phi, posterior.theta_scale * z)
+        numpyro.sample("y", dist.Normal(eta, sigma), obs=posterior.y)
+
+    return model
+
+
+def numpyro_sampler(posterior: Posterior, warmup: int, draws: int, dense: bool) -> Sampler:
+    """Return NumPyro's NUTS for one chain; the first call compiles it.
+
+    NumPyro's ``MCMC`` compiles anew for every chain, so its kernel is run in a loop like
+    ``MCMC``'s that is compiled once.
+    """
+    jax = one_core_jax()
+    from numpyro.infer import NUTS
+
+    kernel = NUTS(numpyro_model(posterior), dense_mass=dense)
+
+    def step(state: Any, _: Any = None) -> tuple[Any, Any]:
+        state = kernel.sample(state, (), {})
+        return state, state.z
+
+    @jax.jit
+    def run(state: Any) -> Any:
+        state = jax.lax.fori_loop(0, warmup, lambda _, s: step(s)[0], state)
+        return jax.lax.scan(step, state, length=draws)[1]
+
+    def sample(start: Start, seed: int) -> Chain:
+        q = jax.tree.map(jax.numpy.asarray, _unconstrained(posterior, start))
+        state = kernel.init(jax.random.PRNGKey(seed), warmup, q, (), {})
+        return _chain(posterior, run(state))
+
+    return sample
+
+
+def numpyro_log_density(posterior: Posterior) -> Evaluate:
+    """Return the log density that NumPyro's NUTS sees, with its gradient."""
+    jax = one_core_jax()
+    from numpyro.infer.util import initialize_model
+
+    information = initialize_model(jax.random.PRNGKey(0), numpyro_model(posterior))
+    gradient = jax.value_and_grad(information.potential_fn)
+
+    def evaluate(q: Array) -> tuple[float, Array]:
+        value, slope = gradient(_named(posterior, q))
+        return -float(value), -np.concatenate([np.ravel(slope[name]) for name in NAMES])
+
+    return evaluate
+
+
+# Pyro
+
+
+def pyro_model(posterior: Posterior) -> Callable[[], None]:
+    """Return the model as a user of Pyro would write it; sigma's prior has location 0."""
+    import pyro
+    import torch
+    from pyro import distributions as dist
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    if posterior.sigma_prior[1] != 0:
+        raise ValueError("Pyro can fold a Student t at 0 only")
+    predictor, k = torch_eta(posterior), posterior.k
+    y, scale, *z_prior = _tensors(posterior.y, posterior.theta_scale, *posterior.z_prior)
+
+    def model() -> None:
+        phi = pyro.sample("phi", dist.Normal(*posterior.phi_prior).expand([k]).to_event(1))
+        z = pyro.sample("z", dist.Normal(*z_prior).to_event(1))
+        half_t = dist.FoldedDistribution(dist.StudentT(*posterior.sigma_prior))
+        sigma = pyro.sample("sigma", half_t)
+        eta = predictor(phi, scale * z)
+        pyro.sample("y", dist.Normal(eta, sigma).to_event(1), obs=y)
+
+    return model
+
+
+def pyro_sampler(posterior: Posterior, warmup: int, draws: int) -> Sampler:
+    """Return Pyro's NUTS for one chain, its potential traced by PyTorch's compiler."""
+    import pyro
+    from pyro.infer import MCMC, NUTS
+
+    def sample(start: Start, seed: int) -> Chain:
+        pyro.set_rng_seed(seed)
+        kernel = NUTS(pyro_model(posterior), jit_compile=True, ignore_jit_warnings=True)
+        mcmc = MCMC(
+            kernel, num_samples=draws, warmup_steps=warmup, disable_progbar=True,
+            initial_params=_tensors_of(_unconstrained(posterior, start)),
+        )  # fmt: skip
+        mcmc.run()
+        samples = mcmc.get_samples()  # constrained
+        return _chain(posterior, {**samples, "sigma": samples["sigma"].log()})
+
+    return sample
+
+
+def pyro_log_density(posterior: Posterior) -> Evaluate:
+    """Return the log density that Pyro's NUTS sees, with its gradient."""
+    import torch
+    from pyro.infer.mcmc.util import initialize_model
+
+    _, potential, _, _ = initialize_model(pyro_model(posterior))
+
+    def evaluate(q: Array) -> tuple[float, Array]:
+        state = {
+            name: value.requires_grad_()
+            for name, value in _tensors_of(_named(posterior, q)).items()
+        }
+        value = potential(state)
+        slopes = torch.autograd.grad(value, [state[name] for name in NAMES])
+        return -value.item(), -np.concatenate([np.ravel(slope.numpy()) for slope in slopes])
+
+    return evaluate
+
+
+# States and draws
+
+NAMES = ("phi", "z", "sigma")  # the order within q
+
+
+def _named(posterior: Posterior, q: Array) -> dict[str, Array]:
+    """Split an unconstrained state by name."""
+    k = posterior.k
+    return {"phi": q[:k], "z": q[k:-1], "sigma": q[-1]}
+
+
+def _unconstrained(posterior: Posterior, start: Start) -> dict[str, Array]:
+    """Map initial values to unconstrained ones."""
+    return {
+        "phi": np.asarray(start["phi"], dtype=float),
+        "z": np.asarray(start["theta"]) / posterior.theta_scale,
+        "sigma": np.log(start["sigma"]),
+    }
+
+
+def _tensors_of(state: Mapping[str, Array]) -> dict[str, Any]:
+    return {name: _tensors(value)[0] for name, value in state.items()}
+
+
+def _chain(posterior: Posterior, samples: Mapping[str, Any]) -> Chain:
+    """Map one chain's unconstrained draws to the parameters in the user's units."""
+    phi, z, log_sigma = (np.asarray(samples[name]) for name in NAMES)
+    return {"phi": phi, "theta": posterior.theta_scale * z, "sigma": np.exp(log_sigma)}
