@@ -18,19 +18,18 @@ from semistan.model.design import Rows, learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
 from semistan.model.network import Array, initial_weights
-from semistan.posterior.run import Run, create_run
+from semistan.posterior.run import Run
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.plan import timed_plan
 from semistan.stan.program import Kernel, bundle_program
 from semistan.stan.sample import sample_chains
-from semistan.stan.starts import find_starts
 from semistan.subspace.bezier import Trained
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import units_of
 from semistan.subspace.subspace import span
-from semistan.workflow import configure
+from semistan.workflow import configure, new_run
 
 FAMILY = "gaussian"
 
@@ -108,9 +107,7 @@ def sample_run(
 ) -> Run:
     """Sample as ``semistan fit`` does once the subspace is trained."""
     executable = compile_program(bundle_program(bundle, kernel), toolchain, kernel).executable
-    starts = find_starts(bundle, rows, options)
-    plan = timed_plan(bundle, rows, options, executable)
-    run = create_run(bundle, rows, path, options, starts, plan, toolchain, kernel=kernel)
+    run = new_run(bundle, rows, path, options, toolchain, kernel=kernel)
     sample_chains(
         executable, run.path, run.options, run.plan,
         keep_metric=run.keep_metric, show_progress=False,
