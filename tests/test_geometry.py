@@ -12,7 +12,7 @@ from semistan.model.network import ACTIVATIONS
 from semistan.stan import geometry
 from semistan.stan.data import stan_data
 from semistan.stan.geometry import derivatives, find_mode, make_target, negative_log_posterior
-from semistan.stan.starts import curve_states, find_starts
+from semistan.stan.starts import Starts, curve_states, find_starts, worth_sampling
 from semistan.subspace.curve import curve_points
 from semistan.subspace.predictor import linear_predictor
 from untrained import random_bundle
@@ -131,8 +131,20 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     assert starts.resolve(SampleConfig()).warmup == 300
     assert starts.resolve(SampleConfig(warmup=77)).warmup == 77
     assert not find_starts(bundle, rows, SampleConfig(chains=1)).one_mode
-    other = replace(starts.modes[0], log_density=starts.modes[0].log_density + 5)
-    assert not replace(starts, modes=(*starts.modes[:2], other)).one_mode
-    sd = np.sqrt(np.diag(starts.modes[0].inv_metric))
-    other = replace(starts.modes[0], q=starts.modes[0].q + 3 * sd)
-    assert not replace(starts, modes=(*starts.modes[:2], other)).one_mode
+    mode = starts.found[0]
+    lower, far = replace(mode, log_density=mode.log_density - 5), replace(mode, q=mode.q + 9)
+    assert not replace(starts, found=(mode, mode, lower)).one_mode
+    assert not replace(starts, found=(mode, mode, far)).one_mode
+
+
+def test_a_mode_without_mass_is_left_for_the_best():
+    bundle, rows = random_bundle("gaussian", activation="identity")
+    best = find_starts(bundle, rows, SampleConfig(chains=3)).found[0]
+    poor = replace(best, q=best.q + 9, log_density=best.log_density - 50)
+    assert worth_sampling((poor, best, poor)) == (best, best, best)
+    starts = Starts(({}, {}, {}), (poor, best, best))
+    assert starts.one_mode
+    assert "1 without mass" in starts.text(SampleConfig())
+    assert not replace(starts, found=(poor, best, poor)).one_mode  # nobody else found the best
+    wide = replace(poor, inv_metric=best.inv_metric * 1e12)
+    assert worth_sampling((wide, best))[0] is wide  # low but wide: it has mass

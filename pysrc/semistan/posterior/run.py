@@ -151,7 +151,7 @@ def create_run(
             "cmdstan": toolchain.version_text,
             "compiler": toolchain.compiler,
             "sample": starts.resolve(options).model_dump(),
-            "modes": [mode.log_density for mode in starts.modes],
+            "modes": [mode.log_density for mode in starts.found],
             "keep_metric": starts.one_mode,
             "plan": asdict(plan),
             "kernel": kernel,

@@ -20,6 +20,7 @@ WARMUP = 1000
 SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
+NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,21 +31,30 @@ class Starts:
     ----------
     values : tuple of dict
         Initial values in the user's units, one for each chain.
-    modes : tuple of Mode
-        The mode of each chain, or none if they were not looked for or not found.
+    found : tuple of Mode
+        The mode that each chain climbed to, or none if they were not looked for or not found.
     """
 
     values: tuple[dict[str, Any], ...]
-    modes: tuple[Mode, ...] = ()
+    found: tuple[Mode, ...] = ()
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The mode that each chain starts at."""
+        return worth_sampling(self.found)
 
     @property
     def one_mode(self) -> bool:
-        """Whether several chains climbed to the same mode, whose metric can then be trusted."""
-        return len(self.modes) > 1 and all(_same(self.modes[0], mode) for mode in self.modes)
+        """Whether all start at one mode that several climbed to: its metric can be trusted."""
+        if not self.found:
+            return False
+        best = max(self.found, key=_evidence)
+        climbed = sum(_same(best, mode) for mode in self.found)
+        return climbed > 1 and all(_same(best, mode) for mode in self.modes)
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
-        metric = options.metric if self.modes or options.metric != "ggn" else "dense_e"
+        metric = options.metric if self.found or options.metric != "ggn" else "dense_e"
         automatic = SHORT_WARMUP if self.one_mode else WARMUP
         warmup = automatic if options.warmup == "auto" else options.warmup
         return options.model_copy(update={"warmup": warmup, "metric": metric})
@@ -53,10 +63,14 @@ class Starts:
         """Say what was found and what follows, given the resolved options."""
         if options.metric != "ggn":
             return f"the metric ({options.metric}) is adapted during warm-up"
-        densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.modes)
+        moved = sum(mode not in self.modes for mode in self.found)
+        away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
-            return "the chains climbed to one mode in the subspace; its metric is kept"
-        return f"the chains climbed to modes of log density {densities}; the metric is adapted"
+            return f"the chains climbed to one mode in the subspace{away}; its metric is kept"
+        densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
+        return (
+            f"the chains climbed to modes of log density {densities}{away}; the metric is adapted"
+        )
 
 
 def find_starts(
@@ -65,7 +79,7 @@ def find_starts(
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
-    mode. Otherwise, or if no mode is found, it starts on the curve, at t = (c - 1/2) / chains,
+    mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or if no mode is found, it starts on the curve, at t = (c - 1/2) / chains,
     with the trained theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
@@ -75,11 +89,23 @@ def find_starts(
         found = [find_mode(target, state) for state in on_curve]
         modes = tuple(mode for mode in found if mode is not None)
         if len(modes) == options.chains:
-            states = [_laplace_draw(mode, generator) for mode in modes]
+            states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             return Starts(tuple(initial_values(bundle, state) for state in states), modes)
     k, P = bundle.subspace.k, len(bundle.trained.theta)
     on_curve[:, k : k + P] += JITTER * generator.normal(size=(options.chains, P))
     return Starts(tuple(initial_values(bundle, state) for state in on_curve))
+
+
+def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+    """Replace modes whose Laplace evidence is negligible beside the best one's by that one.
+
+    A chain that starts in a mode without mass may not leave it in any number of draws.
+    """
+    if not modes:
+        return modes
+    best = max(modes, key=_evidence)
+    least = _evidence(best) - NEGLIGIBLE
+    return tuple(mode if _evidence(mode) > least else best for mode in modes)
 
 
 def curve_states(bundle: Bundle, chains: int) -> Array:
@@ -103,6 +129,11 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     dispersion = dict(zip(sampled, np.exp(state[k + P :]).tolist(), strict=True))
     theta = bundle.units.theta_scale * state[k : k + P]
     return {"phi": state[:k], "theta": theta, **dispersion}
+
+
+def _evidence(mode: Mode) -> float:
+    """Return the log integral of the Laplace approximation, up to a constant."""
+    return mode.log_density + float(np.linalg.slogdet(mode.inv_metric)[1]) / 2
 
 
 def _laplace_draw(mode: Mode, generator: np.random.Generator) -> Array:
