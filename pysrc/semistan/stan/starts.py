@@ -68,9 +68,8 @@ class Starts:
         if self.one_mode:
             return f"the chains climbed to one mode in the subspace{away}; its metric is kept"
         densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
-        return (
-            f"the chains climbed to modes of log density {densities}{away}; the metric is adapted"
-        )
+        modes = f"the chains climbed to modes of log density {densities}{away}"
+        return f"{modes}; the metric is adapted"
 
 
 def find_starts(
@@ -79,8 +78,9 @@ def find_starts(
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
-    mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or if no mode is found, it starts on the curve, at t = (c - 1/2) / chains,
-    with the trained theta jittered and the trained dispersion.
+    mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
+    if no mode is found, it starts on the curve, at t = (c - 1/2) / chains, with the trained
+    theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
