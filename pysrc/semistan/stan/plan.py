@@ -18,7 +18,7 @@ from semistan.stan.starts import curve_states, initial_values
 
 SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000
-TIMED_STEPS = 200
+TIMED_STEPS = 200  # at the least
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
@@ -92,7 +92,8 @@ def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Pa
         for grain in _grains(len(some), plan.threads):
             data = stan_data(bundle, some, grainsize=grain)
             write_stan_json(Path(folder, "data.json"), data)
-            milliseconds = _milliseconds(executable, Path(folder), plan.threads)
+            steps = max(TIMED_STEPS, 500_000 // len(some) // 10 * 10)
+            milliseconds = _milliseconds(executable, Path(folder), plan.threads, steps)
             times[math.ceil(scale * grain)] = scale * milliseconds
     return Plan(plan.chains, plan.threads, min(times, key=times.__getitem__), times)
 
@@ -101,11 +102,11 @@ def _grains(rows: int, threads: int) -> list[int]:
     return sorted({math.ceil(rows / (threads * slices)) for slices in SLICES})
 
 
-def _milliseconds(executable: Path, folder: Path, threads: int) -> float:
+def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> float:
     """Time steps of a trajectory too short to move, from what CmdStan writes."""
     arguments = (
         f"sample num_samples=10 num_warmup=0 adapt engaged=0 algorithm=hmc engine=static "
-        f"int_time={TIMED_STEPS // 10 * 1e-6:g} stepsize=1e-6 data file=data.json init=init.json "
+        f"int_time={steps // 10 * 1e-6:g} stepsize=1e-6 data file=data.json init=init.json "
         "random seed=1 output file=timing.csv refresh=0"
     )
     environment = os.environ | {"STAN_NUM_THREADS": str(threads)}
@@ -114,7 +115,7 @@ def _milliseconds(executable: Path, folder: Path, threads: int) -> float:
         cwd=folder, env=environment, capture_output=True, check=True,
     )  # fmt: skip
     seconds = re.search(r"([\d.e-]+) seconds \(Sampling\)", (folder / "timing.csv").read_text())
-    return 1e3 * float(seconds[1]) / TIMED_STEPS if seconds else math.inf
+    return 1e3 * float(seconds[1]) / steps if seconds else math.inf
 
 
 def _core(cpu: int) -> tuple[str, ...]:

@@ -63,6 +63,8 @@ class Starts:
         """Say what was found and what follows, given the resolved options."""
         if options.metric != "ggn":
             return f"the metric ({options.metric}) is adapted during warm-up"
+        if len(self.found) == 1:
+            return "the chain climbed to a mode in the subspace; the metric is adapted from there"
         moved = sum(mode not in self.modes for mode in self.found)
         away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
