@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semistan.stan.cmdstan import Toolchain
+from semistan.stan.plan import usable_processors
 
 RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take
@@ -99,7 +100,7 @@ def read_options(description: str, *, repeats: int, cores: int | None) -> Option
     parser.add_argument("--repeats", type=int, help="rounds in which the contenders take turns")
     parser.add_argument("--cores", type=int, help="cores to which everything is pinned")
     given = parser.parse_args()
-    available = len(usable_cores())
+    available = len(usable_processors())
     wanted = min(given.cores or cores or available, available)
     pin(range(wanted))
     default = min(repeats, 3) if given.quick else repeats
@@ -109,19 +110,7 @@ def read_options(description: str, *, repeats: int, cores: int | None) -> Option
 def pin(places: Sequence[int]) -> None:
     """Restrict this process to some of its cores, by their place among them."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {usable_cores()[place] for place in places})
-
-
-def usable_cores() -> list[int]:
-    """Return the logical processors that this process may use, one for each physical core."""
-    if not hasattr(os, "sched_getaffinity"):
-        return list(range(os.cpu_count() or 1))
-    cores: dict[str, int] = {}
-    for processor in sorted(os.sched_getaffinity(0)):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
-        core = siblings.read_text("utf-8") if siblings.is_file() else str(processor)
-        cores.setdefault(core, processor)
-    return list(cores.values())
+        os.sched_setaffinity(0, {usable_processors()[place] for place in places})
 
 
 def interleave(contenders: Mapping[str, Run], repeats: int) -> dict[str, list[float]]:

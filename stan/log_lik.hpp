@@ -1,6 +1,7 @@
 // The functions that a generated program declares when it uses the C++ kernel:
-// the log-likelihoods and the network's mean. CmdStan's USER_HEADER. The model must be named program_model, because
-// an external function is looked up in the namespace of its model.
+// the log-likelihoods and the network's mean. CmdStan's USER_HEADER. The model
+// must be named program_model, because an external function is looked up in the
+// namespace of its model.
 //
 // stanc before 2.32 declares external functions itself, as templates; the
 // definitions at the end repeat its signatures.

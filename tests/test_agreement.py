@@ -94,11 +94,12 @@ def test_torch_onnx_stan_and_the_kernel_agree(
         assert relative(gradient, leaf.grad.numpy()) < TOLERANCE
 
 
+@pytest.mark.parametrize("kernel", ("stan", "cpp"))
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_intercept_is_the_mean_predictor_moved_to_x_zero(family, toolchain, tmp_path):
+def test_the_intercept_is_the_mean_predictor_moved_to_x_zero(kernel, family, toolchain, tmp_path):
     bundle, rows = random_bundle(family)
     data = stan_data(bundle, rows)
-    stan = evaluate(bundle, data, random_states(bundle), toolchain, tmp_path)
+    stan = evaluate(bundle, data, random_states(bundle), toolchain, tmp_path, kernel)
     eta, theta = stan.vector("eta", len(rows)), stan.vector("theta", 2)
     expected = (eta - theta @ rows.X.T).mean(axis=1)
     assert stan.written["b_Intercept"] == pytest.approx(expected, rel=1e-9)

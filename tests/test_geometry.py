@@ -65,9 +65,12 @@ def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
 
 def test_rows_in_pieces_give_the_same(monkeypatch):
     bundle, rows = random_bundle("gaussian")
-    target, q = make_target(bundle, rows), torch.tensor(states(bundle)[0])
+    q = torch.tensor(states(bundle)[0])
+    target = make_target(bundle, rows)
     whole = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
     monkeypatch.setattr(geometry, "CHUNK", 7 * bundle.subspace.d)
+    target = make_target(bundle, rows)
+    assert len(target.chunks) == 5
     pieces = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
     for one, other in zip(whole, pieces, strict=True):
         assert np.max(np.abs(one - other)) < 1e-12 * np.max(np.abs(one))

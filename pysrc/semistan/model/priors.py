@@ -20,6 +20,7 @@ class Density:
     name: str
     arguments: tuple[str, ...]
     scale: str | None
+    distribution: str | None  # its class in torch.distributions, with the same arguments
     inverse_scale: bool = False
     positive: bool = False
 
@@ -32,11 +33,11 @@ class Density:
 DENSITIES: dict[str, Density] = {
     density.name: density
     for density in (
-        Density("normal", ("location", "scale"), "scale"),
-        Density("student_t", ("df", "location", "scale"), "scale"),
-        Density("cauchy", ("location", "scale"), "scale"),
-        Density("exponential", ("rate",), "rate", inverse_scale=True, positive=True),
-        Density("constant", ("value",), "value"),
+        Density("normal", ("location", "scale"), "scale", "Normal"),
+        Density("student_t", ("df", "location", "scale"), "scale", "StudentT"),
+        Density("cauchy", ("location", "scale"), "scale", "Cauchy"),
+        Density("exponential", ("rate",), "rate", "Exponential", inverse_scale=True, positive=True),
+        Density("constant", ("value",), "value", None),
     )
 }
 

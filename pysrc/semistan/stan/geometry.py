@@ -17,7 +17,7 @@ Numerical Optimization, 10.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class Target:
     """The negative log posterior of q as the program computes it, up to a constant."""
 
     bundle: Bundle
-    problem: Problem
+    chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
     priors: tuple[tuple[str, Any], ...]  # parameter and its distribution
     constants: dict[str, float]  # dispersion parameters that are not sampled
     prior_only: bool
@@ -97,7 +97,7 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
         if not item.prior.density.is_constant
     )
     constants = {p.label: data[p.data_names[0]] for p in classes if p.prior.density.is_constant}
-    return Target(bundle, problem, priors, constants, prior_only)
+    return Target(bundle, tuple(_chunks(bundle, problem)), priors, constants, prior_only)
 
 
 def find_mode(target: Target, start: Array) -> Mode | None:
@@ -150,10 +150,10 @@ def negative_log_posterior(target: Target, q: Tensor) -> float:
     phi, theta, log_dispersion = target.split(q)
     with torch.no_grad():
         value = -_log_prior(target, q)
-        for chunk in _chunks(target):
+        for chunk in target.chunks:
             if not target.prior_only:
                 f = forward(target.bundle.network, _weights(target, phi), chunk.U)
-                value = value - _log_lik(target, chunk, _eta(chunk, theta, f), log_dispersion).sum()
+                value = value - _log_lik(target, chunk, chunk.eta(theta, f), log_dispersion).sum()
     return float(value)
 
 
@@ -168,11 +168,11 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     phi, theta, log_dispersion = target.split(q)
     m = len(phi) + len(theta)
     w, Pi = _weights(target, phi), torch.tensor(target.bundle.subspace.Pi)
-    for chunk in _chunks(target):
+    for chunk in target.chunks:
         f, J_phi = _output_and_jacobian(target.bundle.network, w, Pi, chunk.U)
         J = chunk.eta_scale * torch.cat([J_phi, chunk.Z], dim=1)
         by_eta, by_dispersion = _likelihood_curvature(
-            target, chunk, _eta(chunk, theta, f), log_dispersion
+            target, chunk, chunk.eta(theta, f), log_dispersion
         )
         gradient[:m] += J.T @ by_eta[0]
         matrix[:m, :m] += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
@@ -233,17 +233,15 @@ def _curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor
     return first.detach(), second
 
 
-def _chunks(target: Target) -> Iterator[Problem]:
+def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
     """Split the rows so that a Jacobian fits in memory; U becomes the first free layer's input."""
     import torch
 
-    bundle, problem = target.bundle, target.problem
     size = max(1, CHUNK // bundle.subspace.d)
     frozen = torch.tensor(bundle.trained.w_frozen)
     for start in range(0, len(problem), size):
         part = problem.rows(torch.arange(start, min(start + size, len(problem))))
-        h = frozen_features(bundle.network, frozen, part.U)
-        yield Problem(part.family, part.network, part.eta_loc, part.eta_scale, part.y, part.Z, h)
+        yield replace(part, U=frozen_features(bundle.network, frozen, part.U))
 
 
 def _weights(target: Target, phi: Tensor) -> Tensor:
@@ -251,10 +249,6 @@ def _weights(target: Target, phi: Tensor) -> Tensor:
 
     subspace = target.bundle.subspace
     return torch.tensor(subspace.p_bar) + torch.tensor(subspace.Pi) @ phi
-
-
-def _eta(chunk: Problem, theta: Tensor, f: Tensor) -> Tensor:
-    return chunk.eta_loc + chunk.eta_scale * (chunk.Z @ theta + f)
 
 
 def _log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor) -> Tensor:
@@ -283,13 +277,7 @@ def _log_prior(target: Target, q: Tensor) -> Tensor:
 def _distribution(density: Density, arguments: list[Any]) -> Any:
     """Return a prior as a torch distribution."""
     import torch
-    from torch import distributions
 
-    classes = {
-        "normal": distributions.Normal,
-        "student_t": distributions.StudentT,
-        "cauchy": distributions.Cauchy,
-        "exponential": distributions.Exponential,
-    }
+    assert density.distribution is not None
     values = [torch.as_tensor(argument, dtype=torch.float64) for argument in arguments]
-    return classes[density.name](*values, validate_args=False)
+    return getattr(torch.distributions, density.distribution)(*values, validate_args=False)

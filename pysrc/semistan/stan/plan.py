@@ -62,9 +62,15 @@ def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, 
 
 def usable_cores() -> int:
     """Return the number of physical cores that this process may use."""
+    return len(usable_processors())
+
+
+def usable_processors() -> list[int]:
+    """Return one logical processor of each physical core that this process may use."""
     if not hasattr(os, "sched_getaffinity"):
-        return os.cpu_count() or 1
-    return len({_core(cpu) for cpu in os.sched_getaffinity(0)})
+        return list(range(os.cpu_count() or 1))
+    first = {_core(cpu): cpu for cpu in sorted(os.sched_getaffinity(0), reverse=True)}
+    return sorted(first.values())
 
 
 def default_grainsize(rows: int, threads: int) -> int:

@@ -112,7 +112,7 @@ def _step_size_only(warmup: int) -> dict[str, int]:
     """Return phases of adaptation without a window in which the metric is estimated.
 
     The whole of warm-up is the last phase: if it were the first, Stan would close an empty
-    window at its end and put a unit metric in place.
+    window at its end and put a multiple of the unit matrix in place.
     """
     return {"adapt_init_phase": 0, "adapt_metric_window": 0, "adapt_step_size": warmup}
 

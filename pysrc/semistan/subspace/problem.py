@@ -88,11 +88,15 @@ class Problem:
         values = self.eta_scale * log_dispersion.exp()
         return dict(zip(self.family.dispersion, values, strict=True))
 
+    def eta(self, theta: Tensor, f: Tensor) -> Tensor:
+        """Return the linear predictor, given theta / theta_scale and the network's output."""
+        return self.eta_loc + self.eta_scale * (self.Z @ theta + f)
+
     def loss(self, state: Weights) -> Tensor:
         """Return the mean negative log-likelihood, one value per leading axis of ``w``."""
         h = frozen_features(self.network, state.w_frozen, self.U)
         f = forward(self.network, state.w, h)
-        eta = self.eta_loc + self.eta_scale * (self.Z @ state.theta + f)
+        eta = self.eta(state.theta, f)
         log_lik = self.family.log_lik(self.y, eta, self.dispersion(state.log_dispersion))
         return -log_lik.mean(dim=-1)
 
