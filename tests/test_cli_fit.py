@@ -152,10 +152,9 @@ def test_predict_writes_draws_that_give_the_table(fitted, folder):
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     table, draws = pd.read_csv(folder / "table.csv"), pd.read_csv(folder / "draws.csv")
-    assert list(draws.columns[:3]) == [".chain", ".iteration", ".draw"]
-    assert draws.shape == (600, 63)
-    assert list(draws[".chain"].value_counts()) == [300, 300]
-    values = draws.iloc[:, 3:].to_numpy()
+    assert list(draws.columns) == [".row", ".chain", ".iteration", ".draw", ".prediction"]
+    assert len(draws) == 600 * 60
+    values = draws.pivot(index=".draw", columns=".row", values=".prediction").to_numpy()
     assert table["Estimate"].to_numpy() == pytest.approx(values.mean(axis=0), rel=1e-8)
     assert table["Q10"].to_numpy() == pytest.approx(np.quantile(values, 0.1, axis=0), rel=1e-8)
 

@@ -11,7 +11,8 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "train", "stan", "sample", "summary", "predict", "doctor", "install-cmdstan",
+    "new", "fit", "train", "stan", "sample", "summary", "predict", "score", "loo", "kfold", "compare",
+    "doctor", "install-cmdstan",
 )  # fmt: skip
 
 

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 from semistan.version import __version__
 
 if TYPE_CHECKING:
+    from semistan.analysis import compare as compare
+    from semistan.analysis import loo as loo
+    from semistan.analysis import predict as predict
+    from semistan.analysis import score as score
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.crossvalidation import kfold as kfold
     from semistan.posterior.draws import read_draws as read_draws
     from semistan.posterior.predict import log_lik as log_lik
     from semistan.posterior.predict import posterior_epred as posterior_epred
@@ -33,18 +38,23 @@ if TYPE_CHECKING:
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
+    "compare": ("analysis", "compare"),
     "fit": ("workflow", "fit"),
+    "kfold": ("crossvalidation", "kfold"),
+    "loo": ("analysis", "loo"),
     "log_lik": ("posterior.predict", "log_lik"),
     "new_rows": ("workflow", "new_rows"),
     "posterior_epred": ("posterior.predict", "posterior_epred"),
     "posterior_linpred": ("posterior.predict", "posterior_linpred"),
     "posterior_predict": ("posterior.predict", "posterior_predict"),
+    "predict": ("analysis", "predict"),
     "prepare": ("workflow", "prepare"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
     "read_draws": ("posterior.draws", "read_draws"),
     "read_fit": ("workflow", "read_fit"),
     "read_run": ("posterior.run", "read_run"),
     "sample": ("workflow", "sample"),
+    "score": ("analysis", "score"),
     "stan_code": ("stan.program", "bundle_program"),
     "stan_data": ("stan.data", "stan_data"),
     "train": ("workflow", "train"),

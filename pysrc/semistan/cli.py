@@ -47,6 +47,13 @@ Data = Annotated[
     str | None, typer.Option(help="The training data, if they are no longer where they were.")
 ]
 
+NewData = Annotated[str, typer.Option(help="CSV or Parquet file with the rows.")]
+Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
+]
+
 
 @app.callback(invoke_without_command=True)
 def _semistan(
@@ -202,35 +209,137 @@ def summary(run: RunFolder, as_json: Json = False) -> None:
 @app.command()
 def predict(
     run: RunFolder,
-    newdata: Annotated[str, typer.Option(help="CSV file with the new rows.")],
+    newdata: NewData,
     kind: Annotated[
         str, typer.Option(help="epred (mean), linpred (linear predictor) or predict (responses).")
     ] = "epred",
+    part: Annotated[
+        str, typer.Option(help="Of linpred: all, structured (x' theta) or nn (centred).")
+    ] = "all",
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV to write instead of printing it.")
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
     ] = None,
-    draws: Annotated[Path | None, typer.Option(help="CSV to write with one line per draw.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of new responses.")] = 1,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing")] = False,
+    draws: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
+    ] = None,
+    seed: Seed = 1,
+    engine: Annotated[str, typer.Option(help="torch, or onnx (predictor.onnx alone).")] = "torch",
+    drop_missing: DropMissing = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
-    from semistan import workflow
+    from semistan.analysis import write_predictions
     from semistan.bundle.files import check_output_file
     from semistan.inputs import read_table
-    from semistan.posterior.prediction import summarise_prediction, write_draws, write_table
 
     for path in (out, draws):
         if path is not None:
             check_output_file(path, overwrite=overwrite)
-    values = workflow.predict(
-        run, read_table(newdata), kind=kind, seed=seed, drop_missing=drop_missing
+    write_predictions(
+        run, read_table(newdata), out or sys.stdout, draws, kind=kind, part=part,
+        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
+    )  # fmt: skip
+
+
+@app.command()
+def score(
+    run: RunFolder,
+    newdata: NewData,
+    interval: Interval = 0.9,
+    seed: Seed = 1,
+    drop_missing: DropMissing = False,
+    as_json: Json = False,
+) -> None:
+    """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
+    from semistan.analysis import score as score_rows
+    from semistan.inputs import read_table
+
+    table = score_rows(
+        run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing
     )
-    table = summarise_prediction(values, interval)
-    if draws is not None:
-        write_draws(values, draws)
-    write_table(table, out or sys.stdout)
+    screen.show_table(table, as_json=as_json)
+
+
+@app.command()
+def loo(
+    run: RunFolder,
+    pointwise: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with elpd and Pareto k of each row.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Leave-one-out cross-validation by PSIS, conditional on the subspace."""
+    from semistan import analysis
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.loo import CONDITIONAL
+    from semistan.posterior.tables import write_table
+
+    if pointwise is not None:
+        check_output_file(pointwise, overwrite=overwrite)
+    found = analysis.loo(run)
+    if pointwise is not None:
+        write_table(found.pointwise(), pointwise)
+    screen.show_table(found.table(), as_json=as_json)
+    screen.say(found.text())
+    screen.say(CONDITIONAL)
+
+
+@app.command()
+def kfold(
+    run: RunFolder,
+    folds: Annotated[int, typer.Option("--folds", "-K", help="Number of folds.")] = 10,
+    group: Annotated[
+        str | None, typer.Option(help="Column whose groups stay together in a fold.")
+    ] = None,
+    seed: Seed = 1,
+    interval: Interval = 0.9,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Folds at a time; by default one for each core.")
+    ] = None,
+    save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Cross-validate, training the subspace anew in each fold; again to continue."""
+    from semistan.crossvalidation import kfold as cross_validate
+    from semistan.posterior.run import read_run
+    from semistan.posterior.scores import scores, scores_table
+
+    opened = read_run(run)
+    found = cross_validate(
+        opened, folds=folds, group=group, seed=seed, interval=interval, jobs=jobs,
+        save_fits=save_fits, overwrite=overwrite, say=screen.say,
+    )  # fmt: skip
+    table = scores_table(scores(opened.bundle, found.rows, interval))
+    screen.show_tables({"kfold": found.table(), "scores": table}, as_json=as_json)
+    for fold, findings in found.failed.items():
+        screen.say(f"warning: fold {fold}: {'; '.join(findings)}")
+    if found.failed:
+        raise typer.Exit(DIAGNOSTIC_FAILED)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Runs' folders.")],
+    by: Annotated[
+        str, typer.Option(help="loo (conditional on each subspace) or kfold (made before).")
+    ] = "loo",
+    newdata: Annotated[
+        str | None, typer.Option(help="Table of rows with a known response, to compare on instead.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
+    from semistan import analysis
+    from semistan.inputs import read_table
+    from semistan.posterior.loo import CONDITIONAL
+
+    frame = read_table(newdata) if newdata else None
+    screen.show_table(analysis.compare(runs, by=by, frame=frame), as_json=as_json)
+    if by == "loo" and frame is None:
+        screen.say(CONDITIONAL)
 
 
 @app.command()

@@ -36,23 +36,26 @@ def read_config(path: Path) -> ModelConfig:
 
 
 def read_table(path: Path | str) -> pd.DataFrame:
-    """Read a CSV file with a header.
+    """Read a CSV file with a header, or a Parquet file, by its suffix.
 
     Raises
     ------
     InputError
-        If the file is missing, empty, or no CSV.
+        If the file is missing, empty, or not what its suffix says.
     """
     import pandas as pd
+    import pyarrow as pa
 
     try:
-        frame = pd.read_csv(path)
+        frame = pd.read_parquet(path) if Path(path).suffix == ".parquet" else pd.read_csv(path)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"data file '{path}' does not exist or is no file") from None
     except pd.errors.EmptyDataError:
         raise InputError(f"data file '{path}' is empty") from None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         raise InputError(f"data file '{path}' is no readable CSV: {error}") from None
+    except pa.ArrowInvalid as error:
+        raise InputError(f"data file '{path}' is no readable Parquet: {error}") from None
     if len(frame) == 0:
         raise InputError(f"data file '{path}' has a header but no rows")
     return frame

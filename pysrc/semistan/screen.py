@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from semistan.doctor import Finding
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
@@ -117,6 +120,41 @@ def show_diagnostics(summary: Summary) -> None:
         out.print(f"        {escape(check.advice)}.")
     out.print(f"Linear predictor: {_figures(summary.eta)}.")
     out.print(f"phi (may be multimodal, not judged): {_figures(summary.phi)}.")
+
+
+def show_table(table: pd.DataFrame, *, as_json: bool) -> None:
+    """Print a table for people, or its lines as JSON."""
+    show_tables({"": table}, as_json=as_json)
+
+
+def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
+    """Print named tables for people, or as one JSON object (one unnamed table: a list)."""
+    if as_json:
+        plain = {name: json.loads(t.to_json(orient="records")) for name, t in tables.items()}
+        print(json.dumps(plain.get("", plain), indent=2))
+        return
+    for i, table in enumerate(tables.values()):
+        if i:
+            out.print()
+        out.print(plain_table(table))
+
+
+def plain_table(table: pd.DataFrame) -> Table:
+    """Lay out a table: text to the left, numbers to the right with some significant digits."""
+    laid = Table(box=None, pad_edge=False)
+    numeric = [table[name].dtype.kind in "iuf" for name in table.columns]
+    for name, is_number in zip(table.columns, numeric, strict=True):
+        laid.add_column(str(name), justify="right" if is_number else "left")
+    for row in table.itertuples(index=False):
+        laid.add_row(*(escape(_cell(value)) for value in row))
+    return laid
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value else 0
+        return _number(value, min(digits, 6)) if math.isfinite(value) else "-"
+    return str(value)
 
 
 def show_findings(findings: list[Finding]) -> None:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from semistan.bundle.bundle import (
     Bundle,
     Source,
@@ -27,7 +25,6 @@ from semistan.model.families import check_response, family
 from semistan.model.formula import parse_formula
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
-from semistan.posterior.prediction import Prediction, check_kind, predict_rows
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.cmdstan import Toolchain, find_toolchain
@@ -325,40 +322,6 @@ def export_stan(
             kernel="cpp" if options.kernel == "cpp" else "stan",
             prior_only=prior_only,
         )  # fmt: skip
-
-
-def predict(
-    run: Run | str | Path,
-    frame: pd.DataFrame,
-    *,
-    kind: str = "epred",
-    seed: int = 1,
-    drop_missing: bool = False,
-) -> Prediction:
-    """Predict new rows.
-
-    Parameters
-    ----------
-    run : Run or path
-        A finished run.
-    frame : pandas.DataFrame
-        The new rows; the response is not needed.
-    kind : str
-        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses).
-    seed : int
-        Seed of new responses.
-    drop_missing : bool
-        Whether rows with missing values are left out.
-
-    Raises
-    ------
-    InputError
-        If the rows cannot be used or the kind is unknown.
-    """
-    run = run if isinstance(run, Run) else read_run(run)
-    check_kind(kind)
-    rows = new_rows(run.bundle, frame, drop_missing=drop_missing)
-    return predict_rows(run.bundle, read_draws(run), rows, kind, np.random.default_rng(seed))
 
 
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:

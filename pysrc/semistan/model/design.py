@@ -63,20 +63,42 @@ class Design:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows in the user's units: response (N,) or None, X (N, P), U (N, Q), and their labels."""
+    """Rows in the user's units.
+
+    Attributes
+    ----------
+    y : array, shape (N,), or None
+        Response.
+    X, U : arrays, shapes (N, P) and (N, Q)
+        Structured design and network inputs.
+    index : tuple
+        Label of each row.
+    frame : pandas.DataFrame, optional
+        The columns of the user's table from which these were made.
+    """
 
     y: Array | None
     X: Array
     U: Array
     index: tuple[Any, ...]
+    frame: pd.DataFrame | None = None
 
     def __len__(self) -> int:
         return len(self.U)
 
     def first(self, n: int) -> Rows:
         """Return the first n rows."""
-        y = None if self.y is None else self.y[:n]
-        return Rows(y, self.X[:n], self.U[:n], self.index[:n])
+        return self.take(np.arange(min(n, len(self))))
+
+    def take(self, positions: np.ndarray) -> Rows:
+        """Return the rows at some positions, counted from 0."""
+        return Rows(
+            None if self.y is None else self.y[positions],
+            self.X[positions],
+            self.U[positions],
+            tuple(self.index[i] for i in positions),
+            None if self.frame is None else self.frame.iloc[positions],
+        )
 
 
 def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
@@ -115,7 +137,8 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     _check_varies(u)
     _check_collinear(x, X)
     _check_names(design)
-    return design, Rows(y, X, U, tuple(frame.index))
+    used = [*variables(formula.response), *formula.predictors]
+    return design, Rows(y, X, U, tuple(frame.index), frame[list(dict.fromkeys(used))])
 
 
 def apply_design(design: Design, frame: pd.DataFrame, *, response: bool) -> Rows:
@@ -145,7 +168,8 @@ def apply_design(design: Design, frame: pd.DataFrame, *, response: bool) -> Rows
     X, U = (_apply_terms(terms, frame) for terms in (design.x, design.u))
     _check_finite(X, design.x.columns, frame)
     _check_finite(U, design.u.columns, frame)
-    return Rows(_response(formula, frame) if response else None, X, U, tuple(frame.index))
+    y = _response(formula, frame) if response else None
+    return Rows(y, X, U, tuple(frame.index), frame[list(dict.fromkeys(needed))])
 
 
 def complete_rows(
@@ -305,11 +329,18 @@ def _check_numeric(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
 
 
 def _check_kinds(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
+    from pandas.api.types import infer_dtype
+
     for name in names:
         if frame[name].dtype.kind in "mMc":
             raise InputError(
                 f"column '{name}' is of type {frame[name].dtype}, which a structured term "
                 "cannot use; turn it into a number or a factor"
+            )
+        if infer_dtype(frame[name], skipna=True).startswith("mixed"):
+            raise InputError(
+                f"column '{name}' mixes types ({infer_dtype(frame[name])}); make all its values "
+                "numbers or all of them strings"
             )
 
 

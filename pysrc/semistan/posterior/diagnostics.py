@@ -70,8 +70,7 @@ def worst(several: list[Convergence]) -> Convergence:
 def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
     """Return the worst figures of the linear predictor over evenly spaced rows."""
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ETA_ROWS)).round().astype(int))
-    some = Rows(None, rows.X[chosen], rows.U[chosen], tuple(chosen))
-    eta = posterior_linpred(bundle, draws, some).reshape(draws.chains, -1, len(chosen))
+    eta = posterior_linpred(bundle, draws, rows.take(chosen)).reshape(draws.chains, -1, len(chosen))
     return worst([convergence(eta[..., i]) for i in range(len(chosen))])
 
 

@@ -72,6 +72,20 @@ class Draws:
         """Merge the first two axes, chain after chain."""
         return values.reshape(-1, *values.shape[2:])
 
+    def thin(self, size: int) -> Draws:
+        """Keep about ``size`` draws in all, at even distances in every chain."""
+        iterations = self.phi.shape[1]
+        kept = np.linspace(0, iterations - 1, min(iterations, max(1, size // self.chains)))
+        index = kept.round().astype(int)
+
+        def some(values: dict[str, Array]) -> dict[str, Array]:
+            return {name: array[:, index] for name, array in values.items()}
+
+        return Draws(
+            self.phi[:, index], self.theta[:, index], some(self.coefficients),
+            some(self.dispersion), self.lprior[:, index], some(self.sampler), self.max_treedepth,
+        )  # fmt: skip
+
 
 def read_draws(run: Run) -> Draws:
     """Read a run's draws.

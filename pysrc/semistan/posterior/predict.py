@@ -1,23 +1,35 @@
-"""Posterior predictions: linear predictor, mean, and new responses, as S x N arrays."""
+"""Posterior predictions: linear predictor, mean, and new responses, as S x N arrays.
+
+The linear predictor has two parts besides the intercept,
+
+    eta = b_Intercept + x' theta + f_c(u),
+
+where f_c is the network's part, centred over the training rows in each draw.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
 from semistan.posterior.draws import Array, Draws
-from semistan.subspace.predictor import linear_predictor
+from semistan.posterior.engine import Engine, torch_engine
 
-Kind = Literal["epred", "linpred", "predict"]
+CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
+CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
 
-CHUNK_ELEMENTS = 4_000_000  # activations of the widest layer held at a time
 
-
-def posterior_linpred(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
+def posterior_linpred(
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    *,
+    part: str = "all",
+    engine: Engine | None = None,
+) -> Array:
     """Draws of the linear predictor eta, shape (S, N).
 
     Parameters
@@ -28,46 +40,70 @@ def posterior_linpred(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
         Posterior draws, S over all chains.
     rows : Rows
         Rows at which to predict.
+    part : str
+        ``all``, ``structured`` (x' theta alone) or ``nn`` (f_c alone).
+    engine : callable, optional
+        What computes eta; PyTorch by default.
     """
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
-    chunks = [
-        linear_predictor(
-            bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi[part], theta[part]
-        )
-        for part in _chunks(len(phi), len(rows) * max(bundle.network.widths))
-    ]
-    return np.concatenate(chunks)
+    structured = theta @ rows.X.T
+    if part == "structured":
+        return structured
+    compute = engine or torch_engine(bundle)
+    pieces = _pieces(len(phi), len(rows) * max(bundle.network.widths))
+    eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
+    if part == "nn":
+        return eta - structured - draws.flat(draws.coefficients["b_Intercept"])[:, None]
+    return eta
 
 
-def posterior_epred(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
+def posterior_epred(
+    bundle: Bundle, draws: Draws, rows: Rows, *, engine: Engine | None = None
+) -> Array:
     """Draws of the mean mu = g^-1(eta), shape (S, N)."""
-    return bundle.family.mean(posterior_linpred(bundle, draws, rows))
+    return bundle.family.mean(posterior_linpred(bundle, draws, rows, engine=engine))
 
 
 def posterior_predict(
-    bundle: Bundle, draws: Draws, rows: Rows, generator: np.random.Generator
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    generator: np.random.Generator,
+    *,
+    engine: Engine | None = None,
 ) -> Array:
     """Draws of new responses, shape (S, N)."""
-    eta = posterior_linpred(bundle, draws, rows)
-    return bundle.family.rng(eta, _dispersion(draws), generator)
+    eta = posterior_linpred(bundle, draws, rows, engine=engine)
+    return bundle.family.rng(eta, dispersion_columns(draws), generator)
 
 
 def log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
     """Log-likelihood of each row under each draw, shape (S, N)."""
+    assert rows.y is not None
+    return log_lik_at(bundle, draws, rows.y, posterior_linpred(bundle, draws, rows))
+
+
+def log_lik_at(bundle: Bundle, draws: Draws, y: Array, eta: Array) -> Array:
+    """Log-likelihood of responses (N,) at given linear predictors (S, N)."""
     import torch
 
-    assert rows.y is not None
-    eta = torch.from_numpy(posterior_linpred(bundle, draws, rows))
-    dispersion = {name: torch.tensor(value) for name, value in _dispersion(draws).items()}
-    return np.asarray(bundle.family.log_lik(torch.tensor(rows.y), eta, dispersion).numpy())
+    dispersion = {name: torch.tensor(value) for name, value in dispersion_columns(draws).items()}
+    density = bundle.family.log_lik(torch.tensor(y), torch.from_numpy(eta), dispersion)
+    return np.asarray(density.numpy())
 
 
-def _dispersion(draws: Draws) -> dict[str, Array]:
+def dispersion_columns(draws: Draws) -> dict[str, Array]:
     """Return each dispersion parameter as a column (S, 1)."""
     return {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
 
 
-def _chunks(draws: int, elements_per_draw: int) -> Iterator[slice]:
-    size = max(1, CHUNK_ELEMENTS // elements_per_draw)
-    for start in range(0, draws, size):
-        yield slice(start, start + size)
+def row_chunks(rows: Rows, draws: Draws) -> Iterator[Rows]:
+    """Yield the rows some at a time, so that predictions for them fit in memory."""
+    for piece in _pieces(len(rows), draws.size, CHUNK_PREDICTIONS):
+        yield rows.take(np.arange(len(rows))[piece])
+
+
+def _pieces(items: int, elements_per_item: int, most: int = CHUNK_ACTIVATIONS) -> Iterator[slice]:
+    size = max(1, most // elements_per_item)
+    for start in range(0, items, size):
+        yield slice(start, min(start + size, items))

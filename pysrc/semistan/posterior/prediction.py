@@ -1,67 +1,96 @@
-"""Predictions of new rows as tables: mean, error and interval, or every draw."""
+"""Predictions of new rows as tables, some rows at a time: mean, error and interval, or all draws.
+
+Draws are in long form with tidybayes's names: ``.row``, ``.chain``, ``.iteration``, ``.draw``
+and ``.epred``, ``.linpred`` or ``.prediction``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.bundle.files import atomic_file
 from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Rows
 from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import posterior_epred, posterior_linpred, posterior_predict
+from semistan.posterior.engine import Engine
+from semistan.posterior.predict import (
+    posterior_epred,
+    posterior_linpred,
+    posterior_predict,
+    row_chunks,
+)
+from semistan.posterior.scores import check_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-KINDS = ("epred", "linpred", "predict")
+COLUMNS = {"epred": ".epred", "linpred": ".linpred", "predict": ".prediction"}
+KINDS = tuple(COLUMNS)
+PARTS = ("all", "structured", "nn")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """Draws for new rows.
+    """Draws for some rows.
 
     Attributes
     ----------
     values : array, shape (S, N)
         One line per draw, chain after chain.
-    rows : tuple of int
+    rows : array of int, shape (N,)
         Number of each row in the data, from 1.
     chains : int
         Number of chains among the S draws.
+    kind : str
+        ``epred``, ``linpred`` or ``predict``.
     """
 
     values: Array
-    rows: tuple[int, ...]
+    rows: Array
     chains: int
+    kind: str
 
 
-def check_kind(kind: str) -> None:
-    """Refuse an unknown kind of prediction.
+def check_prediction(kind: str, part: str) -> None:
+    """Refuse an unknown kind or part, and parts of anything but the linear predictor.
 
     Raises
     ------
     InputError
-        Naming the nearest kind.
+        Naming the nearest kind or part.
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of prediction '{kind}'.{did_you_mean(kind, KINDS)}")
+    if part not in PARTS:
+        raise InputError(f"unknown part of the predictor '{part}'.{did_you_mean(part, PARTS)}")
+    if part != "all" and kind != "linpred":
+        raise InputError(
+            f"only the linear predictor is a sum of parts: use --kind linpred with --part {part}"
+        )
 
 
-def predict_rows(
-    bundle: Bundle, draws: Draws, rows: Rows, kind: str, generator: np.random.Generator
-) -> Prediction:
-    """Draw predictions of one kind for rows whose labels are their positions in the data."""
-    if kind == "predict":
-        values = posterior_predict(bundle, draws, rows, generator)
-    else:
-        function = posterior_epred if kind == "epred" else posterior_linpred
-        values = function(bundle, draws, rows)
-    return Prediction(values, tuple(int(label) + 1 for label in rows.index), draws.chains)
+def predict_chunks(
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    kind: str,
+    part: str,
+    generator: np.random.Generator,
+    engine: Engine,
+) -> Iterator[Prediction]:
+    """Predict rows whose labels are their positions in the data, as many as fit in memory."""
+    for chunk in row_chunks(rows, draws):
+        if kind == "predict":
+            values = posterior_predict(bundle, draws, chunk, generator, engine=engine)
+        elif kind == "epred":
+            values = posterior_epred(bundle, draws, chunk, engine=engine)
+        else:
+            values = posterior_linpred(bundle, draws, chunk, part=part, engine=engine)
+        yield Prediction(values, np.array(chunk.index, dtype=int) + 1, draws.chains, kind)
 
 
 def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFrame:
@@ -74,8 +103,7 @@ def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFram
     """
     import pandas as pd
 
-    if not 0 < interval < 1:
-        raise InputError(f"--interval is a probability between 0 and 1, got {interval:g}")
+    check_interval(interval)
     lower, upper = (1 - interval) / 2, (1 + interval) / 2
     quantiles = np.quantile(prediction.values, (lower, upper), axis=0)
     return pd.DataFrame(
@@ -89,23 +117,19 @@ def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFram
     )
 
 
-def write_table(table: pd.DataFrame, target: Path | TextIO) -> None:
-    """Write a table as CSV to a file, atomically, or to a stream."""
-    if isinstance(target, Path):
-        with atomic_file(target) as temporary:
-            table.to_csv(temporary, index=False, float_format="%.10g")
-    else:
-        table.to_csv(target, index=False, float_format="%.6g")
-
-
-def write_draws(prediction: Prediction, path: Path) -> None:
-    """Write one line per draw: ``.chain``, ``.iteration``, ``.draw``, then a column per row."""
+def draws_of(prediction: Prediction) -> pd.DataFrame:
+    """Return one line per row and draw."""
     import pandas as pd
 
-    size = len(prediction.values)
+    size, rows = prediction.values.shape
     iterations = size // prediction.chains
-    table = pd.DataFrame(prediction.values, columns=[str(row) for row in prediction.rows])
-    table.insert(0, ".draw", np.arange(1, size + 1))
-    table.insert(0, ".iteration", np.tile(np.arange(1, iterations + 1), prediction.chains))
-    table.insert(0, ".chain", np.repeat(np.arange(1, prediction.chains + 1), iterations))
-    write_table(table, path)
+    draw = np.arange(size)
+    return pd.DataFrame(
+        {
+            ".row": np.repeat(prediction.rows, size),
+            ".chain": np.tile(draw // iterations + 1, rows),
+            ".iteration": np.tile(draw % iterations + 1, rows),
+            ".draw": np.tile(draw + 1, rows),
+            COLUMNS[prediction.kind]: prediction.values.T.ravel(),
+        }
+    )

@@ -1,6 +1,6 @@
 """A run: one folder for one fit, which can be moved, read again and completed.
 
-bundle/  program.stan  data.json  inits-*.json  labels.json  manifest.json
+bundle/  program.stan  data.json  training.parquet  inits-*.json  labels.json  manifest.json
 chains/*.csv  posterior.nc  summary.csv
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
 from semistan.bundle.files import (
@@ -30,8 +30,13 @@ from semistan.stan.sample import chain_file, missing_chains
 from semistan.stan.starts import Starts
 from semistan.version import __version__
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMAT_VERSION = 1
 MARKER = "manifest.json"
+TRAINING = "training.parquet"
+HASHED = {"program_sha256": "program.stan", "data_sha256": "data.json", "table_sha256": TRAINING}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +111,12 @@ class Run:
         y, X, U = read_stan_rows(self.path / "data.json")
         return Rows(y, X, U, tuple(range(len(y))))
 
+    def table(self) -> pd.DataFrame:
+        """Read the columns of the training table that the formula uses."""
+        import pandas as pd
+
+        return pd.read_parquet(self.path / TRAINING)
+
     def __repr__(self) -> str:
         done = self.options.chains - len(self.missing)
         return f"Run({str(self.path)!r}, {self.bundle!r}, chains={done}/{self.options.chains})"
@@ -140,14 +151,15 @@ def create_run(
             grainsize=plan.grainsize, kernel=kernel, prior_only=prior_only,
         )  # fmt: skip
         (folder / "chains").mkdir()
+        assert rows.frame is not None
+        rows.frame.to_parquet(folder / TRAINING, index=False)
         manifest = {
             "format_version": FORMAT_VERSION,
             "semistan": __version__,
             "formula": bundle.config.formula,
             "family": bundle.family.name,
             "bundle_sha256": bundle.sha256,
-            "program_sha256": sha256_file(folder / "program.stan"),
-            "data_sha256": sha256_file(folder / "data.json"),
+            **{key: sha256_file(folder / name) for key, name in HASHED.items()},
             "cmdstan": toolchain.version_text,
             "compiler": toolchain.compiler,
             "sample": starts.resolve(options).model_dump(),
@@ -187,10 +199,10 @@ def read_run(path: Path | str) -> Run:
             f"'{path}' has run format {manifest['format_version']}, this semistan reads up to "
             f"{FORMAT_VERSION}; upgrade semistan"
         )
-    for key, name in (("program_sha256", "program.stan"), ("data_sha256", "data.json")):
+    for key, name in HASHED.items():
         if not (path / name).is_file():
             raise InputError(f"'{path}' is incomplete: it has no {name}")
-        if sha256_file(path / name) != manifest[key]:
+        if sha256_file(path / name) != manifest.get(key):
             raise InputError(f"'{path / name}' does not match its hash in {MARKER}; it was changed")
     bundle = read_bundle(path / "bundle")
     if bundle.sha256 != manifest["bundle_sha256"]:

@@ -1,0 +1,295 @@
+"""What was learnt: from a finished run to predictions, scores and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.posterior import loo as psis
+from semistan.posterior.compare import compare_elpd
+from semistan.posterior.draws import Array, read_draws
+from semistan.posterior.engine import engine_named
+from semistan.posterior.folds import read_kfold
+from semistan.posterior.loo import Loo
+from semistan.posterior.prediction import (
+    Prediction,
+    check_prediction,
+    draws_of,
+    predict_chunks,
+    summarise_prediction,
+)
+from semistan.posterior.run import Run, read_run
+from semistan.posterior.scores import (
+    Pointwise,
+    check_interval,
+    pointwise,
+    scores,
+    scores_table,
+)
+from semistan.posterior.tables import check_table_path, table_writer
+from semistan.workflow import new_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RunLike = Run | str | Path
+
+
+def predict(
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    kind: str = "epred",
+    part: str = "all",
+    interval: float = 0.95,
+    seed: int = 1,
+    engine: str = "torch",
+    drop_missing: bool = False,
+) -> pd.DataFrame:
+    """Predict new rows: one line per row with mean, error and interval.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    frame : pandas.DataFrame
+        The new rows; the response is not needed.
+    kind : str
+        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses).
+    part : str
+        Of the linear predictor: ``all``, ``structured`` (x' theta) or ``nn`` (the network,
+        centred over the training rows); b_Intercept and both parts add up to all.
+    interval : float
+        Probability of the interval.
+    seed : int
+        Seed of new responses.
+    engine : str
+        ``torch``, or ``onnx`` for the bundle's ``predictor.onnx``.
+    drop_missing : bool
+        Whether rows with missing values are left out.
+
+    Raises
+    ------
+    InputError
+        If the rows or an option cannot be used.
+    """
+    import pandas as pd
+
+    check_interval(interval)
+    chunks = _predictions(
+        _run(run), frame, kind=kind, part=part, seed=seed, engine=engine, drop_missing=drop_missing
+    )
+    return pd.concat([summarise_prediction(chunk, interval) for chunk in chunks], ignore_index=True)
+
+
+def write_predictions(
+    run: RunLike,
+    frame: pd.DataFrame,
+    table: Path | TextIO,
+    draws: Path | None = None,
+    *,
+    kind: str = "epred",
+    part: str = "all",
+    interval: float = 0.95,
+    seed: int = 1,
+    engine: str = "torch",
+    drop_missing: bool = False,
+) -> None:
+    """Write what ``predict`` returns, and all draws on request, holding only some rows at a time.
+
+    Parameters
+    ----------
+    table : Path or stream
+        File (``.csv`` or ``.parquet``) or stream that gets the table.
+    draws : Path, optional
+        File that gets one line per row and draw.
+
+    Notes
+    -----
+    The other parameters and the errors are those of ``predict``.
+    """
+    from contextlib import ExitStack
+
+    check_interval(interval)
+    for path in (table, draws):
+        if isinstance(path, Path):
+            check_table_path(path)
+    chunks = _predictions(
+        _run(run), frame, kind=kind, part=part, seed=seed, engine=engine, drop_missing=drop_missing
+    )
+    with ExitStack() as stack:
+        append = stack.enter_context(table_writer(table))
+        append_draws = stack.enter_context(table_writer(draws)) if draws else None
+        for chunk in chunks:
+            append(summarise_prediction(chunk, interval))
+            if append_draws:
+                append_draws(draws_of(chunk))
+
+
+def score(
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    interval: float = 0.9,
+    seed: int = 1,
+    drop_missing: bool = False,
+) -> pd.DataFrame:
+    """Score a run's predictions of rows with a known response.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
+        bernoulli response, coverage and width of the predictive interval, all means over rows.
+
+    Raises
+    ------
+    InputError
+        If the rows cannot be used.
+    """
+    run = _run(run)
+    judged = judge(run, frame, interval=interval, seed=seed, drop_missing=drop_missing)
+    return scores_table(scores(run.bundle, judged, interval))
+
+
+def judge(
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    interval: float = 0.9,
+    seed: int = 1,
+    drop_missing: bool = False,
+) -> Pointwise:
+    """Return everything that the scores are means of, row by row."""
+    run = _run(run)
+    rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing)
+    generator = np.random.default_rng(seed)
+    return pointwise(run.bundle, read_draws(run), rows, interval=interval, generator=generator)
+
+
+def loo(run: RunLike) -> Loo:
+    """Compute a run's PSIS-LOO, which is conditional on its subspace.
+
+    Raises
+    ------
+    InputError
+        If the run draws from the prior or lacks chains.
+    """
+    run = _posterior(run)
+    return psis.loo(run.bundle, read_draws(run), run.rows())
+
+
+def compare(
+    runs: Sequence[RunLike], *, by: str = "loo", frame: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Compare runs on the same rows.
+
+    Parameters
+    ----------
+    runs : sequence of runs or paths
+        At least two.
+    by : str
+        ``loo`` (PSIS-LOO, conditional on each subspace) or ``kfold`` (cross-validation that
+        'semistan kfold' has made).
+    frame : pandas.DataFrame, optional
+        Rows with a known response, by whose log predictive density the runs are compared
+        instead.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``.
+
+    Raises
+    ------
+    InputError
+        If the runs' responses or folds differ, or one of them cannot be judged.
+    """
+    opened = [_posterior(run) for run in runs]
+    names = _names(opened)
+    if frame is not None:
+        elpd = [judge(run, frame).lpd for run in opened]
+    elif by == "kfold":
+        elpd = _kfold_elpd(opened, names)
+    elif by == "loo":
+        _check_same_response(opened, names)
+        elpd = [loo(run).elpd for run in opened]
+    else:
+        raise InputError(f"--by is loo or kfold, got '{by}'")
+    return compare_elpd(dict(zip(names, elpd, strict=True)))
+
+
+def _run(run: RunLike) -> Run:
+    return run if isinstance(run, Run) else read_run(run)
+
+
+def _posterior(run: RunLike) -> Run:
+    run = _run(run)
+    if run.prior_only:
+        raise InputError(f"'{run.path}' draws from the prior: it predicts nothing to be judged")
+    return run
+
+
+def _predictions(
+    run: Run,
+    frame: pd.DataFrame,
+    *,
+    kind: str,
+    part: str,
+    seed: int,
+    engine: str,
+    drop_missing: bool,
+) -> Iterator[Prediction]:
+    check_prediction(kind, part)
+    compute = engine_named(engine, run.bundle, run.path / "bundle")
+    positions = frame.reset_index(drop=True)
+    rows = new_rows(run.bundle, positions, drop_missing=drop_missing)
+    generator = np.random.default_rng(seed)
+    return predict_chunks(run.bundle, read_draws(run), rows, kind, part, generator, compute)
+
+
+def _names(runs: list[Run]) -> list[str]:
+    """Return the folders' names, or their paths where names are not unique."""
+    names = [run.path.resolve().name for run in runs]
+    paths = [str(run.path) for run in runs]
+    for chosen in (names, paths):
+        if len(set(chosen)) == len(runs):
+            return chosen
+    raise InputError(f"a run is named twice: {', '.join(paths)}")
+
+
+def _check_same_response(runs: list[Run], names: list[str]) -> None:
+    """Refuse runs on different data: log densities of different responses do not compare."""
+    first, *others = (run.rows().y for run in runs)
+    for y, name in zip(others, names[1:], strict=True):
+        assert first is not None
+        assert y is not None
+        if len(y) != len(first):
+            raise InputError(
+                f"'{names[0]}' has {len(first)} rows and '{name}' has {len(y)}: "
+                "only runs on the same data can be compared"
+            )
+        different = np.flatnonzero(y != first)
+        if different.size:
+            i = different[0]
+            raise InputError(
+                f"'{names[0]}' and '{name}' were fitted to different responses: row {i + 1} is "
+                f"{first[i]:g} and {y[i]:g}. Only runs on the same data, in the same units and "
+                "order, can be compared."
+            )
+
+
+def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:
+    _check_same_response(runs, names)
+    found = [read_kfold(run) for run in runs]
+    for name, other in zip(names[1:], found[1:], strict=True):
+        if not np.array_equal(other.fold, found[0].fold):
+            raise InputError(
+                f"'{names[0]}' and '{name}' were cross-validated on different folds: use the "
+                "same -K, --seed and --group"
+            )
+    return [item.rows.lpd for item in found]

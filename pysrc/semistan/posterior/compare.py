@@ -1,0 +1,86 @@
+"""Compare models by the log predictive density of the same rows.
+
+    elpd_diff = sum_i (elpd_i - elpd_i of the best model),  SE from the variance of the terms
+
+Stacking weights maximise sum_i log sum_m weight_m exp(elpd_mi) over the simplex
+(Yao, Vehtari, Simpson and Gelman, 2018, Bayesian Analysis 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.posterior.draws import Array
+from semistan.posterior.loo import standard_error
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
+    """Rank models by their summed log predictive density.
+
+    Parameters
+    ----------
+    elpd : mapping of arrays, shape (N,)
+        Log predictive density of the same N rows under each model, by its name.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``model``, ``elpd_diff`` and ``se_diff`` to the best model, ``elpd``, ``se`` and
+        ``weight``, best model first.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two models, or their rows differ in number.
+    """
+    import pandas as pd
+
+    if len(elpd) < 2:
+        raise InputError(f"a comparison needs at least two models, got {len(elpd)}")
+    if len({len(values) for values in elpd.values()}) > 1:
+        sizes = ", ".join(f"{name}: {len(values)}" for name, values in elpd.items())
+        raise InputError(f"the models were judged on different numbers of rows ({sizes})")
+    names = sorted(elpd, key=lambda name: -elpd[name].sum())
+    matrix = np.column_stack([elpd[name] for name in names])
+    difference = matrix - matrix[:, :1]
+    return pd.DataFrame(
+        {
+            "model": names,
+            "elpd_diff": difference.sum(axis=0),
+            "se_diff": [standard_error(column) for column in difference.T],
+            "elpd": matrix.sum(axis=0),
+            "se": [standard_error(column) for column in matrix.T],
+            "weight": stacking_weights(matrix),
+        }
+    )
+
+
+def stacking_weights(elpd: Array) -> Array:
+    """Return the weights (M,) of M models, given the log predictive densities (N, M)."""
+    from scipy.optimize import minimize
+
+    models = elpd.shape[1]
+    density = np.exp(elpd - elpd.max(axis=1, keepdims=True))
+
+    def loss(weights: Array) -> tuple[float, Array]:
+        mixture = density @ weights
+        return -float(np.log(mixture).mean()), -(density / mixture[:, None]).mean(axis=0)
+
+    result = minimize(
+        loss,
+        np.full(models, 1 / models),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * models,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    weights = np.clip(result.x, 0, 1)
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,61 @@
+"""Two ways to the linear predictor: PyTorch, and ``predictor.onnx`` alone.
+
+An engine maps X (N, P), U (N, Q), phi (S, k) and theta (S, P) to eta (S, N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError, did_you_mean
+from semistan.model.network import Array
+from semistan.subspace.predictor import linear_predictor
+
+Engine = Callable[[Array, Array, Array, Array], Array]
+
+ENGINES = ("torch", "onnx")
+
+
+def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
+    """Return an engine by its name; ``folder`` is the bundle's.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown or the folder has no ``predictor.onnx``.
+    """
+    if name not in ENGINES:
+        raise InputError(f"unknown engine '{name}'.{did_you_mean(name, ENGINES)}")
+    return onnx_engine(folder / "predictor.onnx") if name == "onnx" else torch_engine(bundle)
+
+
+def torch_engine(bundle: Bundle) -> Engine:
+    """Compute with the bundle's network in PyTorch."""
+
+    def engine(X: Array, U: Array, phi: Array, theta: Array) -> Array:
+        return linear_predictor(bundle.network, bundle.units, bundle.trained, X, U, phi, theta)
+
+    return engine
+
+
+def onnx_engine(path: Path) -> Engine:
+    """Compute with an exported graph in onnxruntime; PyTorch is not imported.
+
+    Raises
+    ------
+    InputError
+        If the graph is missing.
+    """
+    import onnxruntime
+
+    if not path.is_file():
+        raise InputError(f"'{path}' does not exist; use --engine torch")
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+
+    def engine(X: Array, U: Array, phi: Array, theta: Array) -> Array:
+        (eta,) = session.run(None, {"x": X, "u": U, "phi": phi, "theta": theta})
+        return eta  # type: ignore[no-any-return]
+
+    return engine

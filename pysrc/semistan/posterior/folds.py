@@ -1,0 +1,153 @@
+"""Cross-validation by K folds: which row is in which, and what was found of each row.
+
+kfold/  manifest.json  folds.csv  fold-<i>/{pointwise.parquet, summary.csv, checks.json}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file, read_json
+from semistan.errors import InputError
+from semistan.posterior.loo import standard_error
+from semistan.posterior.run import Run
+from semistan.posterior.scores import Pointwise, join
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = "kfold"
+MANIFEST = "manifest.json"
+POINTWISE = "pointwise.parquet"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KFold:
+    """What cross-validation found.
+
+    Attributes
+    ----------
+    fold : array of int, shape (N,)
+        Each row's fold, from 1.
+    rows : Pointwise
+        Each row, judged by the fit that did not see it.
+    failed : dict
+        Fold -> findings of the diagnostics that its fit failed.
+    """
+
+    fold: np.ndarray
+    rows: Pointwise
+    failed: dict[int, list[str]]
+
+    def table(self) -> pd.DataFrame:
+        """Return elpd_kfold and its information criterion with their standard errors."""
+        import pandas as pd
+
+        parts = {"elpd_kfold": self.rows.lpd, "kfoldic": -2 * self.rows.lpd}
+        lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]
+        return pd.DataFrame(lines, columns=["", "Estimate", "SE"])
+
+
+def assign_folds(
+    rows: int, folds: int, generator: np.random.Generator, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Assign rows to folds of equal size at random, whole groups together if there are any.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows N.
+    folds : int
+        Number of folds K.
+    generator : numpy.random.Generator
+        Source of the order.
+    groups : array, shape (N,), optional
+        Group of each row.
+
+    Returns
+    -------
+    array of int, shape (N,)
+        Folds from 1 to K.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two folds or more folds than rows or groups.
+    """
+    codes = np.arange(rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    what = "rows" if groups is None else "groups"
+    if not 2 <= folds <= len(sizes):
+        raise InputError(
+            f"-K must be between 2 and the number of {what} ({len(sizes)}), got {folds}"
+        )
+    order = generator.permutation(len(sizes))
+    fold_of, load = np.zeros(len(sizes), dtype=int), np.zeros(folds)
+    for item in order[np.argsort(-sizes[order], kind="stable")]:
+        fold_of[item] = load.argmin()
+        load[fold_of[item]] += sizes[item]
+    return fold_of[codes] + 1
+
+
+def read_kfold(run: Run | str | Path) -> KFold:
+    """Read a finished cross-validation from its run's folder.
+
+    Raises
+    ------
+    InputError
+        If there is none or it is not finished.
+    """
+    import pandas as pd
+
+    path = run.path if isinstance(run, Run) else Path(run)
+    folder = path / FOLDER
+    if not (folder / MANIFEST).is_file():
+        raise InputError(f"'{path}' has no cross-validation: run 'semistan kfold {path}'")
+    K = read_json(folder / MANIFEST)["folds"]
+    missing = [i for i in range(1, K + 1) if not fold_folder(folder, i).is_dir()]
+    if missing:
+        raise InputError(f"'{folder}' lacks folds {missing}: continue with 'semistan kfold {path}'")
+    fold = read_folds(folder)
+    parts = [pd.read_parquet(fold_folder(folder, i) / POINTWISE) for i in range(1, K + 1)]
+    order = np.argsort(np.concatenate([np.flatnonzero(fold == i) for i in range(1, K + 1)]))
+    names = [field.name for field in fields(Pointwise)]
+    rows = join([Pointwise(*(part[name].to_numpy() for name in names)) for part in parts])
+    checks = {i: read_json(fold_folder(folder, i) / "checks.json") for i in range(1, K + 1)}
+    return KFold(
+        fold,
+        Pointwise(*(getattr(rows, name)[order] for name in names)),
+        {i: found for i, found in checks.items() if found},
+    )
+
+
+def fold_folder(folder: Path, fold: int) -> Path:
+    """Return the folder of one fold."""
+    return folder / f"fold-{fold}"
+
+
+def write_folds(assigned: np.ndarray, folder: Path) -> None:
+    """Write each row's fold."""
+    import pandas as pd
+
+    with atomic_file(folder / "folds.csv") as temporary:
+        table = pd.DataFrame({"row": np.arange(1, len(assigned) + 1), "fold": assigned})
+        table.to_csv(temporary, index=False)
+
+
+def read_folds(folder: Path) -> np.ndarray:
+    """Read each row's fold, shape (N,)."""
+    import pandas as pd
+
+    return np.asarray(pd.read_csv(folder / "folds.csv")["fold"])
+
+
+def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> None:
+    """Write what was found of a fold's rows, numbered from 1."""
+    import pandas as pd
+
+    columns = {field.name: getattr(judged, field.name) for field in fields(Pointwise)}
+    pd.DataFrame({"row": numbers, **columns}).to_parquet(folder / POINTWISE, index=False)

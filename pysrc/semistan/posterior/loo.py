@@ -1,0 +1,125 @@
+"""Leave-one-out cross-validation by Pareto-smoothed importance sampling (PSIS-LOO).
+
+    elpd_i = log p(y_i | y_-i),    approximated with weights 1 / p(y_i | draw s), smoothed
+
+Vehtari, Gelman and Gabry (2017), Statistics and Computing 27; Vehtari et al. (2024), JMLR 25(72).
+Relative efficiencies are taken as 1, which is also what R's loo does since its version 2.7.
+
+The subspace was trained on all rows, y_i among them, so that elpd_i is conditional on the
+subspace and optimistic; k-fold cross-validation that trains the subspace anew is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.model.design import Rows
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.predict import log_lik, row_chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONDITIONAL = (
+    "PSIS-LOO is conditional on a subspace trained on all rows: it is optimistic. "
+    "'semistan kfold' trains the subspace anew in each fold."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loo:
+    """PSIS-LOO of N rows.
+
+    Attributes
+    ----------
+    elpd : array, shape (N,)
+        Expected log predictive density of each row, left out.
+    lpd : array, shape (N,)
+        Log predictive density of each row, not left out.
+    pareto_k : array, shape (N,)
+        Tail shape of the importance weights; above ``limit`` elpd is unreliable.
+    size : int
+        Number of draws S.
+    """
+
+    elpd: Array
+    lpd: Array
+    pareto_k: Array
+    size: int
+
+    @property
+    def limit(self) -> float:
+        """Largest reliable Pareto k for this many draws: min(1 - 1 / log10 S, 0.7)."""
+        return float(min(1 - 1 / np.log10(self.size), 0.7))
+
+    @property
+    def unreliable(self) -> np.ndarray:
+        """Positions of the rows whose Pareto k is above the limit."""
+        return np.flatnonzero(~(self.pareto_k <= self.limit))
+
+    def text(self) -> str:
+        """Say whether the estimate can be relied on."""
+        n, count = len(self.elpd), len(self.unreliable)
+        if not count:
+            return f"All {n} Pareto k are below {self.limit:.2f}: reliable."
+        shown = ", ".join(str(i + 1) for i in self.unreliable[:10]) + ", ..." * (count > 10)
+        return (
+            f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {shown}): their elpd is "
+            "unreliable; prefer 'semistan kfold'."
+        )
+
+    def table(self) -> pd.DataFrame:
+        """Return elpd_loo, p_loo and looic with their standard errors."""
+        import pandas as pd
+
+        parts = {
+            "elpd_loo": self.elpd,
+            "p_loo": self.lpd - self.elpd,
+            "looic": -2 * self.elpd,
+        }
+        lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]
+        return pd.DataFrame(lines, columns=["", "Estimate", "SE"])
+
+    def pointwise(self) -> pd.DataFrame:
+        """Return one line per row: ``row`` (from 1), ``elpd_loo``, ``p_loo``, ``pareto_k``."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "row": np.arange(1, len(self.elpd) + 1),
+                "elpd_loo": self.elpd,
+                "p_loo": self.lpd - self.elpd,
+                "pareto_k": self.pareto_k,
+            }
+        )
+
+
+def standard_error(values: Array) -> float:
+    """Return the standard error of the sum of independent contributions (N,)."""
+    return float(np.sqrt(len(values) * values.var(ddof=1)))
+
+
+def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
+    """Compute PSIS-LOO of the training rows, some rows at a time."""
+    parts = [psis_loo(log_lik(bundle, draws, chunk)) for chunk in row_chunks(rows, draws)]
+
+    def joined(name: str) -> Array:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Loo(joined("elpd"), joined("lpd"), joined("pareto_k"), draws.size)
+
+
+def psis_loo(log_lik: Array) -> Loo:
+    """Compute PSIS-LOO from the log-likelihood of each row under each draw, shape (S, N)."""
+    from scipy.special import logsumexp
+
+    by_row = np.ascontiguousarray(log_lik.T)
+    log_weights, pareto_k = quiet_arviz().psislw(-by_row)
+    elpd = logsumexp(by_row + log_weights, axis=1)
+    lpd = logsumexp(by_row, axis=1) - np.log(len(log_lik))
+    return Loo(np.asarray(elpd), np.asarray(lpd), np.asarray(pareto_k), len(log_lik))

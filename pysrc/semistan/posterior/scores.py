@@ -1,0 +1,253 @@
+"""How well a posterior predicts rows with a known response.
+
+With S draws, and the predictive distribution of row i being their mixture,
+
+    lpd_i  = log (1/S) sum_s p(y_i | draw s),        LPPD = mean_i lpd_i
+    crps_i = E|Y - y_i| - E|Y - Y'| / 2              (Gneiting and Raftery, 2007)
+    pit_i  = P(Y < y_i) + v_i P(Y = y_i),  v_i ~ U(0, 1)
+
+LPPD is divided by the number of rows, as in footnote 1 of Dold et al. (2024). The randomised
+probability integral transform of discrete responses is that of Czado, Gneiting and Held (2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError
+from semistan.model.design import Rows
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.engine import Engine
+from semistan.posterior.predict import (
+    dispersion_columns,
+    log_lik_at,
+    posterior_linpred,
+    row_chunks,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RELIABILITY_BINS = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointwise:
+    """What is known of each of N rows, all of shape (N,).
+
+    Attributes
+    ----------
+    y : array
+        Observed response.
+    lpd : array
+        Log predictive density at ``y``.
+    mean : array
+        Posterior mean of mu.
+    crps : array
+        Continuous ranked probability score, in the units of y; smaller is better.
+    lower, upper : array
+        Bounds of the central predictive interval.
+    pit : array
+        Probability integral transform, uniform if the model is calibrated.
+    """
+
+    y: Array
+    lpd: Array
+    mean: Array
+    crps: Array
+    lower: Array
+    upper: Array
+    pit: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One score with its standard error over rows."""
+
+    name: str
+    value: float
+    se: float
+
+
+def check_interval(interval: float) -> None:
+    """Refuse an interval whose probability is not between 0 and 1.
+
+    Raises
+    ------
+    InputError
+        With the value.
+    """
+    if not 0 < interval < 1:
+        raise InputError(f"--interval is a probability between 0 and 1, got {interval:g}")
+
+
+def pointwise(
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    *,
+    interval: float = 0.9,
+    generator: np.random.Generator,
+    engine: Engine | None = None,
+) -> Pointwise:
+    """Judge each row, some rows at a time.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    draws : Draws
+        Posterior draws.
+    rows : Rows
+        Rows with their response.
+    interval : float
+        Probability of the central predictive interval.
+    generator : numpy.random.Generator
+        For replicated responses, and for the transform of discrete ones.
+    engine : callable, optional
+        What computes eta; PyTorch by default.
+
+    Raises
+    ------
+    InputError
+        If the interval is no probability.
+    """
+    check_interval(interval)
+    chunks = [
+        _judge(bundle, draws, chunk, interval, generator, engine)
+        for chunk in row_chunks(rows, draws)
+    ]
+    return join(chunks)
+
+
+def join(parts: list[Pointwise]) -> Pointwise:
+    """Put the rows of several parts one after the other."""
+    names = Pointwise.__dataclass_fields__
+    return Pointwise(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
+    """Average over the rows; a bernoulli response also has an AUC and a Brier score."""
+    error = rows.mean - rows.y
+    covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
+    percent = f"{100 * interval:g}%"
+    binary = (_auc(rows), _average("Brier", error**2)) if bundle.family.name == "bernoulli" else ()
+    return (
+        _average("LPPD", rows.lpd),
+        _rmse(error),
+        _average("MAE", np.abs(error)),
+        _average("CRPS", rows.crps),
+        *binary,
+        _average(f"coverage of {percent} interval", covered.astype(float)),
+        _average(f"width of {percent} interval", rows.upper - rows.lower),
+    )
+
+
+def reliability(rows: Pointwise, bins: int = RELIABILITY_BINS) -> pd.DataFrame:
+    """Compare mean predictions with mean responses in bins of equal size.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``predicted``, ``observed``, ``se`` and ``rows`` of each bin; for a calibrated model
+        observed and predicted agree within the standard error.
+    """
+    import pandas as pd
+
+    order = np.argsort(rows.mean, kind="stable")
+    parts = [part for part in np.array_split(order, bins) if part.size > 1]
+    return pd.DataFrame(
+        {
+            "predicted": [rows.mean[part].mean() for part in parts],
+            "observed": [rows.y[part].mean() for part in parts],
+            "se": [rows.y[part].std(ddof=1) / np.sqrt(part.size) for part in parts],
+            "rows": [part.size for part in parts],
+        }
+    )
+
+
+def scores_table(several: tuple[Score, ...]) -> pd.DataFrame:
+    """Return one line per score: ``score``, ``Estimate``, ``SE``."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [(item.name, item.value, item.se) for item in several], columns=["score", "Estimate", "SE"]
+    )
+
+
+def _judge(
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    interval: float,
+    generator: np.random.Generator,
+    engine: Engine | None,
+) -> Pointwise:
+    from scipy.special import logsumexp
+
+    assert rows.y is not None
+    eta = posterior_linpred(bundle, draws, rows, engine=engine)
+    replicated = np.sort(
+        bundle.family.rng(eta, dispersion_columns(draws), generator), axis=0, kind="stable"
+    )
+    density = log_lik_at(bundle, draws, rows.y, eta)
+    lower, upper = np.quantile(
+        replicated,
+        ((1 - interval) / 2, (1 + interval) / 2),
+        axis=0,
+        method="inverted_cdf" if bundle.family.integer else "linear",
+    )
+    below, at = (replicated < rows.y).mean(axis=0), (replicated == rows.y).mean(axis=0)
+    return Pointwise(
+        y=rows.y,
+        lpd=logsumexp(density, axis=0) - np.log(len(eta)),
+        mean=bundle.family.mean(eta).mean(axis=0),
+        crps=crps(replicated, rows.y),
+        lower=lower,
+        upper=upper,
+        pit=below + generator.random(len(rows)) * at,
+    )
+
+
+def crps(replicated: Array, y: Array) -> Array:
+    """Return the score (N,) of sorted replicated responses (S, N) for observed ones (N,).
+
+    E|Y - Y'| is estimated without bias from the order statistics.
+    """
+    size = len(replicated)
+    weights = (2 * np.arange(1, size + 1) - size - 1) / (size * max(1, size - 1))
+    return np.asarray(np.abs(replicated - y).mean(axis=0) - weights @ replicated)
+
+
+def _average(name: str, values: Array) -> Score:
+    return Score(name, float(values.mean()), _standard_error(values))
+
+
+def _rmse(error: Array) -> Score:
+    """Return the root mean square with the standard error of the delta method."""
+    rmse = float(np.sqrt(np.square(error).mean()))
+    return Score("RMSE", rmse, _standard_error(np.square(error)) / (2 * rmse) if rmse else 0.0)
+
+
+def _auc(rows: Pointwise) -> Score:
+    """Return the area under the ROC curve with the standard error of DeLong et al. (1988)."""
+    from scipy.stats import rankdata
+
+    positive = rows.y == 1
+    m, n = int(positive.sum()), int((~positive).sum())
+    if not m or not n:
+        return Score("AUC", np.nan, np.nan)
+    ranks = rankdata(rows.mean)
+    # The share of the other class that each row is ranked right against.
+    among_positive = (ranks[positive] - rankdata(rows.mean[positive])) / n
+    among_negative = 1 - (ranks[~positive] - rankdata(rows.mean[~positive])) / m
+    se = np.hypot(_standard_error(among_positive), _standard_error(among_negative))
+    return Score("AUC", float(among_positive.mean()), float(se))
+
+
+def _standard_error(values: Array) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan

@@ -1,0 +1,175 @@
+"""Predictions: parts, engines, pieces, and their tables in CSV and Parquet."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from drawn import random_draws
+from semistan.bundle.bundle import write_bundle
+from semistan.errors import InputError
+from semistan.posterior import predict
+from semistan.posterior.engine import engine_named, onnx_engine, torch_engine
+from semistan.posterior.predict import posterior_epred, posterior_linpred, posterior_predict
+from semistan.posterior.prediction import (
+    check_prediction,
+    draws_of,
+    predict_chunks,
+    summarise_prediction,
+)
+from semistan.posterior.tables import table_writer, write_table
+from small import family_bundle
+from untrained import random_bundle
+
+NAMES = ("gaussian", "poisson", "bernoulli")
+
+
+def chunks_of(bundle, draws, rows, kind="epred", part="all", seed=1):
+    generator = np.random.default_rng(seed)
+    return list(
+        predict_chunks(bundle, draws, rows, kind, part, generator, torch_engine(bundle))
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_intercept_and_parts_add_up_to_the_linear_predictor(name):
+    bundle, rows = random_bundle(name, frozen=1, hidden=(3, 4))
+    draws = random_draws(bundle)
+    structured, nn, everything = (
+        posterior_linpred(bundle, draws, rows, part=part) for part in ("structured", "nn", "all")
+    )
+    assert structured == pytest.approx(draws.flat(draws.theta) @ rows.X.T)
+    intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
+    assert intercept + structured + nn == pytest.approx(everything)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_onnx_predicts_what_torch_predicts(name, tmp_path):
+    bundle, rows = family_bundle(name, network__frozen=0)
+    draws = random_draws(bundle)
+    write_bundle(bundle, tmp_path / "bundle")
+    onnx = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
+    for function in (posterior_linpred, posterior_epred):
+        assert function(bundle, draws, rows, engine=onnx) == pytest.approx(
+            function(bundle, draws, rows), rel=1e-9
+        )
+
+
+def test_onnx_needs_no_torch(tmp_path):
+    bundle, _ = random_bundle("gaussian")
+    write_bundle(bundle, tmp_path / "bundle")
+    code = f"""
+import sys
+from pathlib import Path
+import numpy as np
+from semistan.bundle.bundle import read_bundle
+from semistan.posterior.engine import engine_named
+bundle = read_bundle({str(tmp_path / "bundle")!r})
+engine = engine_named("onnx", bundle, Path({str(tmp_path / "bundle")!r}))
+engine(np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((5, 3)), np.zeros((5, 2)))
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("kind", ["epred", "linpred"])
+def test_pieces_make_the_whole(kind, monkeypatch):
+    bundle, rows = random_bundle("poisson")
+    draws = random_draws(bundle)
+    (whole,) = chunks_of(bundle, draws, rows, kind)
+    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * draws.size)
+    pieces = chunks_of(bundle, draws, rows, kind)
+    assert [piece.values.shape[1] for piece in pieces] == [7, 7, 7, 7, 2]
+    values = np.concatenate([piece.values for piece in pieces], axis=1)
+    assert values == pytest.approx(whole.values, rel=1e-12)
+    assert np.concatenate([piece.rows for piece in pieces]) == pytest.approx(np.arange(1, 31))
+
+
+def test_replicated_responses_depend_on_the_seed_alone():
+    bundle, rows = random_bundle("poisson")
+    draws = random_draws(bundle)
+    (one,), (same,), (other,) = (
+        chunks_of(bundle, draws, rows, "predict", seed=seed) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one.values, same.values)
+    assert not np.array_equal(one.values, other.values)
+    expected = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
+    assert np.array_equal(one.values, expected)
+
+
+def test_draws_are_in_long_form():
+    bundle, rows = random_bundle("gaussian")
+    draws = random_draws(bundle, chains=2, iterations=3)
+    (prediction,) = chunks_of(bundle, draws, rows.first(2))
+    table = draws_of(prediction)
+    assert list(table.columns) == [".row", ".chain", ".iteration", ".draw", ".epred"]
+    assert list(table[".row"]) == [1] * 6 + [2] * 6
+    assert list(table[".chain"]) == [1, 1, 1, 2, 2, 2] * 2
+    assert list(table[".iteration"]) == [1, 2, 3, 1, 2, 3] * 2
+    assert list(table[".draw"]) == [1, 2, 3, 4, 5, 6] * 2
+    assert table[".epred"].to_numpy() == pytest.approx(
+        np.concatenate([prediction.values[:, 0], prediction.values[:, 1]])
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_written_in_pieces_is_read_as_one(tmp_path, suffix):
+    table = pd.DataFrame({"row": [1, 2, 3], "Estimate": [0.25, np.pi, -1e-9]})
+    with table_writer(tmp_path / f"t{suffix}") as append:
+        append(table[:2])
+        append(table[2:])
+    read = pd.read_csv if suffix == ".csv" else pd.read_parquet
+    found = read(tmp_path / f"t{suffix}")
+    assert list(found["row"]) == [1, 2, 3]
+    assert found["Estimate"].to_numpy() == pytest.approx(table["Estimate"].to_numpy(), rel=1e-9)
+
+
+def test_nothing_is_left_when_writing_fails(tmp_path):
+    with pytest.raises(ZeroDivisionError), table_writer(tmp_path / "t.parquet") as append:
+        append(pd.DataFrame({"a": [1.0]}))
+        _ = 1 / 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_gets_csv():
+    stream = io.StringIO()
+    write_table(pd.DataFrame({"a": [1 / 3]}), stream)
+    assert stream.getvalue() == "a\n0.333333\n"
+
+
+def test_an_unknown_suffix_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"ends in \.csv or \.parquet, got"):
+        write_table(pd.DataFrame(), tmp_path / "t.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "message"),
+    [
+        ("linprd", "all", "unknown kind of prediction 'linprd'. Did you mean 'linpred'"),
+        ("linpred", "nnn", "unknown part of the predictor 'nnn'. Did you mean 'nn'"),
+        ("epred", "nn", "use --kind linpred with --part nn"),
+    ],
+)
+def test_unknown_kinds_and_parts_are_refused(kind, part, message):
+    with pytest.raises(InputError, match=message):
+        check_prediction(kind, part)
+
+
+def test_unknown_engines_and_missing_graphs_are_refused(tmp_path):
+    bundle, _ = random_bundle("gaussian")
+    with pytest.raises(InputError, match=r"unknown engine 'onx'. Did you mean 'onnx'"):
+        engine_named("onx", bundle, tmp_path)
+    with pytest.raises(InputError, match=r"does not exist; use --engine torch"):
+        engine_named("onnx", bundle, tmp_path)
+
+
+def test_the_table_has_brms_columns():
+    bundle, rows = random_bundle("gaussian")
+    (prediction,) = chunks_of(bundle, random_draws(bundle), rows)
+    table = summarise_prediction(prediction, 0.8)
+    assert list(table.columns) == ["row", "Estimate", "Est.Error", "Q10", "Q90"]
+    assert table["Q10"].to_numpy() == pytest.approx(np.quantile(prediction.values, 0.1, axis=0))
+    assert table["Est.Error"].to_numpy() == pytest.approx(prediction.values.std(axis=0, ddof=1))
