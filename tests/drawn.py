@@ -24,6 +24,11 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
             for name, value in bundle.trained.dispersion.items()
         },
         lprior=generator.normal(size=shape),
-        sampler={name: np.ones(shape) for name in SAMPLER},
+        sampler={
+            **{name: generator.normal(size=shape) for name in SAMPLER},
+            "tree_depth": np.full(shape, 3.0),
+            "n_steps": np.full(shape, 7.0),
+            "diverging": np.zeros(shape),
+        },
         max_treedepth=10,
     )

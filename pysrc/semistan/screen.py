@@ -71,21 +71,9 @@ def training_bar(epochs: int) -> Iterator[Progress]:
 
 def show_fit(fit: Fit) -> None:
     """Print what was fitted, the coefficient table, the diagnostics and the run's folder."""
-    bundle, options, draws = fit.run.bundle, fit.run.options, fit.draws
-    widths = "-".join(str(width) for width in bundle.network.widths)
-    frozen = f", {bundle.network.frozen} frozen" if bundle.network.frozen else ""
-    dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
-    prior = ", draws from the PRIOR" if fit.run.prior_only else ""
-    lines = [
-        f" Family: {bundle.family.name}, link {bundle.family.link}",
-        f"Formula: {bundle.config.formula}",
-        f"   Data: {bundle.source.rows} rows{dropped}",
-        f"Network: {widths}, {bundle.network.activation}{frozen}; {bundle.subspace.d} weights "
-        f"in a subspace of k = {bundle.subspace.k} ({bundle.subspace.origin})",
-        f"  Draws: {draws.chains} chains x {options.draws} after {options.warmup} warm-up "
-        f"draws{prior}",
-    ]
-    out.print("\n".join(escape(line) for line in lines) + "\n")
+    from semistan.bundle.describe import facts_text
+
+    out.print(escape(facts_text(fit.run.facts())) + "\n")
     out.print(coefficient_table(fit.summary.rows))
     out.print()
     out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")

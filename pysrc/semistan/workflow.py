@@ -70,6 +70,12 @@ class Fit:
     draws: Draws
     summary: Summary
 
+    def __repr__(self) -> str:
+        return f"{self.run!r}\n\n{self.summary!r}"
+
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_() + self.summary._repr_html_()
+
 
 def configure(
     model: str | Path | ModelConfig, overrides: dict[str, Any] | None = None

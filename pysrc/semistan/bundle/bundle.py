@@ -18,6 +18,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from semistan.bundle.describe import bundle_facts, facts_html, facts_text
 from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
 from semistan.errors import InputError
@@ -91,10 +92,10 @@ class Bundle:
         return _arrays_hash(_arrays(self))
 
     def __repr__(self) -> str:
-        return (
-            f"Bundle({self.config.formula!r}, family={self.config.family!r}, "
-            f"d={self.subspace.d}, k={self.subspace.k}, origin={self.subspace.origin!r})"
-        )
+        return facts_text(bundle_facts(self))
+
+    def _repr_html_(self) -> str:
+        return facts_html("Bundle", bundle_facts(self))
 
 
 def network_spec(config: ModelConfig, design: Design) -> NetworkSpec:

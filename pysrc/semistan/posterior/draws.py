@@ -68,6 +68,13 @@ class Draws:
         """The coefficients and dispersion parameters by name, in the table's order."""
         return {**self.coefficients, **self.dispersion}
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.interpreted)
+        return (
+            f"Draws: {self.chains} chains x {self.phi.shape[1]} of {names}, "
+            f"phi ({self.phi.shape[-1]})"
+        )
+
     def flat(self, values: Array) -> Array:
         """Merge the first two axes, chain after chain."""
         return values.reshape(-1, *values.shape[2:])

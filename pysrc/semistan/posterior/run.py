@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
+from semistan.bundle.describe import bundle_facts, facts_html, facts_text
 from semistan.bundle.files import (
     atomic_folder,
     check_output_folder,
@@ -117,9 +118,22 @@ class Run:
 
         return pd.read_parquet(self.path / TRAINING)
 
+    def facts(self) -> dict[str, str]:
+        """Return what was fitted, on what and how, by name."""
+        options, missing = self.options, len(self.missing)
+        lacking = f"; {missing} not sampled yet" if missing else ""
+        prior = ", draws from the PRIOR" if self.prior_only else ""
+        draws = (
+            f"{options.chains} chains x {options.draws} after {options.warmup} warm-up "
+            f"draws{prior}{lacking}"
+        )
+        return bundle_facts(self.bundle) | {"Draws": draws}
+
     def __repr__(self) -> str:
-        done = self.options.chains - len(self.missing)
-        return f"Run({str(self.path)!r}, {self.bundle!r}, chains={done}/{self.options.chains})"
+        return facts_text(self.facts() | {"Run": str(self.path)})
+
+    def _repr_html_(self) -> str:
+        return facts_html("Run", self.facts() | {"Folder": str(self.path)})
 
 
 def create_run(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +23,15 @@ from semistan.posterior.diagnostics import (
 )
 from semistan.posterior.draws import Array, Draws
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COLUMNS = ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS")
+FORMATS = {
+    **dict.fromkeys(COLUMNS[:4], "{:.4g}".format),
+    "Rhat": "{:.3f}".format,
+    **dict.fromkeys(COLUMNS[5:], "{:.0f}".format),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,28 @@ class Summary:
         """Whether every diagnostic passed."""
         return all(check.passed for check in self.checks)
 
+    def table(self) -> pd.DataFrame:
+        """Return the coefficient table, one line per variable."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [row.values for row in self.rows],
+            columns=list(COLUMNS),
+            index=pd.Index([row.name for row in self.rows], name="variable"),
+        )
+
+    def verdict(self) -> str:
+        """Say in one line whether the diagnostics passed."""
+        failed = [f"{check.name} ({check.finding})" for check in self.checks if not check.passed]
+        return "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
+
+    def __repr__(self) -> str:
+        return f"{self.table().to_string(formatters=FORMATS)}\n\n{self.verdict()}"
+
+    def _repr_html_(self) -> str:
+        table = self.table().to_html(formatters=FORMATS)
+        return f"{table}<p>{escape(self.verdict())}</p>"
+
 
 def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
     """Summarise a run's draws; ``rows`` are the training rows."""
@@ -93,9 +125,5 @@ def _row(name: str, values: Array, figures: Convergence) -> Row:
 
 def write_summary(summary: Summary, path: Path) -> None:
     """Write the table as CSV, unrounded."""
-    import pandas as pd
-
-    table = pd.DataFrame([row.values for row in summary.rows], columns=list(COLUMNS))
-    table.insert(0, "variable", [row.name for row in summary.rows])
     with atomic_file(path) as temporary:
-        table.to_csv(temporary, index=False, float_format="%.10g")
+        summary.table().to_csv(temporary, float_format="%.10g")
