@@ -11,8 +11,9 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "train", "stan", "sample", "summary", "predict", "score", "loo", "kfold", "compare",
-    "doctor", "install-cmdstan",
+    "new", "fit", "train", "stan", "sample", "summary", "predict", "score", "loo", "kfold",
+    "compare", "effect", "marginal", "importance", "plot", "draws", "generate", "r-script",
+    "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 

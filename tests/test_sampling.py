@@ -45,8 +45,8 @@ def test_the_run_has_the_files_of_the_design(fit):
     inits = {f"inits-{chain}.json" for chain in (1, 2, 3, 4)}
     metrics = {f"metric-{chain}.json" for chain in (1, 2, 3, 4)}
     assert names == inits | metrics | {
-        "bundle", "program.stan", "data.json", "training.parquet", "labels.json", "manifest.json", "chains",
-        "summary.csv", "posterior.nc",
+        "bundle", "program.stan", "data.json", "training.parquet", "labels.json",
+        "manifest.json", "chains", "summary.csv", "posterior.nc",
     }  # fmt: skip
     assert {path.name for path in (fit.run.path / "chains").iterdir()} == {
         f"chain-{chain}.csv" for chain in (1, 2, 3, 4)

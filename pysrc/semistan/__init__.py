@@ -12,12 +12,21 @@ from semistan.version import __version__
 
 if TYPE_CHECKING:
     from semistan.analysis import compare as compare
+    from semistan.analysis import effect as effect
+    from semistan.analysis import importance as importance
     from semistan.analysis import loo as loo
+    from semistan.analysis import marginal_effects as marginal_effects
     from semistan.analysis import predict as predict
     from semistan.analysis import score as score
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
     from semistan.crossvalidation import kfold as kfold
+    from semistan.outputs import draws as draws
+    from semistan.outputs import generate as generate
+    from semistan.outputs import plot as plot
+    from semistan.outputs import plot_effect as plot_effect
+    from semistan.outputs import r_script as r_script
+    from semistan.outputs import report as report
     from semistan.posterior.draws import read_draws as read_draws
     from semistan.posterior.predict import log_lik as log_lik
     from semistan.posterior.predict import posterior_epred as posterior_epred
@@ -39,20 +48,29 @@ if TYPE_CHECKING:
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "compare": ("analysis", "compare"),
+    "draws": ("outputs", "draws"),
+    "effect": ("analysis", "effect"),
     "fit": ("workflow", "fit"),
+    "generate": ("outputs", "generate"),
+    "importance": ("analysis", "importance"),
     "kfold": ("crossvalidation", "kfold"),
     "loo": ("analysis", "loo"),
     "log_lik": ("posterior.predict", "log_lik"),
     "new_rows": ("workflow", "new_rows"),
+    "marginal_effects": ("analysis", "marginal_effects"),
+    "plot": ("outputs", "plot"),
+    "plot_effect": ("outputs", "plot_effect"),
     "posterior_epred": ("posterior.predict", "posterior_epred"),
     "posterior_linpred": ("posterior.predict", "posterior_linpred"),
     "posterior_predict": ("posterior.predict", "posterior_predict"),
     "predict": ("analysis", "predict"),
     "prepare": ("workflow", "prepare"),
+    "r_script": ("outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
     "read_draws": ("posterior.draws", "read_draws"),
     "read_fit": ("workflow", "read_fit"),
     "read_run": ("posterior.run", "read_run"),
+    "report": ("outputs", "report"),
     "sample": ("workflow", "sample"),
     "score": ("analysis", "score"),
     "stan_code": ("stan.program", "bundle_program"),

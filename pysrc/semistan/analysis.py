@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
 from semistan.posterior import loo as psis
 from semistan.posterior.compare import compare_elpd
 from semistan.posterior.draws import Array, read_draws
+from semistan.posterior.effects import Effect, conditional_effect, partial_dependence
 from semistan.posterior.engine import engine_named
 from semistan.posterior.folds import read_kfold
+from semistan.posterior.importance import permutation_importance
 from semistan.posterior.loo import Loo
+from semistan.posterior.marginal import average_marginal_effects
 from semistan.posterior.prediction import (
     Prediction,
     check_prediction,
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RunLike = Run | str | Path
+
+EFFECT_KINDS = ("pd", "conditional")
+PAIR_DRAWS = 1000  # for a grid over two columns
 
 
 def predict(
@@ -81,7 +87,13 @@ def predict(
 
     check_interval(interval)
     chunks = _predictions(
-        _run(run), frame, kind=kind, part=part, seed=seed, engine=engine, drop_missing=drop_missing
+        opened(run),
+        frame,
+        kind=kind,
+        part=part,
+        seed=seed,
+        engine=engine,
+        drop_missing=drop_missing,
     )
     return pd.concat([summarise_prediction(chunk, interval) for chunk in chunks], ignore_index=True)
 
@@ -119,7 +131,13 @@ def write_predictions(
         if isinstance(path, Path):
             check_table_path(path)
     chunks = _predictions(
-        _run(run), frame, kind=kind, part=part, seed=seed, engine=engine, drop_missing=drop_missing
+        opened(run),
+        frame,
+        kind=kind,
+        part=part,
+        seed=seed,
+        engine=engine,
+        drop_missing=drop_missing,
     )
     with ExitStack() as stack:
         append = stack.enter_context(table_writer(table))
@@ -151,7 +169,7 @@ def score(
     InputError
         If the rows cannot be used.
     """
-    run = _run(run)
+    run = opened(run)
     judged = judge(run, frame, interval=interval, seed=seed, drop_missing=drop_missing)
     return scores_table(scores(run.bundle, judged, interval))
 
@@ -165,7 +183,7 @@ def judge(
     drop_missing: bool = False,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
-    run = _run(run)
+    run = opened(run)
     rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing)
     generator = np.random.default_rng(seed)
     return pointwise(run.bundle, read_draws(run), rows, interval=interval, generator=generator)
@@ -223,12 +241,136 @@ def compare(
     return compare_elpd(dict(zip(names, elpd, strict=True)))
 
 
-def _run(run: RunLike) -> Run:
+def effect(
+    run: RunLike,
+    variables: str | Sequence[str],
+    *,
+    kind: str = "pd",
+    scale: str = "response",
+    at: Mapping[str, Any] | None = None,
+    resolution: int | None = None,
+    rows: int = 200,
+    curves: int = 0,
+    seed: int = 1,
+) -> Effect:
+    """Vary one or two columns of the training table.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    variables : str or sequence of str
+        One or two columns.
+    kind : str
+        ``pd`` (partial dependence: the mean over rows) or ``conditional`` (all other columns
+        at their mean or first level, or ``at`` given values).
+    scale : str
+        ``response`` (mu) or ``linpred`` (eta).
+    at : mapping, optional
+        Values at which a conditional effect holds other columns.
+    resolution : int, optional
+        Points of a numeric column; 50, or 15 where two columns vary.
+    rows : int
+        Rows over which partial dependence is averaged, drawn by the seed.
+    curves : int
+        How many of them are kept as individual curves.
+    seed : int
+        Draws the rows.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = opened(run)
+    several = not isinstance(variables, str) and len(set(variables)) > 1
+    draws = read_draws(run)
+    if several:
+        draws = draws.thin(PAIR_DRAWS)
+    resolution = resolution or (15 if several else 50)
+    if kind == "conditional":
+        return conditional_effect(
+            run.bundle, draws, run.table(), variables, scale=scale, at=at, resolution=resolution
+        )
+    if kind != "pd":
+        raise InputError(f"unknown kind of effect '{kind}'.{did_you_mean(kind, EFFECT_KINDS)}")
+    if at:
+        raise InputError(
+            "only a conditional effect holds columns at given values: --kind conditional"
+        )
+    return partial_dependence(
+        run.bundle, draws, run.table(), variables, scale=scale, resolution=resolution, rows=rows,
+        curves=curves, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def marginal_effects(
+    run: RunLike,
+    variables: Sequence[str] | None = None,
+    *,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Average marginal effects over the training rows: slopes, and differences to a level.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``term``, ``contrast``, ``Estimate``, ``Est.Error`` and an interval.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = opened(run)
+    return average_marginal_effects(
+        run.bundle, read_draws(run), run.table(), variables=variables, scale=scale,
+        interval=interval, rows=rows, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def importance(
+    run: RunLike,
+    frame: pd.DataFrame | None = None,
+    *,
+    variables: Sequence[str] | None = None,
+    repeats: int = 5,
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Rank columns by what permuting them costs in mean log-likelihood.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    frame : pandas.DataFrame, optional
+        Rows with their response that the fit has not seen; the training rows by default.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = _posterior(run)
+    return permutation_importance(
+        run.bundle, read_draws(run), run.table() if frame is None else frame,
+        variables=variables, repeats=repeats, interval=interval, rows=rows,
+        generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def opened(run: RunLike) -> Run:
+    """Read a run unless it is one already."""
     return run if isinstance(run, Run) else read_run(run)
 
 
 def _posterior(run: RunLike) -> Run:
-    run = _run(run)
+    run = opened(run)
     if run.prior_only:
         raise InputError(f"'{run.path}' draws from the prior: it predicts nothing to be judged")
     return run

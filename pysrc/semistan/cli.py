@@ -50,6 +50,10 @@ Data = Annotated[
 NewData = Annotated[str, typer.Option(help="CSV or Parquet file with the rows.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]
+Scale = Annotated[str, typer.Option(help="response (the mean) or linpred.")]
+SomeRows = Annotated[
+    int | None, typer.Option(help="Use this many rows, drawn by the seed; all by default.")
+]
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
 ]
@@ -343,6 +347,212 @@ def compare(
 
 
 @app.command()
+def effect(
+    run: RunFolder,
+    variables: Annotated[list[str], typer.Argument(help="One or two columns of the data.")],
+    kind: Annotated[
+        str, typer.Option(help="pd (partial dependence) or conditional (others held).")
+    ] = "pd",
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="Where a conditional effect holds a column, as g=b; repeatable."),
+    ] = None,
+    scale: Scale = "response",
+    resolution: Annotated[
+        int | None, typer.Option(help="Points of a numeric column; 50, or 15 for two columns.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows over which pd is averaged.")] = 200,
+    curves: Annotated[int, typer.Option(help="Individual curves in the picture of a pd.")] = 0,
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    seed: Seed = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Show what one or two columns do to the response, with intervals."""
+    from semistan import analysis
+    from semistan.bundle.files import check_output_file
+    from semistan.outputs import plot_effect
+    from semistan.posterior.pictures import check_suffix
+    from semistan.posterior.tables import write_table
+
+    for path in (out, picture):
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
+    if picture is not None:
+        check_suffix(picture)
+    found = analysis.effect(
+        run, variables, kind=kind, scale=scale, at=_held(at), resolution=resolution, rows=rows,
+        curves=curves, seed=seed,
+    )  # fmt: skip
+    if picture is not None:
+        plot_effect(run, found, picture)
+    write_table(found.table(interval), out or sys.stdout)
+
+
+@app.command()
+def marginal(
+    run: RunFolder,
+    variables: Annotated[
+        list[str] | None, typer.Argument(help="Columns of the data; all by default.")
+    ] = None,
+    scale: Scale = "response",
+    rows: SomeRows = None,
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Average marginal effects: slopes of numeric columns, differences between levels."""
+    from semistan.analysis import marginal_effects
+
+    table = marginal_effects(
+        run, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
+    )
+    screen.show_table(table, as_json=as_json)
+
+
+@app.command()
+def importance(
+    run: RunFolder,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows with a known response; the training rows by default.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Permutations of each column.")] = 5,
+    rows: SomeRows = None,
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Rank columns by what permuting them costs in mean log-likelihood."""
+    from semistan import analysis
+    from semistan.inputs import read_table
+
+    table = analysis.importance(
+        run, read_table(newdata) if newdata else None, repeats=repeats, interval=interval,
+        rows=rows, seed=seed,
+    )  # fmt: skip
+    screen.show_table(table, as_json=as_json)
+
+
+@app.command()
+def plot(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN ...", help="A run, and others to overlay.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="coefficients, densities, band, subspace, loss, ppc, calibration, trace, rank "
+            "or energy."
+        ),
+    ] = "coefficients",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="Column along which a band is drawn.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
+    standardise: Annotated[
+        bool, typer.Option("--standardise", help="Coefficients per sd of their column.")
+    ] = False,
+    directions: Annotated[
+        str | None, typer.Option(help="Two directions of the subspace, as 1,2.")
+    ] = None,
+    density: Annotated[
+        str | None, typer.Option(help="Of the subspace: posterior or likelihood.")
+    ] = None,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows with a known response, for calibration.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw a picture; semistan effect --picture draws those of effects."""
+    from semistan import outputs
+    from semistan.bundle.files import check_output_file
+    from semistan.inputs import read_table
+    from semistan.posterior.pictures import check_kind, check_suffix
+
+    check_kind(kind)
+    out = out or Path(f"{kind}.png")
+    check_suffix(out)
+    check_output_file(out, overwrite=overwrite)
+    given = {
+        "variable": variable, "by": by, "standardise": standardise or None,
+        "directions": _directions(directions), "what": density,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
+    frame = read_table(newdata) if newdata else None
+    outputs.plot(runs[0], kind, out, others=runs[1:], frame=frame, **options)
+    screen.say(f"wrote {out}")
+
+
+@app.command("draws")
+def write_draws(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write all draws as one table with .chain, .iteration and .draw."""
+    from semistan import outputs
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.tables import check_table_path, write_table
+
+    check_table_path(out)
+    check_output_file(out, overwrite=overwrite)
+    write_table(outputs.draws(run), out)
+    screen.say(f"wrote {out}")
+
+
+@app.command()
+def generate(
+    run: RunFolder,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of replicated responses; the run's by default.")
+    ] = None,
+) -> None:
+    """Let CmdStan compute log_lik and y_rep of every row, as CSV files in RUN/generated."""
+    from semistan import outputs
+
+    screen.say(f"wrote {', '.join(str(path) for path in outputs.generate(run, seed=seed))}")
+
+
+@app.command("r-script")
+def r_script(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="R file; RUN/read.R by default.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write an R script that reads the run: draws by name, summary, loo, figures."""
+    from semistan import outputs
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.r_script import NAME
+
+    check_output_file(out or run / NAME, overwrite=overwrite)
+    screen.say(f"wrote {outputs.r_script(run, out)}")
+
+
+@app.command()
+def report(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="HTML file; RUN/report.html by default.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one self-contained page: table, diagnostics, effects, checks, program, how to cite."""
+    from semistan import outputs
+    from semistan.bundle.files import check_output_file
+
+    check_output_file(out or run / outputs.REPORT, overwrite=overwrite)
+    screen.say(f"wrote {outputs.report(run, out)}")
+
+
+@app.command()
 def doctor(
     run: Annotated[
         Path | None, typer.Argument(help="A run, to see how it shares the cores.")
@@ -372,6 +582,27 @@ def install_cmdstan(
     from semistan.stan.install import install_cmdstan as install
 
     install(screen.say, official=official)
+
+
+def _held(pairs: list[str] | None) -> dict[str, str]:
+    """Read ``name=value`` pairs."""
+    held = {}
+    for pair in pairs or []:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError(f"--at takes a column and its value as g=b, got '{pair}'")
+        held[name.strip()] = value.strip()
+    return held
+
+
+def _directions(text: str | None) -> tuple[int, ...] | None:
+    """Read numbers as ``1,2``."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--directions takes two numbers as 1,2, got '{text}'") from None
 
 
 def _finish(result: Any, as_json: bool) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Dispersion = Mapping[str, Tensor]
 
+LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -50,7 +52,11 @@ class Family:
     rng : callable
         Maps ``(eta, dispersion, numpy generator)`` to one response per element.
     glm : str
-        Stan's GLM density; ``{theta}`` in its arguments is the coefficient vector.
+        Stan's GLM density.
+    density, stan_rng : str
+        Stan's density of one response, and its random generation, by ``eta`` and dispersion.
+    stan_functions : tuple of str
+        Files of ``stan/`` that ``stan_rng`` needs.
     """
 
     name: str
@@ -65,6 +71,9 @@ class Family:
     log_lik: Callable[[Tensor, Tensor, Dispersion], Tensor]
     rng: Callable[[Array, Mapping[str, Array], np.random.Generator], Array]
     glm: str
+    density: str
+    stan_rng: str
+    stan_functions: tuple[str, ...] = ()
 
 
 def _gaussian_log_lik(y: Tensor, eta: Tensor, dispersion: Dispersion) -> Tensor:
@@ -80,6 +89,18 @@ def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Dispersion) -> Tensor:
     from torch.nn.functional import logsigmoid
 
     return logsigmoid((2 * y - 1) * eta)
+
+
+def _poisson_rng(eta: Array, _: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    """Draw counts; NumPy stops near a mean of 1e19, the normal limit is used above 1e9."""
+    large = eta > LARGE_LOG_MEAN
+    counts = generator.poisson(np.exp(np.where(large, 0.0, eta))).astype(float)
+    if large.any():
+        with np.errstate(over="ignore"):
+            mean = np.exp(eta[large])
+        noise = np.exp(-0.5 * eta[large]) * generator.standard_normal(mean.shape)
+        counts[large] = np.round(mean * (1 + noise))
+    return counts
 
 
 def _expit(eta: Array) -> Array:
@@ -108,6 +129,8 @@ FAMILIES: tuple[Family, ...] = (
         log_lik=_gaussian_log_lik,
         rng=lambda eta, disp, generator: generator.normal(eta, disp["sigma"]),
         glm="normal_id_glm_lpdf",
+        density="normal_lpdf",
+        stan_rng="normal_rng",
     ),
     Family(
         name="poisson",
@@ -120,8 +143,11 @@ FAMILIES: tuple[Family, ...] = (
         eta_units=_log_mean,
         mean=np.exp,
         log_lik=_poisson_log_lik,
-        rng=lambda eta, _, generator: generator.poisson(np.exp(eta)).astype(float),
+        rng=_poisson_rng,
         glm="poisson_log_glm_lpmf",
+        density="poisson_log_lpmf",
+        stan_rng="poisson_log_safe_rng",
+        stan_functions=("poisson_log_safe_rng.stanfunctions",),
     ),
     Family(
         name="bernoulli",
@@ -136,6 +162,8 @@ FAMILIES: tuple[Family, ...] = (
         log_lik=_bernoulli_log_lik,
         rng=lambda eta, _, generator: (generator.random(eta.shape) < _expit(eta)).astype(float),
         glm="bernoulli_logit_glm_lpmf",
+        density="bernoulli_logit_lpmf",
+        stan_rng="bernoulli_logit_rng",
     ),
 )
 

@@ -196,6 +196,11 @@ def _check_expression(expression: str, text: str) -> None:
             name = ast.unparse(node.func)
             if name == "nn":
                 raise InputError(f"formula '{text}': nn() must be a term of its own")
+            if name == "C" and not (node.args and isinstance(node.args[0], ast.Name)):
+                raise InputError(
+                    f"formula '{text}': C() takes a column, got '{expression}'; make the "
+                    "expression a column of its own"
+                )
             if name not in (*CALLABLE, *CODINGS):
                 raise InputError(
                     f"formula '{text}' calls '{name}', which is not available."

@@ -77,7 +77,7 @@ class Draws:
 
     def flat(self, values: Array) -> Array:
         """Merge the first two axes, chain after chain."""
-        return values.reshape(-1, *values.shape[2:])
+        return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])
 
     def thin(self, size: int) -> Draws:
         """Keep about ``size`` draws in all, at even distances in every chain."""

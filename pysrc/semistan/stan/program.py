@@ -8,20 +8,20 @@ new data cost no compilation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from textwrap import indent, wrap
+from textwrap import indent
 from typing import Literal
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
+from semistan.stan.layout import WIDTH, call, comment, declarations, program_text
 from semistan.stan.priors import ClassPrior, class_priors
 from semistan.stan.sources import stan_source
 from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
-WIDTH = 80
 DISPERSION_TEXT = {"sigma": "residual standard deviation"}
 ARGUMENT_TEXT = {
     "df": "degrees of freedom",
@@ -33,8 +33,20 @@ ARGUMENT_TEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """What varies between programs."""
+class Parts:
+    """What varies between programs.
+
+    Attributes
+    ----------
+    family : Family
+        The response family.
+    design : Design
+        Names of the structured coefficients.
+    priors : tuple of ClassPrior
+        The priors as written.
+    kernel : str
+        ``stan``, or ``cpp`` if the C++ kernel is declared.
+    """
 
     family: Family
     design: Design
@@ -43,18 +55,22 @@ class _Parts:
 
     @property
     def sampled(self) -> tuple[ClassPrior, ...]:
+        """The priors of what is sampled."""
         return tuple(item for item in self.priors if not item.prior.density.is_constant)
 
     @property
     def constant(self) -> tuple[ClassPrior, ...]:
+        """The priors that fix a dispersion parameter."""
         return tuple(item for item in self.priors if item.prior.density.is_constant)
 
     @property
     def y_type(self) -> str:
+        """Type of the response as an argument."""
         return "array[] int" if self.family.integer else "vector"
 
     @property
     def y_declaration(self) -> str:
+        """Declaration of the response."""
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
 
@@ -83,19 +99,17 @@ def stan_program(
     str
         The program's text; its comments name the formula, the family and the bundle.
     """
-    record = family(config.family)
-    parts = _Parts(record, design, class_priors(config, record), kernel)
+    parts = parts_of(config, design, kernel)
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
         ("transformed data", _transformed_data()),
-        ("parameters", _parameters(parts)),
+        ("parameters", parameters(parts)),
         ("transformed parameters", _transformed_parameters(parts)),
         ("model", _model(parts)),
         ("generated quantities", _generated_quantities(parts)),
     )
-    header = _header(config, record, bundle_sha256)
-    return header + "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
+    return header(config, parts.family, bundle_sha256) + program_text(blocks)
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
@@ -109,20 +123,27 @@ def labels(design: Design) -> dict[str, str]:
     return {"b_Intercept": "Intercept", **columns}
 
 
-def _header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
+def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Parts:
+    """Collect what the text of a model's programs depends on."""
+    record = family(config.family)
+    return Parts(record, design, class_priors(config, record), kernel)
+
+
+def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
+    """Return the comments at the top: version, formula, family and bundle."""
     lines = [f"// generated with semistan {__version__}"]
-    lines += _comment(f"formula: {config.formula}")
+    lines += comment(f"formula: {config.formula}")
     lines += [f"// family: {record.name}, link: {record.link}"]
     lines += [f"// bundle: {bundle_sha256}"] if bundle_sha256 else []
     return "\n".join(lines) + "\n"
 
 
-def _functions(parts: _Parts) -> str:
+def _functions(parts: Parts) -> str:
     likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
     return stan_source("network.stanfunctions") + "\n" + likelihood
 
 
-def _signature(parts: _Parts) -> list[str]:
+def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
             "data array[] int free_widths", "data int activation", "data vector p_bar",
@@ -130,12 +151,12 @@ def _signature(parts: _Parts) -> list[str]:
             "vector theta", *(f"real {name}" for name in parts.family.dispersion)]  # fmt: skip
 
 
-def _stan_likelihood(parts: _Parts) -> str:
+def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
     tail = ", ".join(["theta", *parts.family.dispersion])
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
-        + _call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
         + "    = network(H[start : end], p_bar + Pi * phi, free_widths, activation);\n"
         + f"  return {parts.family.glm}(\n"
@@ -145,15 +166,15 @@ def _stan_likelihood(parts: _Parts) -> str:
     )
 
 
-def _kernel_likelihood(parts: _Parts) -> str:
+def _kernel_likelihood(parts: Parts) -> str:
     name, arguments = f"{parts.family.name}_log_lik", _signature(parts)
     values = [argument.split()[-1] for argument in arguments]
     return (
         "// Log-likelihood of rows start to end with its gradient, in log_lik.hpp.\n"
-        + _call(f"real {name}", arguments, ";", width=WIDTH - 2)
+        + call(f"real {name}", arguments, ";", width=WIDTH - 2)
         + "\n// The slice that one thread computes.\n"
-        + _call("real partial_log_lik", ["array[] int slice", *arguments], " {", width=WIDTH - 2)
-        + indent(_call(f"return {name}", values, ";", width=WIDTH - 4), "  ")
+        + call("real partial_log_lik", ["array[] int slice", *arguments], " {", width=WIDTH - 2)
+        + indent(call(f"return {name}", values, ";", width=WIDTH - 4), "  ")
         + "}\n\n"
         + "// Mean of the network's output, in log_lik.hpp.\n"
         + "real mean_network(data matrix H, vector w, data array[] int widths,\n"
@@ -161,61 +182,74 @@ def _kernel_likelihood(parts: _Parts) -> str:
     )
 
 
-def _data(parts: _Parts) -> str:
-    return _declarations(
+def _data(parts: Parts) -> str:
+    return declarations(
         [
-            ("int<lower=1> N;", "rows"),
-            (parts.y_declaration, "response"),
-            ("int<lower=0> P;", "structured coefficients"),
-            ("matrix[N, P] X;", "structured design, without an intercept"),
-            ("vector[P] x_loc;", "mean of each column of X"),
-            ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
-            ("int<lower=1> Q;", "network inputs"),
-            ("matrix[N, Q] U;", "network inputs"),
-            ("vector[Q] u_loc;", "mean of each network input"),
-            ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
-            ("real eta_loc;", "location of the linear predictor"),
-            ("real<lower=0> eta_scale;", "unit of the linear predictor"),
-            ("int<lower=1> n_layers;", "layers, the output layer included"),
-            ("array[n_layers + 1] int<lower=1> widths;", "Q, hidden units, 1"),
-            ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
-            ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
-            ("int<lower=0> d_frozen;", "constant weights"),
-            ("vector[d_frozen] w_frozen;", "their values"),
-            ("int<lower=1> d;", "Bayesian weights"),
-            ("int<lower=1> k;", "dimension of the subspace"),
-            ("vector[d] p_bar;", "weights at phi = 0"),
-            ("matrix[d, k] Pi;", "directions of the subspace"),
-            *(declaration for item in parts.priors for declaration in _prior_data(item)),
+            *data_lines(parts),
+            *(line for item in parts.priors for line in prior_lines(item)),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
             ("int<lower=1> grainsize;", "rows per slice of reduce_sum"),
         ]
     )
 
 
-def _prior_data(item: ClassPrior) -> list[tuple[str, str]]:
-    declarations = []
+def data_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the rows, their units, the network and the subspace."""
+    return [
+        ("int<lower=1> N;", "rows"),
+        (parts.y_declaration, "response"),
+        ("int<lower=0> P;", "structured coefficients"),
+        ("matrix[N, P] X;", "structured design, without an intercept"),
+        ("vector[P] x_loc;", "mean of each column of X"),
+        ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
+        ("int<lower=1> Q;", "network inputs"),
+        ("matrix[N, Q] U;", "network inputs"),
+        ("vector[Q] u_loc;", "mean of each network input"),
+        ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
+        ("real eta_loc;", "location of the linear predictor"),
+        ("real<lower=0> eta_scale;", "unit of the linear predictor"),
+        ("int<lower=1> n_layers;", "layers, the output layer included"),
+        ("array[n_layers + 1] int<lower=1> widths;", "Q, hidden units, 1"),
+        ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
+        ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
+        ("int<lower=0> d_frozen;", "constant weights"),
+        ("vector[d_frozen] w_frozen;", "their values"),
+        ("int<lower=1> d;", "Bayesian weights"),
+        ("int<lower=1> k;", "dimension of the subspace"),
+        ("vector[d] p_bar;", "weights at phi = 0"),
+        ("matrix[d, k] Pi;", "directions of the subspace"),
+    ]
+
+
+def prior_lines(item: ClassPrior) -> list[tuple[str, str]]:
+    """Declare the arguments of a prior."""
+    lines = []
     for argument, name in zip(item.prior.density.arguments, item.data_names, strict=True):
         bound = "" if argument == "location" else "<lower=0>"
         kind = f"vector{bound}[P]" if item.label == "b" else f"real{bound}"
         text = f"{item.prior.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
         if item.prior.density.is_constant:
             text = f"fixed value of {item.parameter}"
-        declarations.append((f"{kind} {name};", text))
-    return declarations
+        lines.append((f"{kind} {name};", text))
+    return lines
 
 
 def _transformed_data() -> str:
-    declarations = _declarations(
+    split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
+    return declarations([split]) + prepared_inputs()
+
+
+def prepared_inputs() -> str:
+    """Centre X, and take U through the layers that are constant."""
+    declared = declarations(
         [
-            ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split"),
             ("array[n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
             ("  = widths[frozen + 1 : n_layers + 1];", ""),
             ("matrix[N, P] Xc;", "structured design, centred"),
             ("matrix[N, free_widths[1]] H;", "input of the first Bayesian layer"),
         ]
     )
-    return declarations + (
+    return declared + (
         "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
         "if (frozen == 0) {  // large inputs are not held once more\n"
         "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
@@ -227,55 +261,59 @@ def _transformed_data() -> str:
     )
 
 
-def _parameters(parts: _Parts) -> str:
-    declarations = [
-        ("vector[k] phi;", "subspace coordinates: w = p_bar + Pi * phi"),
-        ("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"),
-    ]
-    declarations += [
+def parameters(parts: Parts, *, theta: bool = True) -> str:
+    """Declare what is sampled, with or without the structured coefficients."""
+    lines = [("vector[k] phi;", "subspace coordinates: w = p_bar + Pi * phi")]
+    if theta:
+        lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
+    lines += [
         (f"real<lower=0> {item.parameter};", DISPERSION_TEXT[item.parameter])
         for item in parts.sampled
         if item.positive
     ]
-    return _declarations(declarations)
+    return declarations(lines)
 
 
-def _transformed_parameters(parts: _Parts) -> str:
-    declarations = [
+def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the dispersion parameters that are fixed."""
+    return [
         (f"real {item.parameter} = {item.data_names[0]};", DISPERSION_TEXT[item.parameter])
         for item in parts.constant
     ]
-    declarations.append(("real lprior = 0;", "log prior density"))
-    return _declarations(declarations) + "".join(_prior_lines(item) for item in parts.sampled)
 
 
-def _prior_lines(item: ClassPrior) -> str:
+def _transformed_parameters(parts: Parts) -> str:
+    lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
+    return declarations(lines) + "".join(_prior_density(item) for item in parts.sampled)
+
+
+def _prior_density(item: ClassPrior) -> str:
     density, (first, *rest) = item.prior.density, item.data_names
     truncated = item.positive and not density.positive
-    text = _call(
+    text = call(
         f"lprior += {density.name}_lpdf",
         [f"{item.parameter} | {first}", *rest],
         "" if truncated else ";",
         width=WIDTH - 2,
     )
     if truncated:
-        text += _call(f"  - {density.name}_lccdf", [f"0 | {first}", *rest], ";", width=WIDTH - 2)
+        text += call(f"  - {density.name}_lccdf", [f"0 | {first}", *rest], ";", width=WIDTH - 2)
     return text
 
 
-def _model(parts: _Parts) -> str:
+def _model(parts: Parts) -> str:
     arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
                  "activation", "p_bar", "Pi", "eta_loc", "eta_scale", "phi", "theta",
                  *parts.family.dispersion]  # fmt: skip
     return (
         "if (!prior_only) {\n"
-        + indent(_call("target += reduce_sum", arguments, ";", width=WIDTH - 4), "  ")
+        + indent(call("target += reduce_sum", arguments, ";", width=WIDTH - 4), "  ")
         + "}\n"
         + "target += lprior;\n"
     )
 
 
-def _generated_quantities(parts: _Parts) -> str:
+def _generated_quantities(parts: Parts) -> str:
     network = "network(H, p_bar + Pi * phi, free_widths, activation)"
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     intercept = (
@@ -291,39 +329,4 @@ def _generated_quantities(parts: _Parts) -> str:
             zip(parts.design.coefficients, parts.design.x.columns, strict=True), start=1
         )
     ]
-    return intercept + _declarations(coefficients)
-
-
-def _declarations(lines: list[tuple[str, str]]) -> str:
-    """Write declarations with trailing comments, on a line of their own if they do not fit."""
-    text = ""
-    for declaration, words in lines:
-        comment = " ".join(words.split())  # a line break must not end the comment
-        if not comment:
-            text += f"{declaration}\n"
-        elif len(declaration) + len(comment) + 7 <= WIDTH:
-            text += f"{declaration}  // {comment}\n"
-        else:
-            text += "\n".join([*_comment(comment), declaration]) + "\n"
-    return text
-
-
-def _comment(text: str) -> list[str]:
-    """Wrap a comment; a line break in a column's name must not end it."""
-    return wrap(" ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   ")
-
-
-def _call(head: str, arguments: list[str], tail: str, width: int) -> str:
-    """Write a call or signature, its arguments wrapped under the opening parenthesis."""
-    margin = " " * (len(head) + 1)
-    lines = [f"{head}("]
-    for index, argument in enumerate(arguments):
-        piece = argument + (f"){tail}" if index == len(arguments) - 1 else ",")
-        fits = len(lines[-1]) + len(piece) + 1 <= width
-        if index == 0:
-            lines[-1] += piece
-        elif fits:
-            lines[-1] += f" {piece}"
-        else:
-            lines.append(margin + piece)
-    return "\n".join(lines) + "\n"
+    return intercept + declarations(coefficients)

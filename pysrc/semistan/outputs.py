@@ -1,0 +1,126 @@
+"""What a run is handed on as: pictures, a page, tables of draws, and R."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.analysis import RunLike, opened
+from semistan.errors import InputError
+from semistan.posterior.draws import read_draws
+from semistan.posterior.effects import Effect
+from semistan.posterior.export import draws_table
+from semistan.posterior.generated import generate_quantities
+from semistan.posterior.pictures import draw, draw_effect, run_material, write_picture
+from semistan.posterior.pictures.words import eta_words, mean_words
+from semistan.posterior.r_script import write_r_script
+from semistan.posterior.report import write_report
+from semistan.stan.cmdstan import find_toolchain
+from semistan.workflow import new_rows, read_fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+REPORT = "report.html"
+
+
+def plot(
+    run: RunLike,
+    kind: str,
+    out: Path | str | None = None,
+    *,
+    others: Sequence[RunLike] = (),
+    frame: pd.DataFrame | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw a picture of a run.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    kind : str
+        ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
+        ``calibration``, ``trace``, ``rank`` or ``energy``.
+    out : path, optional
+        PNG or SVG file to write.
+    others : sequence of runs or paths
+        Further runs to overlay.
+    frame : pandas.DataFrame, optional
+        Rows with a known response on which ``calibration`` is judged, instead of the training
+        rows.
+    **options
+        Of the kind: ``variable`` and ``by`` of ``band``, ``standardise`` of ``coefficients``,
+        ``directions`` and ``what`` of ``subspace``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    InputError
+        If the kind, an option or the file's suffix is unknown, or the run has no such picture.
+    """
+    first = opened(run)
+    further = [opened(item) for item in others]
+    overlaid = tuple((item.path.resolve().name, read_draws(item)) for item in further)
+    if frame is not None:
+        rows = new_rows(first.bundle, frame, response=True)
+        options |= {"rows": rows, "rows_label": "new rows"}
+    figure = draw(run_material(first, others=overlaid), kind, **options)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_effect(run: RunLike, effect: Effect, out: Path | str | None = None) -> Figure:
+    """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows."""
+    material = run_material(opened(run))
+    words = mean_words(material) if effect.scale == "response" else eta_words(material)
+    figure = draw_effect(effect, table=material.table, label=words)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def draws(run: RunLike) -> pd.DataFrame:
+    """Return all draws as a table in the layout of R's ``posterior::as_draws_df``."""
+    return draws_table(read_draws(opened(run)))
+
+
+def generate(run: RunLike, *, seed: int | None = None) -> list[Path]:
+    """Let CmdStan compute ``log_lik`` and ``y_rep`` of every row and draw, and return its CSVs.
+
+    Raises
+    ------
+    InputError
+        If CmdStan is missing or a chain has not been sampled.
+    SemistanError
+        If CmdStan fails.
+    """
+    return generate_quantities(opened(run), find_toolchain(), seed=seed)
+
+
+def r_script(run: RunLike, out: Path | str | None = None) -> Path:
+    """Write a script that reads the run in R, by default ``read.R`` in its folder."""
+    return write_r_script(opened(run), Path(out) if out is not None else None)
+
+
+def report(run: RunLike, out: Path | str | None = None) -> Path:
+    """Write a run's page, ``report.html`` in its folder by default, and return its path.
+
+    Raises
+    ------
+    InputError
+        If the run is not complete.
+    """
+    fit = read_fit(run)
+    path = Path(out) if out is not None else fit.run.path / REPORT
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"a report's file ends in .html, got '{path}'")
+    write_report(fit.run, fit.draws, fit.summary, path)
+    return path

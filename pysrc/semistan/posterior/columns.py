@@ -1,0 +1,207 @@
+"""The columns of the user's table that a formula uses: their kinds, grids and typical values.
+
+Effects belong to columns, whatever the formula makes of them: ``log(x)``, ``poly(x, 2)``,
+``C(g)``, an interaction, ``nn(log(x), v)``, or several of these at once. A column is changed in
+a copy of the table, and the learnt design is applied again.
+
+A column is a factor if the design has learnt levels for it, or if it is boolean; any other
+column is numeric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError, did_you_mean
+from semistan.model.design import Design, apply_design
+from semistan.model.formula import parse_formula, variables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEW_VALUES = 20  # whole numbers with at most this many distinct values are their own grid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictors:
+    """The columns from which a model predicts.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        The rows, with these columns only.
+    levels : dict of tuples
+        Levels of each factor, the reference first; numeric columns are not in it.
+    """
+
+    frame: pd.DataFrame
+    levels: dict[str, tuple[Any, ...]]
+
+
+def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
+    """Select the columns of a table that the formula's right-hand side uses.
+
+    Raises
+    ------
+    InputError
+        If the model cannot predict these rows: columns are missing, levels are unknown, or
+        values are not finite.
+    """
+    frame = apply_design(bundle.design, table, response=False).frame
+    assert frame is not None
+    boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
+    return Predictors(frame, boolean | _learnt_levels(bundle.design))
+
+
+def check_variables(bundle: Bundle, names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of predictors as a tuple without repetitions.
+
+    Raises
+    ------
+    InputError
+        For the response, and for names that the formula does not use, with the nearest one.
+    """
+    formula = parse_formula(bundle.design.formula)
+    chosen = tuple(dict.fromkeys(names))
+    for name in chosen:
+        if name in formula.predictors:
+            continue
+        known = ", ".join(formula.predictors)
+        if name in variables(formula.response):
+            raise InputError(
+                f"'{name}' is the response of formula '{formula.text}'; choose among the columns "
+                f"that explain it: {known}"
+            )
+        raise InputError(
+            f"formula '{formula.text}' does not use a column '{name}'."
+            f"{did_you_mean(name, formula.predictors)}"
+        )
+    return chosen
+
+
+def check_at_least(name: str, value: int, least: int) -> None:
+    """Refuse a number below its least sensible value.
+
+    Raises
+    ------
+    InputError
+        With the name and the value.
+    """
+    if value < least:
+        raise InputError(f"{name} must be at least {least}, got {value}")
+
+
+def sample_positions(
+    size: int, rows: int | None, generator: np.random.Generator | None
+) -> npt.NDArray[np.intp]:
+    """Draw this many of ``size`` positions, in increasing order; all if None or too many.
+
+    Raises
+    ------
+    InputError
+        If the number is below 1, or a generator is needed and missing.
+    """
+    if rows is None:
+        return np.arange(size)
+    check_at_least("rows", rows, 1)
+    if rows >= size:
+        return np.arange(size)
+    if generator is None:
+        raise InputError("a sample of rows needs a generator, as numpy.random.default_rng(1)")
+    return np.sort(generator.choice(size, rows, replace=False))
+
+
+def grid_of(predictors: Predictors, names: Sequence[str], resolution: int) -> pd.DataFrame:
+    """Cross the values at which some columns are shown; the last one varies fastest.
+
+    A factor has its levels, whole numbers with few distinct values have these, and any other
+    numeric column has ``resolution`` points from its smallest to its largest value.
+
+    Raises
+    ------
+    InputError
+        If the resolution is below 2.
+    """
+    check_at_least("resolution", resolution, 2)
+    first, *others = (_values(predictors, name, resolution) for name in names)
+    for other in others:
+        first = first.merge(other, how="cross")
+    return first
+
+
+def typical_values(predictors: Predictors, at: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one value of every column, as brms does: the mean, or a factor's first level.
+
+    Parameters
+    ----------
+    predictors : Predictors
+        The columns.
+    at : mapping
+        Values that replace these. A level or a number may be given as text.
+
+    Raises
+    ------
+    InputError
+        For unknown names and levels, and values of numeric columns that are no finite number.
+    """
+    names = [str(name) for name in predictors.frame.columns]
+    for name in at:
+        if name not in names:
+            raise InputError(f"at= names '{name}'.{did_you_mean(str(name), names)}")
+    return {
+        name: _held(predictors, name, at[name]) if name in at else _typical(predictors, name)
+        for name in names
+    }
+
+
+def _learnt_levels(design: Design) -> dict[str, tuple[Any, ...]]:
+    """Return the levels by column; a factor that is no Python expression is a bare name."""
+    learnt: dict[str, tuple[Any, ...]] = {}
+    for factor, levels in design.x.levels.items():
+        bare = "(" not in factor and not factor.isidentifier()
+        (name, *_) = variables(f"`{factor}`" if bare else factor)
+        learnt.setdefault(name, tuple(levels))
+    return learnt
+
+
+def _values(predictors: Predictors, name: str, resolution: int) -> pd.DataFrame:
+    import pandas as pd
+
+    if name in predictors.levels:
+        return pd.DataFrame({name: list(predictors.levels[name])})
+    distinct = np.unique(predictors.frame[name].to_numpy())
+    if distinct.size <= FEW_VALUES and np.array_equal(distinct, np.round(distinct)):
+        return pd.DataFrame({name: distinct})
+    return pd.DataFrame({name: np.linspace(distinct[0], distinct[-1], resolution)})
+
+
+def _typical(predictors: Predictors, name: str) -> Any:
+    if name in predictors.levels:
+        return predictors.levels[name][0]
+    return float(predictors.frame[name].mean())
+
+
+def _held(predictors: Predictors, name: str, value: Any) -> Any:
+    if name not in predictors.levels:
+        return _number(name, value)
+    levels = predictors.levels[name]
+    for level in levels:
+        if level == value or str(level) == str(value):
+            return level
+    raise InputError(f"column '{name}' has no level '{value}'.{did_you_mean(str(value), levels)}")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"column '{name}' is numeric; at= needs a finite number, got {value!r}")
+    return number

@@ -1,0 +1,224 @@
+"""What one or two columns do to the response: conditional effects and partial dependence.
+
+With z the chosen columns and r all others, a conditional effect is mu(z, r0) at one set of
+values r0, and the partial dependence (Friedman, 2001) is the average over n rows,
+
+    PD(z) = (1/n) sum_i mu(z, r_i),
+
+each for every posterior draw. The terms mu(z, r_i) are individual conditional expectations
+(Goldstein et al., 2015): where their curves are not parallel, z interacts with other columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError
+from semistan.model.design import Rows, apply_design
+from semistan.posterior.columns import (
+    check_at_least,
+    check_variables,
+    grid_of,
+    predictors_of,
+    sample_positions,
+    typical_values,
+)
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.estimates import check_scale, estimates, on_scale
+from semistan.posterior.predict import row_chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DESIGN_ROWS = 20_000  # rows to which the design is applied at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effect:
+    """The effect of one or two columns, over a grid of G points.
+
+    Attributes
+    ----------
+    kind : str
+        ``conditional`` or ``partial dependence``.
+    variables : tuple of str
+        One or two columns of the user's table.
+    scale : str
+        ``response`` (mu) or ``linpred`` (eta).
+    grid : pandas.DataFrame
+        G rows and one column per variable, in the user's units and levels.
+    draws : array, shape (S, G)
+        Posterior draws of the effect.
+    curves : array, shape (n, G), or None
+        Posterior means of n individual rows, where asked for.
+    reference : dict
+        Values at which a conditional effect holds the other columns.
+    """
+
+    kind: str
+    variables: tuple[str, ...]
+    scale: str
+    grid: pd.DataFrame
+    draws: Array
+    curves: Array | None
+    reference: dict[str, Any]
+
+    def table(self, interval: float = 0.95) -> pd.DataFrame:
+        """Return the grid with Estimate, Est.Error and a central interval.
+
+        Raises
+        ------
+        InputError
+            If the interval's probability is not between 0 and 1.
+        """
+        import pandas as pd
+
+        columns = pd.DataFrame(estimates(self.draws, interval), index=self.grid.index)
+        return pd.concat([self.grid, columns], axis=1)
+
+
+def conditional_effect(
+    bundle: Bundle,
+    draws: Draws,
+    table: pd.DataFrame,
+    variables: str | Sequence[str],
+    *,
+    scale: str = "response",
+    at: Mapping[str, Any] | None = None,
+    resolution: int = 50,
+) -> Effect:
+    """Vary one or two columns and hold all others, as brms's ``conditional_effects`` does.
+
+    Numeric columns, whole numbers too, are held at their mean, factors and booleans at their
+    first level.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    draws : Draws
+        Posterior draws.
+    table : pandas.DataFrame
+        The training rows, from which ranges and means are taken.
+    variables : str or sequence of str
+        The columns that vary.
+    scale : str
+        ``response`` or ``linpred``.
+    at : mapping, optional
+        Values at which other columns are held instead.
+    resolution : int
+        Points of a numeric column.
+
+    Raises
+    ------
+    InputError
+        For unknown or too many columns, a column both varied and held, unknown levels, an
+        unknown scale or a resolution below 2.
+    """
+    check_scale(scale)
+    names = _one_or_two(bundle, variables)
+    held = at or {}
+    for name in names:
+        if name in held:
+            raise InputError(f"column '{name}' varies; at= can hold only other columns")
+    predictors = predictors_of(bundle, table)
+    grid = grid_of(predictors, names, resolution)
+    typical = typical_values(predictors, held)
+    reference = {name: value for name, value in typical.items() if name not in names}
+    rows = apply_design(bundle.design, grid.assign(**reference), response=False)
+    values = on_scale(bundle, draws, rows, scale)
+    return Effect("conditional", names, scale, grid, values, None, reference)
+
+
+def partial_dependence(
+    bundle: Bundle,
+    draws: Draws,
+    table: pd.DataFrame,
+    variables: str | Sequence[str],
+    *,
+    scale: str = "response",
+    resolution: int = 50,
+    rows: int = 200,
+    curves: int = 0,
+    generator: np.random.Generator,
+) -> Effect:
+    """Vary one or two columns in every row, and average over the rows.
+
+    The work is S times ``rows`` times the size of the grid, which two numeric columns square.
+    Generators of the same seed draw the same rows, so that several effects can be compared.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    draws : Draws
+        Posterior draws.
+    table : pandas.DataFrame
+        The training rows.
+    variables : str or sequence of str
+        The columns that vary.
+    scale : str
+        ``response`` or ``linpred``.
+    resolution : int
+        Points of a numeric column.
+    rows : int
+        The average is over this many rows, drawn from the table, or over all if it has fewer.
+    curves : int
+        How many of these rows are kept as individual curves.
+    generator : numpy.random.Generator
+        Draws the rows.
+
+    Raises
+    ------
+    InputError
+        For unknown or too many columns, an unknown scale, or numbers that are too small.
+    """
+    check_scale(scale)
+    check_at_least("curves", curves, 0)
+    names = _one_or_two(bundle, variables)
+    predictors = predictors_of(bundle, table)
+    grid = grid_of(predictors, names, resolution)
+    frame = predictors.frame
+    sample = frame.iloc[sample_positions(len(frame), rows, generator)]
+    chosen = sample_positions(len(sample), curves, generator) if curves else np.arange(0)
+    values, individual = np.empty((draws.size, len(grid))), np.empty((len(chosen), len(grid)))
+    for g, point in enumerate(_rows_at_points(bundle, sample, grid)):
+        values[:, g], means = _averages(bundle, draws, point, scale)
+        individual[:, g] = means[chosen]
+    kept = individual if curves else None
+    return Effect("partial dependence", names, scale, grid, values, kept, {})
+
+
+def _one_or_two(bundle: Bundle, names: str | Sequence[str]) -> tuple[str, ...]:
+    chosen = check_variables(bundle, [names] if isinstance(names, str) else names)
+    if not 1 <= len(chosen) <= 2:
+        raise InputError(
+            f"an effect is of one or two different columns, got {len(chosen)}: {', '.join(chosen)}"
+        )
+    return chosen
+
+
+def _rows_at_points(bundle: Bundle, sample: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Rows]:
+    """Yield the sampled rows with the columns of each grid point in turn."""
+    n, others = len(sample), sample.drop(columns=list(grid.columns))
+    points = max(1, DESIGN_ROWS // n)
+    for start in range(0, len(grid), points):
+        block = grid.iloc[start : start + points]
+        rows = apply_design(bundle.design, block.merge(others, how="cross"), response=False)
+        for first in range(0, len(rows), n):
+            yield rows.take(np.arange(first, first + n))
+
+
+def _averages(bundle: Bundle, draws: Draws, rows: Rows, scale: str) -> tuple[Array, Array]:
+    """Return the average over rows of each draw (S,), and over draws of each row (N,)."""
+    total, means = np.zeros(draws.size), []
+    for chunk in row_chunks(rows, draws):
+        values = on_scale(bundle, draws, chunk, scale)
+        total += values.sum(axis=1)
+        means.append(values.mean(axis=0))
+    return total / len(rows), np.concatenate(means)

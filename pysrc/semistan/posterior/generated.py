@@ -1,0 +1,106 @@
+"""Log-likelihood and replicated responses computed by Stan: ``generated/`` in a run's folder.
+
+They are the draws of ``quantities.stan``, a program that CmdStan runs on the run's own chains. Any
+program that reads Stan's CSV files can use them, R's loo and bayesplot among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.errors import InputError
+from semistan.posterior.draws import Array
+from semistan.posterior.run import Run
+from semistan.stan.cmdstan import Toolchain
+from semistan.stan.compile import compile_program
+from semistan.stan.generate import generate_chains
+from semistan.stan.quantities import quantities_program
+from semistan.stan.sample import chain_file, missing_chains
+
+FOLDER = "generated"
+PROGRAM = "quantities.stan"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """What Stan computed, chain after chain.
+
+    Attributes
+    ----------
+    log_lik : array, shape (S, N)
+        Log-likelihood of each row under each draw.
+    y_rep : array, shape (S, N)
+        One replicated response of each row for each draw.
+    """
+
+    log_lik: Array
+    y_rep: Array
+
+
+def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = None) -> list[Path]:
+    """Let CmdStan compute ``log_lik`` and ``y_rep`` of the training rows for every draw.
+
+    Chains that were computed before are kept. Besides the CSV files, the program is written.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    toolchain : Toolchain
+        CmdStan and the compiler.
+    seed : int, optional
+        Seed of the replicated responses; the run's own by default.
+
+    Returns
+    -------
+    list of Path
+        ``generated/chain-<c>.csv`` in the run's folder, with twelve significant digits.
+
+    Raises
+    ------
+    InputError
+        If a chain has not been sampled.
+    ToolchainError
+        If the program does not compile.
+    SemistanError
+        If CmdStan fails.
+    """
+    chains = len(run.csv_files)
+    program = quantities_program(run.bundle)
+    compiled = compile_program(program, toolchain)
+    with atomic_file(run.path / FOLDER / PROGRAM) as temporary:
+        temporary.write_text(program, "utf-8")
+    return generate_chains(
+        compiled.executable, run.path, chains,
+        seed=run.options.seed if seed is None else seed, parallel=run.plan.chains,
+    )  # fmt: skip
+
+
+def read_generated(run: Run) -> Generated:
+    """Read what ``generate_quantities`` wrote.
+
+    Raises
+    ------
+    InputError
+        If it has not been written, or only in part.
+    """
+    folder, chains = run.path / FOLDER, run.options.chains
+    missing = missing_chains(folder, chains)
+    if missing:
+        raise InputError(
+            f"'{folder}' lacks chains {missing}; write them with 'semistan generate {run.path}'"
+        )
+    values = np.concatenate([_read(chain_file(folder, chain)) for chain in range(1, chains + 1)])
+    log_lik, y_rep = np.split(values, 2, axis=1)
+    return Generated(log_lik, y_rep)
+
+
+def _read(path: Path) -> Array:
+    """Read one CSV (S, 2 N): a column of ``log_lik`` for each row, then of ``y_rep``."""
+    import pandas as pd
+
+    return np.asarray(pd.read_csv(path, comment="#"), dtype=float)

@@ -1,0 +1,17 @@
+"""Kernel density estimates of draws, by ArviZ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.draws import Array
+
+
+def density(values: Array) -> tuple[Array, Array]:
+    """Return a grid and the density there; a constant has a spike of height 1."""
+    flat = np.ravel(values)
+    if np.ptp(flat) == 0:
+        return np.repeat(flat[:1], 2), np.array([0.0, 1.0])
+    grid, pdf = quiet_arviz().kde(flat)
+    return np.asarray(grid), np.asarray(pdf)

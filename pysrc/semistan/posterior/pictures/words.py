@@ -1,0 +1,58 @@
+"""Words for axes and text alternatives: the response, the linear predictor, numbers, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semistan.posterior.draws import Array
+from semistan.posterior.pictures.material import Material
+
+
+def mean_words(material: Material) -> str:
+    """Name the mean of the response: ``P(vote = 1)`` or ``mean of target``."""
+    if material.bundle.family.name == "bernoulli":
+        return f"P({material.response} = 1)"
+    return f"mean of {material.response}"
+
+
+def eta_words(material: Material) -> str:
+    """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
+    link = material.bundle.family.link
+    if link == "logit" and material.bundle.family.name == "bernoulli":
+        return f"log-odds of {material.response} = 1"
+    return f"{'' if link == 'identity' else f'{link} '}mean of {material.response}"
+
+
+def number(value: float) -> str:
+    """Write a number with three digits."""
+    text = f"{value:.3g}"
+    return f"{float(text):,.0f}" if "e" in text and abs(value) < 1e7 and abs(value) > 1 else text
+
+
+def interval_words(values: Array) -> str:
+    """Say ``mean -0.0748, 95% interval -0.501 to 0.339``."""
+    lower, upper = np.quantile(values, (0.025, 0.975))
+    return f"mean {number(values.mean())}, 95% interval {number(lower)} to {number(upper)}"
+
+
+def value_words(value: Any) -> str:
+    """Write a number with three digits, and a level as it is."""
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def held_words(held: Mapping[str, Any], most: int = 14) -> str:
+    """Say at which values other columns are held; an equation is never broken into lines."""
+    if not held:
+        return ""
+    parts = [f"{name}\xa0=\xa0{value_words(value)}" for name, value in held.items()]
+    left = len(parts) - most
+    return f"Other columns at {', '.join(parts[:most])}{f' and {left} more' if left > 0 else ''}."
+
+
+def listed(parts: Sequence[str], most: int = 8) -> str:
+    """Join parts by semicolons, the first ones if there are many."""
+    left = len(parts) - most
+    return "; ".join([*parts[:most], *([f"and {left} more"] if left > 0 else [])])

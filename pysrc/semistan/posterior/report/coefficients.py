@@ -1,0 +1,115 @@
+"""Section 2: the coefficient table, and how to read it."""
+
+from __future__ import annotations
+
+from semistan.posterior.report.blocks import (
+    Bullets,
+    Cell,
+    Column,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+    gallery_of,
+    number_cell,
+)
+from semistan.posterior.report.evidence import Evidence
+from semistan.posterior.report.numbers import digits_of, joined
+from semistan.posterior.report.results import Results
+from semistan.posterior.summary import COLUMNS, Row
+
+MEANING = {
+    "identity": "the mean response",
+    "log": "the log of the mean response (its `exp()` is a factor)",
+    "logit": "the log odds (its `exp()` is an odds ratio)",
+}
+DISPERSION_LABELS = {"sigma": "residual sd"}
+
+
+def coefficients_section(results: Results, evidence: Evidence) -> Section:
+    """Show the table and say what its intervals do not know."""
+    return Section(
+        "coefficients",
+        "Coefficients",
+        (
+            *_opening(results),
+            coefficient_table(results),
+            Paragraph(_columns_text(results)),
+            Heading("How to read the table"),
+            Bullets(_caveats(results)),
+            *gallery_of(evidence.pictures, "coefficients", "densities"),
+        ),
+    )
+
+
+def coefficient_table(results: Results) -> Table:
+    """Show the summary with brms's columns, each number to its error's digits."""
+    labels = labels_of(results)
+    return Table(
+        f"{'Prior' if results.prior_only else 'Posterior'} summary",
+        (Column("Name", "code"), Column("Label", "words"), *map(Column, COLUMNS)),
+        tuple(
+            (Cell(row.name), Cell(labels.get(row.name, "")), *_numbers(row))
+            for row in results.summary.rows
+        ),
+    )
+
+
+def labels_of(results: Results) -> dict[str, str]:
+    """Return the design column, or the meaning in words, of each parameter in the table."""
+    design = results.bundle.design
+    columns = dict(zip(design.coefficients, design.x.columns, strict=True))
+    return {"b_Intercept": "intercept", **columns, **DISPERSION_LABELS}
+
+
+def _numbers(row: Row) -> tuple[Cell, ...]:
+    digits = digits_of(row.est_error)
+    estimates = (number_cell(value, digits) for value in row.values[:4])
+    return (
+        *estimates,
+        number_cell(row.rhat, 3),
+        number_cell(row.bulk_ess, 0),
+        number_cell(row.tail_ess, 0),
+    )
+
+
+def _opening(results: Results) -> tuple[Paragraph, ...]:
+    if results.bundle.design.coefficients:
+        return ()
+    return (
+        Paragraph(
+            "The formula has no structured terms: there are no coefficients to interpret but "
+            "the intercept."
+        ),
+    )
+
+
+def _columns_text(results: Results) -> str:
+    family = results.bundle.family
+    names = ("Coefficients", "`b_Intercept`", *(f"`{name}`" for name in family.dispersion))
+    meaning = MEANING.get(family.link, "the linear predictor")
+    return (
+        "The columns are brms's: mean and standard deviation of the draws, a central 95% "
+        "interval, rank-normalised Rhat, and the effective sample sizes of the bulk and of the "
+        f"tails. {joined(names)} are in the units of your data: inputs "
+        f"are standardised inside. A coefficient is the change of {meaning} for one unit more "
+        "of its column, all else equal."
+    )
+
+
+def _caveats(results: Results) -> tuple[str, ...]:
+    return (
+        "The subspace was trained on the same response. Intervals are conditional on it.",
+        f"The subspace depends on the seed of the training (here {_seed(results)}), which Rhat "
+        "cannot see. Fit with two or three seeds before you trust the third digit.",
+        "The network's output bias is the intercept. `b_Intercept` is the mean over the training "
+        "rows of the linear predictor less `x' theta`. That bias moves only within the subspace, "
+        "so `b_Intercept` and the overall level can come out too certain; `theta` is sampled in "
+        "full and is hardly affected.",
+        "A coefficient is identified only as far as the network cannot imitate its term: keep a "
+        "variable either in the structured part or in `nn()`.",
+    )
+
+
+def _seed(results: Results) -> int:
+    return results.bundle.config.train.seed

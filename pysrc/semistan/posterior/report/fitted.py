@@ -1,0 +1,126 @@
+"""Section 1: what was fitted, on what, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from semistan.posterior.report.blocks import (
+    Cell,
+    Column,
+    Equation,
+    Fact,
+    Facts,
+    Heading,
+    Section,
+    Table,
+)
+from semistan.posterior.report.numbers import count, significant
+from semistan.posterior.report.results import Results
+from semistan.stan.priors import priors_as_used
+
+LIBRARIES = {"torch": "PyTorch", "python": "Python", "numpy": "NumPy"}
+
+
+def fitted_section(results: Results) -> Section:
+    """Describe the model, the data, the subspace, the priors and the sampler."""
+    return Section(
+        "model",
+        "What was fitted",
+        (
+            Equation(results.bundle.family.link),
+            Facts(tuple(_model_facts(results))),
+            Heading("Subspace and training"),
+            Facts(tuple(_subspace_facts(results))),
+            Heading("Priors"),
+            priors_table(results),
+            Heading("Sampling"),
+            Facts(tuple(_sampling_facts(results))),
+        ),
+    )
+
+
+def priors_table(results: Results) -> Table:
+    """Show every prior as written and as used."""
+    bundle = results.bundle
+    used = priors_as_used(bundle.config, bundle.family, bundle.units, bundle.design.coefficients)
+    return Table(
+        "As used: in the units of the data",
+        (Column("Parameter", "code"), Column("As written", "code"), Column("As used", "code")),
+        tuple(tuple(Cell(text) for text in line) for line in used),
+        sortable=False,
+    )
+
+
+def _model_facts(results: Results) -> Iterator[Fact]:
+    bundle, formula = results.bundle, results.formula
+    family, network = bundle.family, bundle.network
+    yield Fact("Family", f"{family.name}, link {family.link}")
+    yield Fact("Response", formula.response, code=True)
+    if formula.structured:
+        columns = count(len(bundle.design.coefficients), "coefficient")
+        yield Fact("Structured terms", f"{', '.join(formula.structured)} ({columns})")
+    else:
+        yield Fact("Structured terms", "none: the network alone explains the response")
+    yield Fact("Network inputs", ", ".join(formula.network))
+    frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
+    widths = "-".join(map(str, network.widths))
+    yield Fact("Network", f"{widths} units, {network.activation}{frozen}")
+    yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
+    yield Fact("Rows", _rows_text(results))
+
+
+def _rows_text(results: Results) -> str:
+    source = results.bundle.source
+    dropped = (
+        f"; {count(source.dropped, 'row')} with missing values dropped" if source.dropped else ""
+    )
+    return f"{source.rows:,}{dropped}"
+
+
+def _subspace_facts(results: Results) -> Iterator[Fact]:
+    trained, train = results.bundle.trained, results.bundle.config.train
+    subspace = trained.subspace
+    yield Fact(
+        "Subspace",
+        f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions",
+    )
+    yield Fact("Construction", subspace.origin)
+    if math.isfinite(trained.arc_length):
+        points = count(len(trained.control_points), "control point")
+        yield Fact("Curve", f"length {significant(trained.arc_length)} through {points}")
+    yield Fact(
+        "Training",
+        f"{count(train.epochs, 'epoch')}, learning rate {train.learning_rate:g}, "
+        f"{100 * train.validation:g}% of the rows for validation",
+    )
+    yield Fact("Training seed", str(train.seed))
+    if "train" in (seconds := results.manifest["seconds"]):
+        yield Fact("Time", f"{significant(seconds['train'])} s")
+
+
+def _sampling_facts(results: Results) -> Iterator[Fact]:
+    options, manifest = results.options, results.manifest
+    yield Fact("Sampler", f"NUTS in CmdStan {manifest['cmdstan']}")
+    yield Fact(
+        "Draws",
+        f"{count(options.chains, 'chain')}, {count(options.draws, 'draw')} each "
+        f"after {options.warmup} of warm-up",
+    )
+    yield Fact("Target acceptance", f"{options.adapt_delta:g}")
+    yield Fact("Maximum tree depth", str(options.max_treedepth))
+    kept = "kept" if manifest["keep_metric"] else "adapted during warm-up"
+    start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
+    yield Fact("Metric", f"{start}; {kept}")
+    yield Fact("Likelihood", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
+    yield Fact("Sampling seed", str(options.seed))
+    if "sample" in (seconds := manifest["seconds"]):
+        yield Fact("Time", f"{significant(seconds['sample'])} s")
+    yield Fact("Versions", ", ".join(_versions(results)))
+
+
+def _versions(results: Results) -> Iterator[str]:
+    yield f"semistan {results.manifest['semistan']}"
+    for name, shown in LIBRARIES.items():
+        if name in results.bundle.versions:
+            yield f"{shown} {results.bundle.versions[name]}"

@@ -1,0 +1,117 @@
+"""Run CmdStan's ``generate_quantities`` on the chains of a run.
+
+CmdStan begins every call with the same stream of random numbers for one seed, and leaves a draw
+out without failing if its quantities cannot be computed. So each chain has a seed of its own, made
+from the seed and its number, and its lines are counted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from semistan.errors import SemistanError
+from semistan.stan.cmdstan import quiet_cmdstanpy
+from semistan.stan.sample import chain_file, missing_chains
+
+SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
+
+
+def generate_chains(
+    executable: Path, run: Path, chains: int, *, seed: int, parallel: int = 1
+) -> list[Path]:
+    """Write ``generated/chain-<c>.csv`` of the chains that have none yet.
+
+    Each file depends only on its chain's draws, the seed and the chain's number.
+
+    Parameters
+    ----------
+    executable : Path
+        The compiled program of generated quantities.
+    run : Path
+        The run's folder, with ``data.json`` and ``chains/chain-<c>.csv``.
+    chains : int
+        Number of chains.
+    seed : int
+        Seed of the replicated responses.
+    parallel : int
+        Chains at a time.
+
+    Returns
+    -------
+    list of Path
+        The files of all chains.
+
+    Raises
+    ------
+    SemistanError
+        If CmdStan fails, with what it printed; finished chains are kept.
+    """
+    folder = run / "generated"
+    folder.mkdir(exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=run, prefix=".generating-"))
+
+    def generate(chain: int) -> None:
+        written = _generate_chain(executable, run, chain, seed, temporary / str(chain))
+        written.rename(chain_file(folder, chain))
+
+    try:
+        with ThreadPoolExecutor(parallel) as pool:
+            list(pool.map(generate, missing_chains(folder, chains)))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return [chain_file(folder, chain) for chain in range(1, chains + 1)]
+
+
+def _generate_chain(executable: Path, run: Path, chain: int, seed: int, output: Path) -> Path:
+    fitted = chain_file(run / "chains", chain)
+    try:
+        quiet_cmdstanpy().CmdStanModel(exe_file=str(executable)).generate_quantities(
+            data=str(run / "data.json"),
+            previous_fit=[str(fitted)],
+            seed=_chain_seed(seed, chain),
+            gq_output_dir=str(output),
+            sig_figs=SIGNIFICANT_DIGITS,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise SemistanError(f"CmdStan failed: {_console(output) or error}") from None
+    (written,) = output.glob("*.csv")
+    expected, got = (sum(1 for _ in _draw_lines(path)) for path in (fitted, written))
+    if got != expected:
+        raise SemistanError(
+            f"CmdStan computed the quantities of {got} of the {expected} draws of chain {chain}: "
+            f"{_console(output)}"
+        )
+    return written
+
+
+def _chain_seed(seed: int, chain: int) -> int:
+    """Return a chain's own seed, below 2^31 as CmdStan 2.27 expects."""
+    return int(np.random.SeedSequence((seed, chain)).generate_state(1)[0]) >> 1
+
+
+def _draw_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a Stan CSV but its comments and its header."""
+    with path.open("rb") as file:
+        lines = (line for line in file if line.strip() and not line.startswith(b"#"))
+        next(lines, None)
+        yield from lines
+
+
+def _console(output: Path) -> str:
+    """Return what CmdStan printed, from the first exception on; otherwise its last lines."""
+    lines = [
+        line
+        for path in sorted(output.glob("*.txt"))
+        for line in path.read_text("utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
+    words = ("exception", "mismatch", "error")
+    first = (i for i, line in enumerate(lines) if any(word in line.lower() for word in words))
+    start = next(first, max(0, len(lines) - 6))
+    return "\n".join(lines[start : start + 6])

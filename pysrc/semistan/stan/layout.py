@@ -1,0 +1,48 @@
+"""How the text of a Stan program is laid out: blocks, comments, wrapped arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import indent, wrap
+
+WIDTH = 80
+
+
+def program_text(blocks: Iterable[tuple[str, str]]) -> str:
+    """Write blocks, given as name and body, one after the other."""
+    return "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
+
+
+def declarations(lines: list[tuple[str, str]]) -> str:
+    """Write declarations with trailing comments, on a line of their own if they do not fit."""
+    text = ""
+    for declaration, words in lines:
+        remark = " ".join(words.split())  # a line break must not end the comment
+        if not remark:
+            text += f"{declaration}\n"
+        elif len(declaration) + len(remark) + 7 <= WIDTH:
+            text += f"{declaration}  // {remark}\n"
+        else:
+            text += "\n".join([*comment(remark), declaration]) + "\n"
+    return text
+
+
+def comment(text: str) -> list[str]:
+    """Wrap a comment; a line break in a column's name must not end it."""
+    return wrap(" ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   ")
+
+
+def call(head: str, arguments: list[str], tail: str, width: int) -> str:
+    """Write a call or signature, its arguments wrapped under the opening parenthesis."""
+    margin = " " * (len(head) + 1)
+    lines = [f"{head}("]
+    for index, argument in enumerate(arguments):
+        piece = argument + (f"){tail}" if index == len(arguments) - 1 else ",")
+        fits = len(lines[-1]) + len(piece) + 1 <= width
+        if index == 0:
+            lines[-1] += piece
+        elif fits:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(margin + piece)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,87 @@
+"""The program that computes each row's log-likelihood and replicated response from draws.
+
+It has the functions, data and parameters of the sampling program, whose CSV files it reads, but
+neither priors nor a model: CmdStan's ``generate_quantities`` runs it. Its text depends on the
+family, on whether there are coefficients and on which dispersion is fixed, so that it is compiled
+once for nearly all models of a family.
+"""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from semistan.bundle.bundle import Bundle
+from semistan.stan.layout import comment, declarations, program_text
+from semistan.stan.program import (
+    Parts,
+    data_lines,
+    fixed_lines,
+    header,
+    parameters,
+    parts_of,
+    prepared_inputs,
+    prior_lines,
+)
+from semistan.stan.sources import stan_source
+
+PURPOSE = (
+    "Run by CmdStan's generate_quantities on the chains of the sampling program, whose parameters "
+    "these are: log_lik and y_rep of each row."
+)
+
+
+def quantities_program(bundle: Bundle) -> str:
+    """Generate the program of a bundle's standalone generated quantities.
+
+    Returns
+    -------
+    str
+        The program's text; it reads the sampling program's ``data.json`` and CSV files.
+    """
+    parts = parts_of(bundle.config, bundle.design)
+    blocks = (
+        ("functions", _functions(parts)),
+        ("data", _data(parts)),
+        ("transformed data", prepared_inputs()),
+        ("parameters", parameters(parts, theta=_has_theta(parts))),
+        ("transformed parameters", declarations(fixed_lines(parts))),
+        ("generated quantities", _generated_quantities(parts)),
+    )
+    top = header(bundle.config, parts.family, bundle.sha256) + "\n".join(comment(PURPOSE)) + "\n"
+    return top + program_text(block for block in blocks if block[1])
+
+
+def _has_theta(parts: Parts) -> bool:
+    """Say whether there are coefficients; CmdStan 2.27 misreads what follows an empty vector."""
+    return bool(parts.design.coefficients)
+
+
+def _functions(parts: Parts) -> str:
+    files = ("network.stanfunctions", *parts.family.stan_functions)
+    return "\n".join(stan_source(name) for name in files)
+
+
+def _data(parts: Parts) -> str:
+    fixed = (line for item in parts.constant for line in prior_lines(item))
+    return declarations([*data_lines(parts), *fixed])
+
+
+def _generated_quantities(parts: Parts) -> str:
+    arguments = ", ".join(["eta[n]", *parts.family.dispersion])
+    local = (
+        "vector[N] eta  // linear predictor\n"
+        "  = eta_loc\n"
+        "    + eta_scale * network(H, p_bar + Pi * phi, free_widths, activation)"
+        + ("\n    + Xc * theta;\n" if _has_theta(parts) else ";\n")
+        + "for (n in 1 : N) {\n"
+        f"  log_lik[n] = {parts.family.density}(y[n] | {arguments});\n"
+        f"  y_rep[n] = {parts.family.stan_rng}({arguments});\n"
+        "}\n"
+    )
+    declared = declarations(
+        [
+            ("vector[N] log_lik;", "log-likelihood of each row"),
+            ("vector[N] y_rep;", "replicated response of each row"),
+        ]
+    )
+    return declared + "{\n" + indent(local, "  ") + "}\n"
