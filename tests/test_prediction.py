@@ -173,3 +173,10 @@ def test_the_table_has_brms_columns():
     assert list(table.columns) == ["row", "Estimate", "Est.Error", "Q10", "Q90"]
     assert table["Q10"].to_numpy() == pytest.approx(np.quantile(prediction.values, 0.1, axis=0))
     assert table["Est.Error"].to_numpy() == pytest.approx(prediction.values.std(axis=0, ddof=1))
+
+
+def test_a_model_without_structured_terms_is_predicted():
+    bundle, rows = family_bundle("gaussian", "nn(u, v)")
+    draws = random_draws(bundle, chains=2, iterations=5)
+    assert posterior_linpred(bundle, draws, rows).shape == (10, 30)
+    assert np.all(posterior_linpred(bundle, draws, rows, part="structured") == 0)

@@ -92,9 +92,10 @@ def effect_alt(effect: Effect, *, label: str) -> str:
 
 
 def _title(effect: Effect, label: str) -> str:
-    kind = effect.kind[:1].upper() + effect.kind[1:]
-    kind += " effect" if effect.kind == "conditional" else ""
-    return f"{kind} of {' and '.join(effect.variables)} on {label}"
+    columns = " and ".join(effect.variables)
+    if effect.kind == "conditional":
+        return f"Conditional effect of {columns} on {label}"
+    return f"Partial dependence of {label} on {columns}"
 
 
 def _caption(effect: Effect, numeric: list[str]) -> str:

@@ -200,6 +200,7 @@ def _overlay(axes: Axes, material: Material, chosen: tuple[int, ...]) -> list[An
     """Draw draws, control points and curve; return the legend's entries."""
     phi = material.draws.flat(material.draws.phi)
     phi = phi[evenly_spaced(len(phi), MOST_POINTS)]
+    axes.autoscale(False)  # the draws beyond the grid are few
     handles = axes.plot(
         *_coordinates(axes, phi, chosen), "o", color=INK, markersize=2.8, alpha=0.45,
         markeredgewidth=0, label=f"{material.source.lower()} draws",
