@@ -45,7 +45,7 @@ def priors_table(results: Results) -> Table:
     bundle = results.bundle
     used = priors_as_used(bundle.config, bundle.family, bundle.units, bundle.design.coefficients)
     return Table(
-        "As used: in the units of the data",
+        "Scales as used are in the units of the data",
         (Column("Parameter", "code"), Column("As written", "code"), Column("As used", "code")),
         tuple(tuple(Cell(text) for text in line) for line in used),
         sortable=False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from semistan.posterior.diagnostics import Check, Convergence, ebfmi
@@ -19,6 +21,8 @@ from semistan.posterior.report.blocks import (
 from semistan.posterior.report.evidence import Evidence
 from semistan.posterior.report.numbers import count
 from semistan.posterior.report.results import Results
+
+FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 def sampling_section(results: Results, evidence: Evidence) -> Section:
@@ -48,7 +52,10 @@ def failure_notice(checks: tuple[Check, ...]) -> tuple[Notice, ...]:
     if not failed:
         return ()
     title = f"{count(len(failed), 'diagnostic')} failed: do not rely on these figures yet"
-    items = tuple((f"{check.name}: {check.finding}", check.advice) for check in failed)
+    items = tuple(
+        (_capital(f"{check.name}: {check.finding}"), f"{_capital(_advice(check))}.")
+        for check in failed
+    )
     return (Notice("warning", title, items),)
 
 
@@ -66,7 +73,7 @@ def verdict(checks: tuple[Check, ...]) -> str:
 def checks_table(checks: tuple[Check, ...]) -> Table:
     """Show each diagnostic with its finding and, where any failed, with advice."""
     failed = any(not check.passed for check in checks)
-    advice = (Column("What to do", "words"),) if failed else ()
+    advice = (Column("What to do", "advice"),) if failed else ()
     columns = (Column("Diagnostic", "words"), Column("Result", "verdict"))
     return Table(
         "Diagnostics",
@@ -119,8 +126,8 @@ def chains_table(results: Results) -> Table:
 
 def _check_cells(check: Check, *, with_advice: bool) -> tuple[Cell, ...]:
     result = Cell("passed" if check.passed else "failed")
-    cells = (Cell(check.name[:1].upper() + check.name[1:]), result, Cell(check.finding))
-    return (*cells, Cell("" if check.passed else check.advice)) if with_advice else cells
+    cells = (Cell(_capital(check.name)), result, Cell(check.finding))
+    return (*cells, Cell("" if check.passed else _advice(check))) if with_advice else cells
 
 
 def _figures(figures: Convergence) -> tuple[Cell, ...]:
@@ -129,3 +136,12 @@ def _figures(figures: Convergence) -> tuple[Cell, ...]:
         number_cell(figures.bulk_ess, 0),
         number_cell(figures.tail_ess, 0),
     )
+
+
+def _advice(check: Check) -> str:
+    """Return the advice with the flags that it names as code."""
+    return FLAG.sub(r"`\g<0>`", check.advice)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
