@@ -5,7 +5,7 @@ import pytest
 from by_hand import eta_by_hand
 from drawn import random_draws
 from semistan.errors import InputError
-from semistan.posterior.effects import conditional_effect, partial_dependence
+from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from small import small_bundle, small_frame
 
 LINEAR = {"network__hidden": []}
@@ -115,7 +115,7 @@ def test_partial_dependence_of_an_additive_term_is_the_term_plus_a_constant(line
 @pytest.mark.parametrize("names", [("z",), ("x", "g"), ("code", "on"), ("v", "year")])
 def test_partial_dependence_is_a_loop_over_points_in_pieces_of_any_size(curved, names, monkeypatch):
     bundle, draws, frame = curved
-    monkeypatch.setattr("semistan.posterior.effects.DESIGN_ROWS", 3 * len(frame))
+    monkeypatch.setattr("semistan.posterior.effects.effect.DESIGN_ROWS", 3 * len(frame))
     monkeypatch.setattr("semistan.posterior.predict.CHUNK_PREDICTIONS", 7 * draws.size)
     effect = partial_dependence(
         bundle, draws, frame, names, resolution=4, generator=np.random.default_rng(1)

@@ -8,7 +8,7 @@ from by_hand import eta_by_hand
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.posterior.importance import permutation_importance
+from semistan.posterior.effects.importance import permutation_importance
 from semistan.subspace.subspace import Subspace
 from small import small_bundle, small_frame
 

@@ -11,8 +11,8 @@ import semistan
 from semistan import crossvalidation as module
 from semistan.crossvalidation import kfold
 from semistan.errors import InputError, SemistanError
-from semistan.posterior.folds import assign_folds, read_folds, read_kfold
-from semistan.posterior.scores import pointwise
+from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
+from semistan.posterior.scoring.scores import pointwise
 from semistan.workflow import fit, new_rows
 from small import small_config, small_frame
 

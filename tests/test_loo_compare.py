@@ -9,8 +9,8 @@ from drawn import random_draws
 from semistan.errors import InputError
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.compare import compare_elpd, stacking_weights
-from semistan.posterior.loo import Loo, loo, psis_loo
+from semistan.posterior.scoring.compare import compare_elpd, stacking_weights
+from semistan.posterior.scoring.loo import Loo, loo, psis_loo
 from untrained import random_bundle
 
 

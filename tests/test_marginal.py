@@ -7,7 +7,7 @@ from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.network import forward
-from semistan.posterior.marginal import average_marginal_effects
+from semistan.posterior.effects.marginal import average_marginal_effects
 from small import family_bundle, small_bundle, small_frame
 
 REACH = 1e-6  # of finite differences, relative to the largest figure of a line

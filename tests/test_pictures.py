@@ -13,7 +13,7 @@ from scipy import stats
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import Rows, apply_design
-from semistan.posterior.effects import Effect
+from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures import (
     KINDS,
     alt_text,
@@ -30,7 +30,7 @@ from semistan.posterior.pictures.material import MOST_DRAWS, evenly
 from semistan.posterior.pictures.style import SERIES, wrapped
 from semistan.posterior.pictures.subspace import density_slice
 from semistan.posterior.predict import posterior_epred, posterior_predict
-from semistan.posterior.scores import pointwise
+from semistan.posterior.scoring.scores import pointwise
 from small import FORMULA, family_bundle, small_bundle, small_frame
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")

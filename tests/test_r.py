@@ -15,9 +15,9 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import ebfmi
 from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.loo import psis_loo
 from semistan.posterior.r_script import r_script, write_r_script
 from semistan.posterior.run import Run
+from semistan.posterior.scoring.loo import psis_loo
 from semistan.posterior.tables import write_table
 from semistan.workflow import new_run
 from small import family_bundle, small_bundle, small_frame

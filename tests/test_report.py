@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from pages import Page, small_results
-from semistan.model.config import parse_config
+from semistan.model.config import config_toml, parse_config
 from semistan.posterior import report
 from semistan.posterior.diagnostics import Check
-from semistan.posterior.loo import Loo
 from semistan.posterior.report.blocks import Facts, Picture, Table
 from semistan.posterior.report.coefficients import coefficient_table
 from semistan.posterior.report.content import report_content
@@ -23,8 +22,8 @@ from semistan.posterior.report.evidence import Effects, Estimates, Evidence, gat
 from semistan.posterior.report.learnt import directions_table, frame_table, pareto_text
 from semistan.posterior.report.numbers import MINUS, count, digits_of, joined, number, part_of
 from semistan.posterior.report.page import highlighted, inline, render
-from semistan.posterior.report.reproduce import model_toml
 from semistan.posterior.report.sampling import chains_table
+from semistan.posterior.scoring.loo import Loo
 from semistan.posterior.summary import COLUMNS
 from small import small_config, small_frame
 
@@ -399,7 +398,7 @@ def test_the_model_file_gives_the_same_configuration_back():
         "y ~ `a \"b\" \\ ü` + nn(u)", family="gaussian", data="ü \x7f.csv", drop_missing=True,
         sample__adapt_delta=0.95, network__hidden=[7, 5],
     )  # fmt: skip
-    assert parse_config(tomllib.loads(model_toml(config)), "test") == config
+    assert parse_config(tomllib.loads(config_toml(config)), "test") == config
 
 
 def test_the_model_file_on_the_page_has_the_options_that_sampled(results, html):

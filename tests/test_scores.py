@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.model.families import FAMILIES, family
 from semistan.posterior import predict
 from semistan.posterior.predict import posterior_epred, posterior_linpred
-from semistan.posterior.scores import (
+from semistan.posterior.scoring.scores import (
     Pointwise,
     crps,
     join,

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.posterior import loo as psis
-from semistan.posterior.compare import compare_elpd
 from semistan.posterior.draws import Array, read_draws
-from semistan.posterior.effects import Effect, conditional_effect, partial_dependence
+from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.engine import engine_named
-from semistan.posterior.folds import read_kfold
-from semistan.posterior.importance import permutation_importance
-from semistan.posterior.loo import Loo
-from semistan.posterior.marginal import average_marginal_effects
 from semistan.posterior.prediction import (
     Prediction,
     check_prediction,
@@ -26,7 +22,11 @@ from semistan.posterior.prediction import (
     summarise_prediction,
 )
 from semistan.posterior.run import Run, read_run
-from semistan.posterior.scores import (
+from semistan.posterior.scoring import loo as psis
+from semistan.posterior.scoring.compare import compare_elpd
+from semistan.posterior.scoring.folds import read_kfold
+from semistan.posterior.scoring.loo import Loo
+from semistan.posterior.scoring.scores import (
     Pointwise,
     check_interval,
     pointwise,

@@ -277,7 +277,7 @@ def loo(
     """Leave-one-out cross-validation by PSIS, conditional on the subspace."""
     from semistan import analysis
     from semistan.bundle.files import check_output_file
-    from semistan.posterior.loo import CONDITIONAL
+    from semistan.posterior.scoring.loo import CONDITIONAL
     from semistan.posterior.tables import write_table
 
     if pointwise is not None:
@@ -309,7 +309,7 @@ def kfold(
     """Cross-validate, training the subspace anew in each fold; again to continue."""
     from semistan.crossvalidation import kfold as cross_validate
     from semistan.posterior.run import read_run
-    from semistan.posterior.scores import scores, scores_table
+    from semistan.posterior.scoring.scores import scores, scores_table
 
     opened = read_run(run)
     found = cross_validate(
@@ -338,7 +338,7 @@ def compare(
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
     from semistan import analysis
     from semistan.inputs import read_table
-    from semistan.posterior.loo import CONDITIONAL
+    from semistan.posterior.scoring.loo import CONDITIONAL
 
     frame = read_table(newdata) if newdata else None
     screen.show_table(analysis.compare(runs, by=by, frame=frame), as_json=as_json)

@@ -25,7 +25,8 @@ from semistan.bundle.files import atomic_folder, read_json, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
 from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
-from semistan.posterior.folds import (
+from semistan.posterior.run import Run, read_run
+from semistan.posterior.scoring.folds import (
     FOLDER,
     MANIFEST,
     KFold,
@@ -36,8 +37,7 @@ from semistan.posterior.folds import (
     write_folds,
     write_pointwise,
 )
-from semistan.posterior.run import Run, read_run
-from semistan.posterior.scores import check_interval, pointwise
+from semistan.posterior.scoring.scores import check_interval, pointwise
 from semistan.posterior.summary import write_summary
 from semistan.stan.plan import usable_processors
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, parse_config
+from semistan.model.config import ModelConfig, config_toml, parse_config
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,25 +62,5 @@ def read_table(path: Path | str) -> pd.DataFrame:
 
 def write_config(config: ModelConfig, path: Path) -> None:
     """Write a ``model.toml`` with every key and its value."""
-    content = config.model_dump(exclude_none=True)
-    lines = [_line(key, value) for key, value in content.items() if not isinstance(value, dict)]
-    for section, values in content.items():
-        if isinstance(values, dict):
-            lines += ["", f"[{section}]", *(_line(*item) for item in values.items())]
     with atomic_file(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", "utf-8")
-
-
-def _line(key: str, value: Any) -> str:
-    return f"{key} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but for one control character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return repr(value)
+        temporary.write_text(config_toml(config), "utf-8")

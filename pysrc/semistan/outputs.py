@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.analysis import RunLike, opened
 from semistan.errors import InputError
 from semistan.posterior.draws import read_draws
-from semistan.posterior.effects import Effect
+from semistan.posterior.effects.effect import Effect
 from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities
 from semistan.posterior.pictures import draw, draw_effect, run_material, write_picture

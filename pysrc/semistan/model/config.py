@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -137,6 +138,31 @@ def with_overrides(config: ModelConfig, overrides: Mapping[str, Any]) -> ModelCo
             section = section[name]
         section[last] = value
     return parse_config(content, "options")
+
+
+def config_toml(config: ModelConfig) -> str:
+    """Return the text of a ``model.toml`` with every key and its value."""
+    content = config.model_dump(exclude_none=True)
+    lines = [_line(key, value) for key, value in content.items() if not isinstance(value, dict)]
+    for section, values in content.items():
+        if isinstance(values, dict):
+            lines += ["", f"[{section}]", *(_line(*item) for item in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: Any) -> str:
+    return f"{key} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for one control character.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -23,7 +23,7 @@ from semistan.posterior.predict import (
     posterior_predict,
     row_chunks,
 )
-from semistan.posterior.scores import check_interval
+from semistan.posterior.scoring.scores import check_interval
 
 if TYPE_CHECKING:
     import pandas as pd

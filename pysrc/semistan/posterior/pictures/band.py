@@ -15,14 +15,14 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.formula import parse_formula
-from semistan.posterior.columns import (
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.effects.columns import (
     FEW_VALUES,
     Predictors,
     check_variables,
     predictors_of,
     typical_values,
 )
-from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import MOST_DRAWS, Material, evenly_spaced, which_rows
 from semistan.posterior.pictures.style import INK, colour, finish, label, new_figure
 from semistan.posterior.pictures.words import held_words, mean_words, number, value_words

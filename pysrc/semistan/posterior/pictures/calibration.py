@@ -15,7 +15,7 @@ from semistan.model.design import Rows
 from semistan.posterior.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.posterior.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
 from semistan.posterior.pictures.words import mean_words, number
-from semistan.posterior.scores import Pointwise, reliability
+from semistan.posterior.scoring.scores import Pointwise, reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -38,6 +38,7 @@ def draw_densities(material: Material) -> Figure:
         axes.set_xlabel(wrapped(name))
         axes.set_ylim(bottom=0)
         axes.set_yticks([])
+        axes.locator_params(axis="x", nbins=5)
         axes.spines["left"].set_visible(False)
     return finish(
         figure,

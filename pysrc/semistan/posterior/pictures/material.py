@@ -18,7 +18,7 @@ from semistan.model.design import Rows
 from semistan.model.formula import parse_formula
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.run import Run
-from semistan.posterior.scores import Pointwise, pointwise
+from semistan.posterior.scoring.scores import Pointwise, pointwise
 
 if TYPE_CHECKING:
     import pandas as pd

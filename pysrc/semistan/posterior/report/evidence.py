@@ -14,16 +14,16 @@ import numpy as np
 
 from semistan.model.design import Rows
 from semistan.posterior.draws import Draws
-from semistan.posterior.effects import conditional_effect, partial_dependence
-from semistan.posterior.importance import permutation_importance
-from semistan.posterior.loo import Loo, loo
-from semistan.posterior.marginal import average_marginal_effects
+from semistan.posterior.effects.effect import conditional_effect, partial_dependence
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.report.blocks import Picture
 from semistan.posterior.report.illustrate import effect_pictures, run_pictures
 from semistan.posterior.report.numbers import part_of
 from semistan.posterior.report.results import Results
-from semistan.posterior.scores import pointwise, scores, scores_table
+from semistan.posterior.scoring.loo import Loo, loo
+from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 
 if TYPE_CHECKING:
     import pandas as pd

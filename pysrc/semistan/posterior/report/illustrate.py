@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from semistan.posterior.columns import predictors_of
-from semistan.posterior.effects import Effect
+from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures import Material, alt_text, available, draw, draw_effect, effect_alt
 from semistan.posterior.pictures.style import DPI, look
 from semistan.posterior.pictures.words import mean_words

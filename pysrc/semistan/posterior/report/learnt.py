@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.loo import Loo
 from semistan.posterior.report.blocks import (
     Block,
     Cell,
@@ -22,6 +21,7 @@ from semistan.posterior.report.blocks import (
 from semistan.posterior.report.evidence import Effects, Estimates, Evidence
 from semistan.posterior.report.numbers import count, digits_of, part_of
 from semistan.posterior.report.results import Results
+from semistan.posterior.scoring.loo import Loo
 
 if TYPE_CHECKING:
     import pandas as pd

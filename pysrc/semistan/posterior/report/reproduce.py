@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
-from semistan.model.config import ModelConfig
+from semistan.model.config import ModelConfig, config_toml
 from semistan.posterior.report.blocks import Code, Fact, Facts, Paragraph, Section
 from semistan.posterior.report.results import Results
 
@@ -101,7 +99,7 @@ def reproduce_section(results: Results) -> Section:
         "How to reproduce",
         (
             Paragraph(_instructions(results)),
-            Code("model.toml", model_toml(_config(results)), "toml"),
+            Code("model.toml", config_toml(_config(results)), "toml"),
             Code("Command", "\n".join(_commands(results)) + "\n", "shell"),
             Paragraph(
                 "The same versions and seeds give the same subspace on the same kind of machine; "
@@ -117,16 +115,6 @@ def reproduce_section(results: Results) -> Section:
             ),
         ),
     )
-
-
-def model_toml(config: ModelConfig) -> str:
-    """Return a configuration as the text of a ``model.toml`` with every key and its value."""
-    content = config.model_dump(exclude_none=True)
-    lines = [_line(key, value) for key, value in content.items() if not isinstance(value, dict)]
-    for section, values in content.items():
-        if isinstance(values, dict):
-            lines += ["", f"[{section}]", *(_line(*item) for item in values.items())]
-    return "\n".join(lines) + "\n"
 
 
 def _config(results: Results) -> ModelConfig:
@@ -155,18 +143,3 @@ def _commands(results: Results) -> Iterator[str]:
 
 def _versions(results: Results) -> str:
     return ", ".join(f"{name} {version}" for name, version in results.bundle.versions.items())
-
-
-def _line(key: str, value: Any) -> str:
-    return f"{key} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but for one control character.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return repr(value)

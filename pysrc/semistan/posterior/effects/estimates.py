@@ -9,7 +9,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_epred, posterior_linpred
-from semistan.posterior.scores import check_interval
+from semistan.posterior.scoring.scores import check_interval
 
 SCALES = ("response", "linpred")
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file, read_json
 from semistan.errors import InputError
-from semistan.posterior.loo import standard_error
 from semistan.posterior.run import Run
-from semistan.posterior.scores import Pointwise, join
+from semistan.posterior.scoring.loo import standard_error
+from semistan.posterior.scoring.scores import Pointwise, join
 
 if TYPE_CHECKING:
     import pandas as pd

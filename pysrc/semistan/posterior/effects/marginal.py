@@ -21,16 +21,16 @@ import numpy.typing as npt
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.posterior.columns import (
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.effects.columns import (
     Predictors,
     check_variables,
     predictors_of,
     sample_positions,
 )
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.estimates import check_scale, estimates, on_scale
+from semistan.posterior.effects.estimates import check_scale, estimates, on_scale
 from semistan.posterior.predict import row_chunks
-from semistan.posterior.scores import check_interval
+from semistan.posterior.scoring.scores import check_interval
 
 if TYPE_CHECKING:
     import pandas as pd

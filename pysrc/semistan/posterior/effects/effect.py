@@ -20,7 +20,8 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
 from semistan.model.design import Rows, apply_design
-from semistan.posterior.columns import (
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.effects.columns import (
     check_at_least,
     check_variables,
     grid_of,
@@ -28,8 +29,7 @@ from semistan.posterior.columns import (
     sample_positions,
     typical_values,
 )
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.estimates import check_scale, estimates, on_scale
+from semistan.posterior.effects.estimates import check_scale, estimates, on_scale
 from semistan.posterior.predict import row_chunks
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows, apply_design
 from semistan.model.formula import parse_formula
-from semistan.posterior.columns import check_at_least, check_variables, sample_positions
 from semistan.posterior.draws import Array, Draws
-from semistan.posterior.estimates import estimates
+from semistan.posterior.effects.columns import check_at_least, check_variables, sample_positions
+from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.predict import log_lik, row_chunks
-from semistan.posterior.scores import check_interval
+from semistan.posterior.scoring.scores import check_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.posterior.draws import Array
-from semistan.posterior.loo import standard_error
+from semistan.posterior.scoring.loo import standard_error
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,1 @@
+"""What columns do to the response, as posterior quantities."""

@@ -1,0 +1,1 @@
+"""How well a posterior predicts: scores, cross-validation, comparison."""
