@@ -2,13 +2,14 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEC = importlib.util.spec_from_file_location("build", DOCS / "build.py")
-build = importlib.util.module_from_spec(SPEC)
+SPEC = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+build = sys.modules["docs_build"] = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(build)
 
 TUTORIALS = build.tutorials()
