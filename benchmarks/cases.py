@@ -25,10 +25,10 @@ from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.plan import timed_plan
 from semistan.stan.program import Kernel, bundle_program
 from semistan.stan.sample import sample_chains
-from semistan.subspace.bezier import Trained
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import units_of
 from semistan.subspace.subspace import span
+from semistan.subspace.trained import Trained
 from semistan.workflow import configure, new_run
 
 FAMILY = "gaussian"

@@ -71,8 +71,8 @@ class Posterior:
         return int(self.Pi.shape[1])
 
     @property
-    def phi_prior(self) -> tuple[float, float]:
-        """Location and scale of phi."""
+    def phi_prior(self) -> tuple[Array, Array]:
+        """Location and scale of phi, shapes (k,)."""
         return self.priors["prior_phi_location"], self.priors["prior_phi_scale"]
 
     @property
@@ -109,7 +109,7 @@ def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
         theta_scale=units.theta_scale,
         eta_loc=units.eta_loc,
         eta_scale=units.eta_scale,
-        priors=prior_data(bundle.config, bundle.family, units),
+        priors=prior_data(bundle.config, bundle.family, units, bundle.subspace.phi_scale),
     )
 
 
@@ -257,8 +257,8 @@ def numpyro_model(posterior: Posterior) -> Callable[[], None]:
     from numpyro import distributions as dist
 
     def model() -> None:
-        k, z_prior = posterior.k, posterior.z_prior
-        phi = numpyro.sample("phi", dist.Normal(*posterior.phi_prior).expand([k]).to_event(1))
+        z_prior = posterior.z_prior
+        phi = numpyro.sample("phi", dist.Normal(*posterior.phi_prior).to_event(1))
         z = numpyro.sample("z", dist.Normal(*z_prior).to_event(1))
         t = dist.StudentT(*posterior.sigma_prior)
         sigma = numpyro.sample("sigma", dist.TruncatedDistribution(t, low=0.0))
@@ -324,11 +324,11 @@ def pyro_model(posterior: Posterior) -> Callable[[], None]:
     torch.set_num_threads(1)
     if posterior.sigma_prior[1] != 0:
         raise ValueError("Pyro can fold a Student t at 0 only")
-    predictor, k = torch_eta(posterior), posterior.k
+    predictor = torch_eta(posterior)
     y, scale, *z_prior = _tensors(posterior.y, posterior.theta_scale, *posterior.z_prior)
 
     def model() -> None:
-        phi = pyro.sample("phi", dist.Normal(*posterior.phi_prior).expand([k]).to_event(1))
+        phi = pyro.sample("phi", dist.Normal(*_tensors(*posterior.phi_prior)).to_event(1))
         z = pyro.sample("z", dist.Normal(*z_prior).to_event(1))
         half_t = dist.FoldedDistribution(dist.StudentT(*posterior.sigma_prior))
         sigma = pyro.sample("sigma", half_t)

@@ -20,7 +20,7 @@ from common import AIRFOIL, Case, Record, read_options, record, report, take_tur
 from semistan.bundle.bundle import network_spec
 from semistan.model.families import family
 from semistan.model.network import NetworkSpec
-from semistan.subspace.bezier import RECORDS
+from semistan.subspace.descent import RECORDS
 from semistan.subspace.problem import Problem, make_problem, units_of
 from semistan.workflow import Prepared, prepare, train
 

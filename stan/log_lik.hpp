@@ -47,12 +47,15 @@ template <typename Return, typename Y, typename X, typename U, typename Shift, t
           typename Phi, typename Theta, typename Sigma>
 inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
                       const std::vector<int>& widths, int activation, const Shift& p_bar,
-                      const Basis& Pi, double eta_loc, double eta_scale, const Phi& phi,
+                      const std::vector<int>& axes, const Basis& Pi, double eta_loc, double eta_scale, const Phi& phi,
                       const Theta& theta, const Sigma& sigma) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
   const Vector phi_value = value_of(phi), theta_value = value_of(theta);
-  const Vector w = p_bar + Pi * phi_value;
+  const int a = static_cast<int>(axes.size()), b = static_cast<int>(Pi.cols());
+  Vector w = p_bar;
+  w.noalias() += Pi * phi_value.tail(b);
+  for (int i = 0; i < a; ++i) w[axes[i] - 1] += phi_value[i];
   Rows rows;
   rows.start = start - 1;
   rows.rows = end - start + 1;
@@ -67,7 +70,9 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   const Result result = log_lik_pass(family, rows, network, predictor);
 
   Gradient gradient;
-  const Vector d_phi = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
+  Vector d_phi(a + b);
+  d_phi.tail(b) = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
+  for (int i = 0; i < a; ++i) d_phi[i] = result.d_w[axes[i] - 1];
   gradient.add(phi, d_phi.data());
   gradient.add(theta, result.d_theta.data());
   gradient.add(sigma, result.d_sigma);
@@ -96,33 +101,34 @@ stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>> mean_networ
   return semistan::mean_output(H, stan::math::eval(w), widths, activation);
 }
 
-template <typename T2, typename T3, typename T4, typename T7, typename T8, typename T11,
-          typename T12, typename T13>
+template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,
+          typename T13, typename T14>
 stan::promote_args_t<stan::value_type_t<T2>, stan::value_type_t<T3>, stan::value_type_t<T4>,
-                     stan::value_type_t<T7>, stan::value_type_t<T8>,
-                     stan::promote_args_t<stan::value_type_t<T11>, stan::value_type_t<T12>, T13>>
+                     stan::value_type_t<T7>, stan::value_type_t<T9>,
+                     stan::promote_args_t<stan::value_type_t<T12>, stan::value_type_t<T13>, T14>>
 gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, const T4& H,
                  const std::vector<int>& widths, const int& activation, const T7& p_bar,
-                 const T8& Pi, const double& eta_loc, const double& eta_scale, const T11& phi,
-                 const T12& theta, const T13& sigma, std::ostream*) {
-  using Return = stan::return_type_t<T11, T12, T13>;
+                 const std::vector<int>& axes, const T9& Pi, const double& eta_loc,
+                 const double& eta_scale, const T12& phi, const T13& theta, const T14& sigma,
+                 std::ostream*) {
+  using Return = stan::return_type_t<T12, T13, T14>;
   return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
-                                   p_bar, Pi, eta_loc, eta_scale, phi, theta, sigma);
+                                   p_bar, axes, Pi, eta_loc, eta_scale, phi, theta, sigma);
 }
 
 #define SEMISTAN_COUNT_FAMILY(NAME, FAMILY)                                                     \
-  template <typename T3, typename T4, typename T7, typename T8, typename T11, typename T12>     \
+  template <typename T3, typename T4, typename T7, typename T9, typename T12, typename T13>     \
   stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,  \
-                       stan::value_type_t<T8>, stan::value_type_t<T11>,                         \
-                       stan::promote_args_t<stan::value_type_t<T12>>>                           \
+                       stan::value_type_t<T9>, stan::value_type_t<T12>,                         \
+                       stan::promote_args_t<stan::value_type_t<T13>>>                           \
   NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,  \
-       const std::vector<int>& widths, const int& activation, const T7& p_bar, const T8& Pi,    \
-       const double& eta_loc, const double& eta_scale, const T11& phi, const T12& theta,        \
-       std::ostream*) {                                                                         \
-    using Return = stan::return_type_t<T11, T12>;                                               \
+       const std::vector<int>& widths, const int& activation, const T7& p_bar,                  \
+       const std::vector<int>& axes, const T9& Pi, const double& eta_loc,                       \
+       const double& eta_scale, const T12& phi, const T13& theta, std::ostream*) {              \
+    using Return = stan::return_type_t<T12, T13>;                                               \
     return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths,            \
-                                     activation, p_bar, Pi, eta_loc, eta_scale, phi, theta,     \
-                                     1.0);                                                      \
+                                     activation, p_bar, axes, Pi, eta_loc, eta_scale, phi,      \
+                                     theta, 1.0);                                               \
   }
 
 SEMISTAN_COUNT_FAMILY(poisson_log_lik, POISSON)

@@ -20,7 +20,7 @@ MAIN = Path(__file__).with_name("log_prob.cpp")
 ETA = """\
   vector[N] eta = eta_loc
                   + eta_scale
-                    * network(H, p_bar + Pi * phi, free_widths, activation)
+                    * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)
                   + Xc * theta;
 }
 """

@@ -21,16 +21,18 @@ def torch_log_density(bundle, rows, data, q):
     """The log density of unconstrained (phi, theta / theta_scale, log sigma), by hand."""
     k, P = bundle.subspace.k, rows.X.shape[1]
     tensor = lambda value: torch.as_tensor(np.array(value, dtype=float))  # noqa: E731
-    phi, theta = q[:k], q[k : k + P] * tensor(data["theta_scale"])
+    phi = q[:k] * tensor(data["phi_scale"])
+    theta = q[k : k + P] * tensor(data["theta_scale"])
     normal = torch.distributions.Normal
     lp = (
         normal(tensor(data["prior_phi_location"]), tensor(data["prior_phi_scale"]))
         .log_prob(phi)
         .sum()
     )
+    lp = lp + tensor(data["phi_scale"]).log().sum()
     b = normal(tensor(data["prior_b_location"]), tensor(data["prior_b_scale"]))
     lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
-    w = tensor(data["p_bar"]) + tensor(data["Pi"]) @ phi
+    w = tensor(data["p_bar"]) + tensor(bundle.subspace.matrix) @ phi
     Z = tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
     f = forward(bundle.network, w, frozen_features(bundle.network, tensor(data["w_frozen"]), Z))
     eta = data["eta_loc"] + data["eta_scale"] * f
@@ -69,6 +71,18 @@ def test_torch_onnx_stan_and_the_kernel_agree(
     kernel, family, activation, hidden, frozen, toolchain, tmp_path
 ):
     bundle, rows = random_bundle(family, hidden=hidden, activation=activation, frozen=frozen)
+    assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("axes", (0, 1, 3))
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kernel", ("stan", "cpp"))
+def test_they_agree_along_axes_of_uneven_scale(kernel, family, axes, toolchain, tmp_path):
+    bundle, rows = random_bundle(family, axes=axes)
+    assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
+
+
+def assert_agreement(bundle, rows, kernel, toolchain, tmp_path):
     k, P = bundle.subspace.k, rows.X.shape[1]
     data = stan_data(bundle, rows)
     q = random_states(bundle)

@@ -4,10 +4,12 @@ import torch
 from scipy import stats
 
 from semistan.errors import InputError, SemistanError
+from semistan.model.config import SubspaceConfig
 from semistan.model.families import family
 from semistan.model.network import NetworkSpec
-from semistan.subspace.bezier import RECORDS, bezier
+from semistan.subspace.bezier import bezier
 from semistan.subspace.curve import arc_length, curve_points
+from semistan.subspace.descent import RECORDS
 from semistan.subspace.predictor import linear_predictor
 from semistan.subspace.problem import Problem, make_problem, units_of
 from semistan.workflow import train
@@ -233,7 +235,7 @@ def test_k_must_be_smaller_than_d():
     units = units_of(prepared.design, record, prepared.rows.y)
     problem = make_problem(record, NetworkSpec(1, ()), units, prepared.rows, "cpu")
     with pytest.raises(InputError, match="d = 2, got k = 2"):
-        bezier(problem, units, 2, prepared.config.train, torch.Generator())
+        bezier(problem, units, SubspaceConfig(k=2), prepared.config.train, torch.Generator())
 
 
 def test_training_that_diverges_is_an_error_and_no_silent_start_values():

@@ -39,9 +39,8 @@ def exact(fit):
     data = stan_data(bundle, rows)
     offset, G = jacobian(bundle, rows)
     sigma = data["prior_sigma_value"]
-    k = bundle.subspace.k
-    location = np.concatenate([np.full(k, data["prior_phi_location"]), data["prior_b_location"]])
-    scale = np.concatenate([np.full(k, data["prior_phi_scale"]), data["prior_b_scale"]])
+    location = np.concatenate([data["prior_phi_location"], data["prior_b_location"]])
+    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"]])
     precision = G.T @ G / sigma**2 + np.diag(scale**-2.0)
     covariance = np.linalg.inv(precision)
     mean = covariance @ (G.T @ (rows.y - offset) / sigma**2 + location / scale**2)

@@ -109,7 +109,10 @@ def test_every_key_survives_the_file(tmp_path):
         "data": str(tmp_path / "data.csv"),
         "drop_missing": True,
         "network": {"hidden": [], "activation": "relu", "frozen": 0},
-        "subspace": {"construction": "bezier", "k": 3},
+        "subspace": {
+            "construction": "pca", "k": 3, "select": "swag", "curvature": "kronecker",
+            "snapshots": 7,
+        },
         "priors": {
             "b": "student_t(3, 0, 1)", "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
             "autoscale": False,

@@ -44,20 +44,28 @@ def test_density_and_gradient_are_those_of_the_program(family, settings, toolcha
 def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
     if frozen and not hidden:
         pytest.skip("the output layer is never frozen")
-    bundle, rows = random_bundle("poisson", activation=activation, hidden=hidden, frozen=frozen)
-    q, k = states(bundle)[0], bundle.subspace.k
+    bundle, rows = random_bundle(
+        "poisson", activation=activation, hidden=hidden, frozen=frozen, axes=1
+    )  # fmt: skip
+    q, k, phi_scale = states(bundle)[0], bundle.subspace.k, bundle.subspace.phi_scale
 
     def eta(q):
         theta = bundle.units.theta_scale * q[k:]
         return linear_predictor(
-            bundle.network, bundle.units, bundle.trained, rows.X, rows.U, q[None, :k], theta[None]
+            bundle.network,
+            bundle.units,
+            bundle.trained,
+            rows.X,
+            rows.U,
+            phi_scale * q[None, :k],
+            theta[None],
         )[0]
 
     steps = 1e-6 * np.eye(len(q))
     J = np.column_stack([(eta(q + step) - eta(q - step)) / 2e-6 for step in steps])
     data = stan_data(bundle, rows)
     b_scale = data["prior_b_scale"] / bundle.units.theta_scale
-    prior = np.concatenate([np.full(k, data["prior_phi_scale"]), b_scale]) ** -2.0
+    prior = np.concatenate([data["prior_phi_scale"] / phi_scale, b_scale]) ** -2.0
     expected = J.T @ (np.exp(eta(q))[:, None] * J) + np.diag(prior)
     matrix = derivatives(make_target(bundle, rows), torch.tensor(q))[1].numpy()
     assert np.max(np.abs(matrix - expected)) < 1e-6 * np.max(np.abs(expected))
@@ -84,10 +92,8 @@ def test_a_linear_model_has_its_exact_mean_and_covariance():
     inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
     X = (rows.X - units.x_loc) * units.theta_scale
     G = np.column_stack([units.eta_scale * inputs @ subspace.Pi, X])
-    sigma, k = data["prior_sigma_value"], subspace.k
-    scale = np.concatenate(
-        [np.full(k, data["prior_phi_scale"]), data["prior_b_scale"] / units.theta_scale]
-    )
+    sigma = data["prior_sigma_value"]
+    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"] / units.theta_scale])
     covariance = np.linalg.inv(G.T @ G / sigma**2 + np.diag(scale**-2.0))
     residual = rows.y - units.eta_loc - units.eta_scale * inputs @ subspace.p_bar
     mean = covariance @ G.T @ residual / sigma**2
@@ -145,7 +151,7 @@ def test_a_mode_without_mass_is_left_for_the_best():
     best = find_starts(bundle, rows, SampleConfig(chains=3)).found[0]
     poor = replace(best, q=best.q + 9, log_density=best.log_density - 50)
     assert worth_sampling((poor, best, poor)) == (best, best, best)
-    starts = Starts(({}, {}, {}), (poor, best, best))
+    starts = Starts(({"phi": np.zeros(3)},) * 3, (poor, best, best))
     assert starts.one_mode
     assert "1 without mass" in starts.text(SampleConfig())
     assert not replace(starts, found=(poor, best, poor)).one_mode  # nobody else found the best

@@ -9,7 +9,7 @@ from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.posterior.effects.importance import permutation_importance
-from semistan.subspace.subspace import Subspace
+from semistan.subspace.subspace import along
 from small import small_bundle, small_frame
 
 FORMULA = "y ~ x + z + g + nn(u, v)"
@@ -48,7 +48,7 @@ def without(bundle, draws, coefficient, q):
     """Cut a structured column, and input q of a network without hidden layers, out of a model."""
     p_bar, Pi = bundle.subspace.p_bar.copy(), bundle.subspace.Pi.copy()
     p_bar[q], Pi[q] = 0, 0
-    trained = replace(bundle.trained, subspace=Subspace(p_bar, Pi, "by hand"))
+    trained = replace(bundle.trained, subspace=along(p_bar, Pi, "by hand"))
     theta = draws.theta.copy()
     theta[..., bundle.design.coefficients.index(coefficient)] = 0
     return replace(bundle, trained=trained), replace(draws, theta=theta)

@@ -90,18 +90,19 @@ def units(config, prepared):
 def test_autoscaled_priors_have_the_units_of_their_parameters():
     prepared = small_prepared("y ~ x + z + nn(u)", priors__sigma="exponential(2)")
     config, y, X = prepared.config, prepared.rows.y, prepared.rows.X
-    data = prior_data(config, family("gaussian"), units(config, prepared))
+    data = prior_data(config, family("gaussian"), units(config, prepared), np.ones(2))
     expected = 2.5 * y.std(ddof=1) / X.std(axis=0, ddof=1)
     assert np.allclose(data["prior_b_scale"], expected, rtol=1e-12)
     assert np.array_equal(data["prior_b_location"], [0, 0])
     assert data["prior_sigma_rate"] == pytest.approx(2 / y.std(ddof=1), rel=1e-12)
-    assert (data["prior_phi_location"], data["prior_phi_scale"]) == (0, 5)
+    assert np.array_equal(data["prior_phi_location"], [0, 0])
+    assert np.array_equal(data["prior_phi_scale"], [5, 5])
 
 
 def test_priors_are_used_as_written_without_autoscale():
     prepared = small_prepared("y ~ x + z + nn(u)", priors__autoscale=False)
     config = prepared.config
-    data = prior_data(config, family("gaussian"), units(config, prepared))
+    data = prior_data(config, family("gaussian"), units(config, prepared), np.ones(2))
     assert np.array_equal(data["prior_b_scale"], [2.5, 2.5])
     assert data["prior_sigma_scale"] == 2.5
 
@@ -109,7 +110,12 @@ def test_priors_are_used_as_written_without_autoscale():
 def test_a_constant_is_never_rescaled():
     prepared = small_prepared(priors__sigma="constant(3)")
     config = prepared.config
-    assert prior_data(config, family("gaussian"), units(config, prepared))["prior_sigma_value"] == 3
+    assert (
+        prior_data(config, family("gaussian"), units(config, prepared), np.ones(2))[
+            "prior_sigma_value"
+        ]
+        == 3
+    )
 
 
 @pytest.mark.parametrize("name", RESPONSES)
@@ -124,7 +130,23 @@ def test_priors_are_reported_as_written_and_as_used():
     used = units(config, prepared)
     lines = {
         name: (written, used)
-        for name, written, used in priors_as_used(config, family("gaussian"), used, ("b_x",))
+        for name, written, used in priors_as_used(
+            config, family("gaussian"), used, np.ones(2), ("b_x",)
+        )
     }
     assert lines["phi"] == ("normal(0, 5)", "normal(0, 5)")
     assert lines["b_x"] == ("normal(0, 2.5)", f"normal(0, {2.5 * used.theta_scale[0]:.6g})")
+
+
+def test_phi_has_a_prior_for_each_scale_even_without_autoscale():
+    prepared = small_prepared(priors__phi="normal(1, 2)", priors__autoscale=False)
+    config, used = prepared.config, units(prepared.config, prepared)
+    scales = np.array([0.5, 3])
+    data = prior_data(config, family("gaussian"), used, scales)
+    assert np.array_equal(data["prior_phi_scale"], [1, 6])
+    assert np.array_equal(data["prior_phi_location"], [1, 1])
+    lines = [line for line in priors_as_used(
+        config, family("gaussian"), used, scales, prepared.design.coefficients
+    ) if line[0].startswith("phi")]  # fmt: skip
+    assert lines == [("phi[1]", "normal(1, 2)", "normal(1, 1)"),
+                     ("phi[2]", "normal(1, 2)", "normal(1, 6)")]  # fmt: skip

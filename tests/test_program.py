@@ -204,5 +204,6 @@ def test_a_line_break_in_a_column_cannot_escape_its_comment(newline):
 def test_the_program_needs_no_stan_function_that_it_does_not_define(text):
     defined = re.findall(r"^  (?:matrix|vector|int|real) (\w+)\(", text, flags=re.MULTILINE)
     assert set(defined) == {
-        "activate", "affine", "n_weights", "hidden_layers", "network", "partial_log_lik",
+        "activate", "affine", "n_weights", "hidden_layers", "lift", "network",
+            "partial_log_lik",
     }  # fmt: skip

@@ -3,7 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from semistan.errors import InputError, SemistanError
-from semistan.subspace.subspace import Subspace, check_dimension, span
+from semistan.model.config import SubspaceConfig
+from semistan.subspace.subspace import Subspace, along, along_axes, check_dimension, span
 
 SIZES = [(2, 5, 1), (4, 9, 3), (9, 5, 2), (20, 6, 5)]  # points, d, k
 
@@ -83,7 +84,7 @@ def test_projecting_undoes_lifting_for_any_batch(batch, orthonormal):
     generator = np.random.default_rng(1)
     Pi = generator.normal(size=(9, 3))
     Pi = np.linalg.qr(Pi)[0] if orthonormal else Pi
-    subspace = Subspace(generator.normal(size=9), Pi, "test")
+    subspace = along(generator.normal(size=9), Pi, "test")
     phi = generator.normal(size=(*batch, 3))
     assert subspace.lift(phi).shape == (*batch, 9)
     assert np.allclose(subspace.project(subspace.lift(phi)), phi, rtol=1e-11, atol=1e-13)
@@ -124,19 +125,61 @@ def test_degenerate_points_are_refused(points, k):
 @pytest.mark.parametrize(("k", "d"), [(5, 5), (6, 5)])
 def test_a_subspace_must_be_smaller_than_weight_space(k, d):
     with pytest.raises(InputError, match=f"d = {d}, got k = {k}"):
-        check_dimension(k, d)
+        check_dimension(SubspaceConfig(k=k), d)
 
 
 def test_all_but_one_dimension_are_allowed():
-    check_dimension(4, 5)
+    check_dimension(SubspaceConfig(k=4), 5)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5,), (5, 2, 2)])
 def test_the_shapes_of_shift_and_directions_must_agree(shape):
     with pytest.raises(ValueError, match="expected Pi"):
-        Subspace(np.zeros(5), np.zeros(shape), "test")
+        along(np.zeros(5), np.zeros(shape), "test")
 
 
 def test_sizes_and_origin_are_reported():
     subspace, _ = span(points_of(4, 9), 3, "some name")
     assert (subspace.d, subspace.k, subspace.origin) == (9, 3, "some name")
+
+
+def test_axes_move_single_weights():
+    generator = np.random.default_rng(0)
+    p_bar, axes = generator.normal(size=6), np.array([4, 1])
+    subspace, phi = along_axes(p_bar, axes, "test"), generator.normal(size=(3, 2))
+    assert (subspace.d, subspace.k) == (6, 2)
+    assert np.allclose(subspace.lift(phi), p_bar + phi @ np.eye(6)[axes], atol=1e-15)
+    assert np.array_equal(
+        subspace.project(subspace.lift(phi)), subspace.lift(phi)[:, axes] - p_bar[axes]
+    )
+    assert np.array_equal(subspace.matrix, np.eye(6)[:, axes])
+
+
+def test_axes_and_directions_together():
+    generator = np.random.default_rng(1)
+    p_bar, Pi = generator.normal(size=6), generator.normal(size=(6, 2))
+    subspace = Subspace(p_bar, Pi, "test", np.ones(3), np.array([5]))
+    phi = generator.normal(size=(4, 3))
+    assert np.allclose(subspace.lift(phi), p_bar + phi @ subspace.matrix.T, atol=1e-14)
+    assert np.allclose(subspace.project(subspace.lift(phi)), phi, atol=1e-12)
+
+
+def test_axes_of_a_large_space_take_no_large_matrix():
+    subspace = along_axes(np.zeros(100_000), np.arange(0, 100_000, 50), "test")
+    phi = np.ones((2, 2000))
+    assert np.array_equal(subspace.project(subspace.lift(phi)), phi)
+    assert subspace.Pi.nbytes == 0
+
+
+def test_the_number_of_scales_must_be_k():
+    with pytest.raises(ValueError, match=r"expected phi_scale \(2,\), got \(3,\)"):
+        along(np.zeros(5), np.zeros((5, 2)), "test", np.ones(3))
+
+
+def test_a_curve_has_two_dimensions_and_a_subnetwork_up_to_all():
+    with pytest.raises(InputError, match="has k = 2, got k = 8"):
+        check_dimension(SubspaceConfig(construction="curve"), 100)
+    with pytest.raises(InputError, match="d = 5, got k = 6"):
+        check_dimension(SubspaceConfig(construction="subnetwork", k=6), 5)
+    check_dimension(SubspaceConfig(construction="subnetwork", k=5), 5)
+    check_dimension(SubspaceConfig(construction="full", k=8), 5)

@@ -8,10 +8,10 @@ from semistan.model.config import parse_config
 from semistan.model.design import Rows, learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
-from semistan.subspace.bezier import Trained
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import Units, units_of
-from semistan.subspace.subspace import span
+from semistan.subspace.subspace import Subspace, span
+from semistan.subspace.trained import Trained
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 
@@ -29,8 +29,13 @@ def random_frame(name, generator, n=30):
     return frame.assign(y=responses[name])
 
 
-def random_bundle(name, *, hidden=(4,), activation="tanh", frozen=0, k=3, seed=0, **settings):
-    """Return a bundle and its rows; ``settings`` are sections of the configuration."""
+def random_bundle(
+    name, *, hidden=(4,), activation="tanh", frozen=0, k=3, axes=None, seed=0, **settings
+):
+    """Return a bundle and its rows; ``settings`` are sections of the configuration.
+
+    With ``axes``, so many coordinates move single weights, and each has a scale of its own.
+    """
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
     config = parse_config(
@@ -42,6 +47,11 @@ def random_bundle(name, *, hidden=(4,), activation="tanh", frozen=0, k=3, seed=0
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
     subspace, singular_values = span(points, k, "random points")
+    if axes is not None:
+        subspace = Subspace(
+            subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),
+            np.random.default_rng(seed).permutation(spec.d)[:axes],
+        )  # fmt: skip
     trained = Trained(
         subspace=subspace,
         singular_values=singular_values,

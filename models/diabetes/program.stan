@@ -49,6 +49,16 @@ functions {
     }
   }
 
+  // Weights at phi: its first elements move the weights at `axes`, the others
+  // move all weights along the columns of Pi.
+  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
+    int a = size(axes);
+    vector[num_elements(p_bar)] w = p_bar;
+    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
+    if (a > 0) w[axes] += phi[1 : a];
+    return w;
+  }
+
   // Network output f(u; w), one number for each row of H.
   vector network(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
@@ -61,11 +71,12 @@ functions {
   real partial_log_lik(array[] int slice, int start, int end, data vector y,
                        data matrix Xc, data matrix H,
                        data array[] int free_widths, data int activation,
-                       data vector p_bar, data matrix Pi, data real eta_loc,
-                       data real eta_scale, vector phi, vector theta,
-                       real sigma) {
+                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data real eta_loc, data real eta_scale, vector phi,
+                       vector theta, real sigma) {
     vector[end - start + 1] f
-      = network(H[start : end], p_bar + Pi * phi, free_widths, activation);
+      = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
+                activation);
     return normal_id_glm_lpdf(
       y[start : end] | Xc[start : end], eta_loc + eta_scale * f,
       theta, sigma);
@@ -93,9 +104,12 @@ data {
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  matrix[d, k] Pi;  // directions of the subspace
-  real prior_phi_location;  // normal prior on phi: location
-  real<lower=0> prior_phi_scale;  // normal prior on phi: scale
+  int<lower=0, upper=k> n_axes;  // weights that move by themselves
+  array[n_axes] int<lower=1, upper=d> axes;  // which
+  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
   vector[P] prior_b_location;  // normal prior on theta: location
   vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
   real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
@@ -120,7 +134,8 @@ transformed data {
   }
 }
 parameters {
-  vector[k] phi;  // subspace coordinates: w = p_bar + Pi * phi
+  // subspace coordinates: w = lift(phi, ...)
+  vector<multiplier=phi_scale>[k] phi;
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
   real<lower=0> sigma;  // residual standard deviation
 }
@@ -136,8 +151,8 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
-                         free_widths, activation, p_bar, Pi, eta_loc, eta_scale,
-                         phi, theta, sigma);
+                         free_widths, activation, p_bar, axes, Pi, eta_loc,
+                         eta_scale, phi, theta, sigma);
   }
   target += lprior;
 }
@@ -145,7 +160,7 @@ generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, p_bar + Pi * phi, free_widths, activation))
+        * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
       - dot_product(x_loc, theta);
   real b_age = theta[1];
   real b_sex = theta[2];

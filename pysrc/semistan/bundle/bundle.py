@@ -26,10 +26,10 @@ from semistan.model.config import ModelConfig, parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families import Family, family
 from semistan.model.network import Array, NetworkSpec
-from semistan.subspace.bezier import Trained
 from semistan.subspace.predictor import linear_predictor, network_output
 from semistan.subspace.problem import Units
 from semistan.subspace.subspace import Subspace
+from semistan.subspace.trained import Trained
 
 FORMAT_VERSION = 1
 MARKER = "bundle.json"
@@ -189,6 +189,8 @@ def _arrays(bundle: Bundle) -> dict[str, Array]:
     return {
         "p_bar": trained.subspace.p_bar,
         "Pi": trained.subspace.Pi,
+        "phi_scale": trained.subspace.phi_scale,
+        "axes": trained.subspace.axes.astype(float),
         "singular_values": trained.singular_values,
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
@@ -249,7 +251,10 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             eta["loc"], eta["scale"],
         ),
         trained=Trained(
-            subspace=Subspace(arrays["p_bar"], arrays["Pi"], content["subspace"]["origin"]),
+            subspace=Subspace(
+                arrays["p_bar"], arrays["Pi"], content["subspace"]["origin"],
+                arrays["phi_scale"], arrays["axes"].astype(np.int64),
+            ),
             singular_values=arrays["singular_values"],
             control_points=arrays["control_points"],
             w_frozen=arrays["w_frozen"],

@@ -21,8 +21,9 @@ from semistan.model.network import Array, NetworkSpec, layer_slices
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-    from semistan.subspace.bezier import Trained
     from semistan.subspace.problem import Units
+    from semistan.subspace.subspace import Subspace
+    from semistan.subspace.trained import Trained
 
 OPSET = 17
 IR_VERSION = 8
@@ -67,6 +68,22 @@ class _Graph:
         decay = self.apply("Exp", self.apply("Neg", self.apply("Abs", z)))
         tail = self.apply("Log", self.apply("Add", decay, self.constant(np.array(1.0))))
         return self.apply("Add", self.apply("Relu", z), tail)
+
+    def lifted(self, subspace: Subspace, phi: str) -> str:
+        """Add the weights (S, d) at coordinates (S, k)."""
+        a = len(subspace.axes)
+        along, w = self._part(phi, slice(a, subspace.k)), self.constant(subspace.p_bar)
+        if a < subspace.k:
+            w = self.apply("Add", self.apply("MatMul", along, self.constant(subspace.Pi.T)), w)
+        if not a:
+            return w
+        # Each weight takes its coordinate, or the zero that is appended to them.
+        position = np.full(subspace.d, a)
+        position[subspace.axes] = np.arange(a)
+        zero = self.apply("Mul", self._part(phi, slice(0, 1)), self.constant(np.array(0.0)))
+        moves = self.apply("Concat", self._part(phi, slice(0, a)), zero, axis=1)
+        moved = self.apply("Gather", moves, self.constant(position), axis=1)
+        return self.apply("Add", moved, w)
 
     def frozen_layers(self, spec: NetworkSpec, w_frozen: Array, h: str) -> str:
         for weights, biases, m, n in layer_slices(spec.frozen_widths):
@@ -127,8 +144,7 @@ def predictor_graph(spec: NetworkSpec, units: Units, trained: Trained) -> ModelP
     h = graph.frozen_layers(
         spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale)
     )
-    step = graph.apply("MatMul", "phi", graph.constant(subspace.Pi.T))
-    f = graph.network(spec, graph.apply("Add", step, graph.constant(subspace.p_bar)), h)
+    f = graph.network(spec, graph.lifted(subspace, "phi"), h)
     eta = graph.apply(
         "Add",
         graph.apply("Mul", f, graph.constant(np.array(units.eta_scale))),

@@ -26,10 +26,21 @@ class NetworkConfig(_Section):
 
 
 class SubspaceConfig(_Section):
-    """``[subspace]``: how the affine subspace is constructed."""
+    """``[subspace]``: how the affine subspace is constructed.
 
-    construction: Literal["bezier"] = "bezier"
+    ``select`` is for ``subnetwork`` (which weights move), ``curvature`` for
+    ``low_rank_laplace`` (the generalised Gauss-Newton matrix's approximation), ``snapshots`` for
+    ``pca`` and the other constructions that average the last epochs (how many). ``full`` takes
+    all weights, whatever ``k`` is; ``curve`` has k = 2.
+    """
+
+    construction: Literal[
+        "bezier", "curve", "pca", "random", "subnetwork", "low_rank_laplace", "full"
+    ] = "bezier"
     k: int = Field(default=8, ge=1)
+    select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
+    curvature: Literal["diagonal", "kronecker"] = "diagonal"
+    snapshots: int = Field(default=20, ge=2)
 
 
 class PriorConfig(_Section):

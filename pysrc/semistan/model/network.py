@@ -150,6 +150,25 @@ def forward(spec: NetworkSpec, w: Tensor, h: Tensor) -> Tensor:
     return affine(h, w, *last).squeeze(-1)
 
 
+def output_and_jacobian(spec: NetworkSpec, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """Return f (n,) and its derivatives with respect to the Bayesian weights (n, d).
+
+    The derivative of a row's output with respect to a layer's weights is the outer product of
+    that with respect to the layer's sums and of the layer's inputs.
+    """
+    import torch
+
+    inputs, sums = [h], []
+    for layer in layer_slices(spec.free_widths):
+        sums.append(affine(inputs[-1], w, *layer).requires_grad_())
+        inputs.append(activate(sums[-1], spec.activation))
+    f = sums[-1].squeeze(-1)
+    parts = []
+    for a, slope in zip(inputs[:-1], torch.autograd.grad(f.sum(), sums), strict=True):
+        parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
+    return f.detach(), torch.cat(parts, dim=1)
+
+
 def initial_weights(widths: tuple[int, ...], generator: Generator) -> Tensor:
     """Draw weights uniformly within ``1 / sqrt(m)`` (PyTorch's default), shape (d,)."""
     import torch

@@ -65,8 +65,11 @@ def stan_data(
         "d": bundle.subspace.d,
         "k": bundle.subspace.k,
         "p_bar": bundle.subspace.p_bar,
+        "n_axes": len(bundle.subspace.axes),
+        "axes": bundle.subspace.axes + 1,
         "Pi": bundle.subspace.Pi,
-        **prior_data(bundle.config, bundle.family, units),
+        "phi_scale": bundle.subspace.phi_scale,
+        **prior_data(bundle.config, bundle.family, units, bundle.subspace.phi_scale),
         "prior_only": int(prior_only),
         "grainsize": grainsize or len(rows),
     }

@@ -3,7 +3,7 @@
 The weights at phi = 0 are no mode of the posterior of (phi, theta, dispersion) once k is large.
 A few damped Gauss-Newton (Levenberg-Marquardt) steps in the program's unconstrained coordinates
 
-    q = (phi, theta / theta_scale, log dispersion)
+    q = (phi / phi_scale, theta / theta_scale, log dispersion)
 
 find one. The generalised Gauss-Newton matrix of the negative log posterior there,
 
@@ -26,15 +26,13 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
 from semistan.model.network import (
     Array,
-    NetworkSpec,
-    activate,
-    affine,
     forward,
     frozen_features,
-    layer_slices,
+    output_and_jacobian,
 )
 from semistan.model.priors import Density
 from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
+from semistan.subspace.ggn import onto
 from semistan.subspace.problem import Problem, make_problem
 
 if TYPE_CHECKING:
@@ -54,7 +52,8 @@ class Mode:
     Attributes
     ----------
     q : array, shape (n,)
-        The mode in unconstrained coordinates: phi, theta / theta_scale, log dispersion.
+        The mode in unconstrained coordinates: phi / phi_scale, theta / theta_scale,
+        log dispersion.
     inv_metric : array, shape (n, n)
         Inverse of the generalised Gauss-Newton matrix: the covariance of the Laplace
         approximation.
@@ -82,14 +81,18 @@ class Target:
 
     def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return phi, theta / theta_scale and the log of the sampled dispersion."""
+        import torch
+
         k, P = self.bundle.subspace.k, len(self.bundle.trained.theta)
-        return q[:k], q[k : k + P], q[k + P :]
+        phi_scale = torch.tensor(self.bundle.subspace.phi_scale)
+        return phi_scale * q[:k], q[k : k + P], q[k + P :]
 
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
     """Collect what the posterior needs from a bundle and its training rows."""
     problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
-    data = prior_data(bundle.config, bundle.family, bundle.units)
+    phi_scale = bundle.subspace.phi_scale
+    data = prior_data(bundle.config, bundle.family, bundle.units, phi_scale)
     classes = class_priors(bundle.config, bundle.family)
     priors = tuple(
         (item.parameter, _distribution(item.prior.density, [data[n] for n in item.data_names]))
@@ -167,9 +170,10 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
         return gradient, matrix
     phi, theta, log_dispersion = target.split(q)
     m = len(phi) + len(theta)
-    w, Pi = _weights(target, phi), torch.tensor(target.bundle.subspace.Pi)
+    w, subspace = _weights(target, phi), target.bundle.subspace
     for chunk in target.chunks:
-        f, J_phi = _output_and_jacobian(target.bundle.network, w, Pi, chunk.U)
+        f, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
+        J_phi = torch.tensor(subspace.phi_scale) * onto(subspace, J_w)
         J = chunk.eta_scale * torch.cat([J_phi, chunk.Z], dim=1)
         by_eta, by_dispersion = _likelihood_curvature(
             target, chunk, chunk.eta(theta, f), log_dispersion
@@ -198,29 +202,6 @@ def _likelihood_curvature(
     return by_eta, _curvature(of_dispersion, log_dispersion)
 
 
-def _output_and_jacobian(
-    spec: NetworkSpec, w: Tensor, Pi: Tensor, h: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return f (n,) and its derivatives with respect to phi (n, k).
-
-    The derivative of a row's output with respect to a layer's weights is the outer product of
-    that with respect to the layer's sums and of the layer's inputs.
-    """
-    import torch
-
-    layers, inputs, sums = layer_slices(spec.free_widths), [h], []
-    for layer in layers:
-        sums.append(affine(inputs[-1], w, *layer).requires_grad_())
-        inputs.append(activate(sums[-1], spec.activation))
-    f = sums[-1].squeeze(-1)
-    J = torch.zeros(len(h), Pi.shape[1], dtype=h.dtype)
-    slopes = torch.autograd.grad(f.sum(), sums)
-    for (weights, biases, _, _), a, slope in zip(layers, inputs, slopes, strict=False):
-        products = slope[:, :, None] * a.detach()[:, None, :]
-        J += products.flatten(1) @ Pi[weights] + slope @ Pi[biases]
-    return f.detach(), J
-
-
 def _curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
     """Return first and second derivatives of a sum of functions of one element each."""
     import torch
@@ -247,8 +228,7 @@ def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
 def _weights(target: Target, phi: Tensor) -> Tensor:
     import torch
 
-    subspace = target.bundle.subspace
-    return torch.tensor(subspace.p_bar) + torch.tensor(subspace.Pi) @ phi
+    return torch.tensor(target.bundle.subspace.lift(phi.detach().numpy()))
 
 
 def _log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor) -> Tensor:

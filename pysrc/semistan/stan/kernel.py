@@ -65,13 +65,15 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     """Return log prior, log-likelihood and log Jacobian of each draw, shape (S,)."""
     import torch
 
-    phi, theta = (fit.stan_variable(name).reshape(STATES, -1) for name in ("phi", "theta"))
+    phi = fit.stan_variable("phi").reshape(STATES, -1)
+    P = len(bundle.design.coefficients)  # an empty vector has no columns
+    theta = fit.stan_variable("theta").reshape(STATES, P) if P else np.zeros((STATES, 0))
     eta = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta)
     dispersion = {
         name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
     }
     log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
-    jacobian = np.log(bundle.units.theta_scale).sum()
+    jacobian = np.log(bundle.units.theta_scale).sum() + np.log(bundle.subspace.phi_scale).sum()
     for name in sampled_dispersion(bundle.config, bundle.family):
         jacobian = jacobian + np.log(fit.stan_variable(name))
     return np.asarray(fit.stan_variable("lprior") + log_lik.sum(dim=1).numpy() + jacobian)

@@ -147,8 +147,9 @@ def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
             "data array[] int free_widths", "data int activation", "data vector p_bar",
-            "data matrix Pi", "data real eta_loc", "data real eta_scale", "vector phi",
-            "vector theta", *(f"real {name}" for name in parts.family.dispersion)]  # fmt: skip
+            "data array[] int axes", "data matrix Pi", "data real eta_loc",
+            "data real eta_scale", "vector phi", "vector theta",
+            *(f"real {name}" for name in parts.family.dispersion)]  # fmt: skip
 
 
 def _stan_likelihood(parts: Parts) -> str:
@@ -158,7 +159,8 @@ def _stan_likelihood(parts: Parts) -> str:
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
-        + "    = network(H[start : end], p_bar + Pi * phi, free_widths, activation);\n"
+        + "    = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,\n"
+        + "              activation);\n"
         + f"  return {parts.family.glm}(\n"
         + "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
         + f"    {tail});\n"
@@ -217,7 +219,10 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("int<lower=1> d;", "Bayesian weights"),
         ("int<lower=1> k;", "dimension of the subspace"),
         ("vector[d] p_bar;", "weights at phi = 0"),
-        ("matrix[d, k] Pi;", "directions of the subspace"),
+        ("int<lower=0, upper=k> n_axes;", "weights that move by themselves"),
+        ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
+        ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
+        ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
     ]
 
 
@@ -226,7 +231,8 @@ def prior_lines(item: ClassPrior) -> list[tuple[str, str]]:
     lines = []
     for argument, name in zip(item.prior.density.arguments, item.data_names, strict=True):
         bound = "" if argument == "location" else "<lower=0>"
-        kind = f"vector{bound}[P]" if item.label == "b" else f"real{bound}"
+        size = {"b": "P", "phi": "k"}.get(item.label)
+        kind = f"vector{bound}[{size}]" if size else f"real{bound}"
         text = f"{item.prior.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
         if item.prior.density.is_constant:
             text = f"fixed value of {item.parameter}"
@@ -263,7 +269,7 @@ def prepared_inputs() -> str:
 
 def parameters(parts: Parts, *, theta: bool = True) -> str:
     """Declare what is sampled, with or without the structured coefficients."""
-    lines = [("vector[k] phi;", "subspace coordinates: w = p_bar + Pi * phi")]
+    lines = [("vector<multiplier=phi_scale>[k] phi;", "subspace coordinates: w = lift(phi, ...)")]
     if theta:
         lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
     lines += [
@@ -303,7 +309,7 @@ def _prior_density(item: ClassPrior) -> str:
 
 def _model(parts: Parts) -> str:
     arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
-                 "activation", "p_bar", "Pi", "eta_loc", "eta_scale", "phi", "theta",
+                 "activation", "p_bar", "axes", "Pi", "eta_loc", "eta_scale", "phi", "theta",
                  *parts.family.dispersion]  # fmt: skip
     return (
         "if (!prior_only) {\n"
@@ -314,7 +320,7 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    network = "network(H, p_bar + Pi * phi, free_widths, activation)"
+    network = "network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     intercept = (
         "real b_Intercept  // mean of eta over the rows, moved to X = 0\n"

@@ -20,6 +20,7 @@ WARMUP = 1000
 SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
+MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -54,7 +55,8 @@ class Starts:
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
-        metric = options.metric if self.found or options.metric != "ggn" else "dense_e"
+        adapted = "dense_e" if len(self.values[0]["phi"]) <= MOST_DIMENSIONS else "diag_e"
+        metric = options.metric if self.found or options.metric != "ggn" else adapted
         automatic = SHORT_WARMUP if self.one_mode else WARMUP
         warmup = automatic if options.warmup == "auto" else options.warmup
         return options.model_copy(update={"warmup": warmup, "metric": metric})
@@ -86,7 +88,7 @@ def find_starts(
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    if options.metric == "ggn":
+    if options.metric == "ggn" and bundle.subspace.k <= MOST_DIMENSIONS:
         target = make_target(bundle, rows, prior_only=prior_only)
         found = [find_mode(target, state) for state in on_curve]
         modes = tuple(mode for mode in found if mode is not None)
@@ -113,7 +115,8 @@ def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
 def curve_states(bundle: Bundle, chains: int) -> Array:
     """Return unconstrained states along the curve, shape (chains, k + P + dispersion)."""
     trained, t = bundle.trained, (np.arange(chains) + 0.5) / chains
-    phi = bundle.subspace.project(curve_points(trained.control_points, t))
+    on_curve = bundle.subspace.project(curve_points(trained.control_points, t))
+    phi = on_curve / bundle.subspace.phi_scale
     sampled = sampled_dispersion(bundle.config, bundle.family)
     rest = np.concatenate(
         [
@@ -130,7 +133,7 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     sampled = sampled_dispersion(bundle.config, bundle.family)
     dispersion = dict(zip(sampled, np.exp(state[k + P :]).tolist(), strict=True))
     theta = bundle.units.theta_scale * state[k : k + P]
-    return {"phi": state[:k], "theta": theta, **dispersion}
+    return {"phi": bundle.subspace.phi_scale * state[:k], "theta": theta, **dispersion}
 
 
 def _evidence(mode: Mode) -> float:

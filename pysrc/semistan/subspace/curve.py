@@ -28,6 +28,8 @@ def curve_points(control_points: Array, t: Array) -> Array:
 def arc_length(control_points: Array) -> float:
     """Return the curve's length, by Gauss-Legendre quadrature of the speed |b'(t)|."""
     k = len(control_points) - 1
+    if k == 0:
+        return 0.0
     nodes, weights = np.polynomial.legendre.leggauss(max(32, 2 * k))
     velocity = k * bernstein((nodes + 1) / 2, k - 1) @ np.diff(control_points, axis=0)
     return float(weights @ np.linalg.norm(velocity, axis=-1) / 2)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from semistan.model.network import Array, NetworkSpec, forward, frozen_features
-from semistan.subspace.bezier import Trained
 from semistan.subspace.problem import Units
+from semistan.subspace.trained import Trained
 
 
 def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:

@@ -10,42 +10,85 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from semistan.errors import InputError, SemistanError
+from semistan.model.config import SubspaceConfig
 from semistan.model.network import Array
+
+Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subspace:
-    """Affine subspace {p_bar + Pi @ phi : phi in R^k} of weight space."""
+    """Affine subspace of weight space: k coordinates phi, of which the first a are axes.
 
-    p_bar: Array  # (d,)   weights at phi = 0
-    Pi: Array  # (d, k) directions as columns, full column rank
-    origin: str  # name of the construction, for reports only; no code branches on it
+    Attributes
+    ----------
+    p_bar : array, shape (d,)
+        Weights at phi = 0.
+    Pi : array, shape (d, k - a)
+        Directions as columns, full column rank.
+    origin : str
+        Name of the construction, for reports only; no code branches on it.
+    phi_scale : array, shape (k,)
+        Prior scale of each coordinate, in units of the prior that the user gives.
+    axes : array of int, shape (a,)
+        Weights that move by themselves: unit vectors, stored as positions.
+    """
+
+    p_bar: Array
+    Pi: Array
+    origin: str
+    phi_scale: Array
+    axes: Index
 
     def __post_init__(self) -> None:
         if self.Pi.ndim != 2 or self.Pi.shape[:1] != self.p_bar.shape:
             raise ValueError(f"expected Pi ({self.p_bar.size}, k), got {self.Pi.shape}")
+        if self.phi_scale.shape != (self.k,):
+            raise ValueError(f"expected phi_scale ({self.k},), got {self.phi_scale.shape}")
 
     @property
     def d(self) -> int:
         """Number of Bayesian weights."""
-        return int(self.Pi.shape[0])
+        return len(self.p_bar)
 
     @property
     def k(self) -> int:
         """Dimension of the subspace."""
-        return int(self.Pi.shape[1])
+        return len(self.axes) + int(self.Pi.shape[1])
+
+    @property
+    def matrix(self) -> Array:
+        """All directions as columns, shape (d, k); large where there are many axes."""
+        return np.hstack([np.eye(self.d)[:, self.axes], self.Pi])
 
     def lift(self, phi: Array) -> Array:
         """Map coordinates (..., k) to weights (..., d)."""
-        return self.p_bar + phi @ self.Pi.T
+        a = len(self.axes)
+        w = self.p_bar + phi[..., a:] @ self.Pi.T
+        w[..., self.axes] += phi[..., :a]
+        return w
 
     def project(self, w: Array) -> Array:
         """Map weights (..., d) to the coordinates (..., k) of the nearest point."""
+        if not self.Pi.shape[1]:
+            return (w - self.p_bar)[..., self.axes]
         deviations = (w - self.p_bar).reshape(-1, self.d)
-        solution = np.linalg.lstsq(self.Pi, deviations.T, rcond=None)[0]
+        solution = np.linalg.lstsq(self.matrix, deviations.T, rcond=None)[0]
         return np.ascontiguousarray(solution.T).reshape(*w.shape[:-1], self.k)
+
+
+def along(p_bar: Array, Pi: Array, origin: str, phi_scale: Array | None = None) -> Subspace:
+    """Return the subspace along the columns of Pi (d, k), of equal prior scale by default."""
+    scale = np.ones(Pi.shape[-1]) if phi_scale is None else phi_scale
+    return Subspace(p_bar, Pi, origin, scale, np.zeros(0, dtype=np.int64))
+
+
+def along_axes(p_bar: Array, axes: Index, origin: str) -> Subspace:
+    """Return the subspace in which some weights move by themselves."""
+    return Subspace(p_bar, np.zeros((len(p_bar), 0)), origin, np.ones(len(axes)), axes)
 
 
 def span(points: Array, k: int, origin: str) -> tuple[Subspace, Array]:
@@ -88,17 +131,28 @@ def span(points: Array, k: int, origin: str) -> tuple[Subspace, Array]:
         )
     Pi = directions[:k].T
     Pi = Pi * np.sign(Pi[np.abs(Pi).argmax(axis=0), np.arange(k)])
-    return Subspace(p_bar, np.ascontiguousarray(Pi), origin), singular_values[:k]
+    return along(p_bar, np.ascontiguousarray(Pi), origin), singular_values[:k]
 
 
-def check_dimension(k: int, d: int) -> None:
-    """Refuse a subspace that is not smaller than weight space.
+def check_dimension(config: SubspaceConfig, d: int) -> None:
+    """Refuse a subspace that its construction cannot have in d dimensions.
 
     Raises
     ------
     InputError
-        If k >= d.
+        If k >= d, if a subnetwork has more weights than there are, if ``pca`` has no more
+        snapshots than k, or a ``curve`` is not of k = 2.
     """
+    name, k = config.construction, config.k
+    if name == "full" or (name == "subnetwork" and k <= d):
+        return
+    if name == "pca" and k >= config.snapshots:
+        raise InputError(
+            f"k must be smaller than the number of snapshots of the path, {config.snapshots}, "
+            f"got k = {k}; choose a smaller k or more snapshots"
+        )
+    if name == "curve" and k != 2:
+        raise InputError(f"a curve between two networks has k = 2, got k = {k}; use --k 2")
     if k >= d:
         raise InputError(
             f"k must be smaller than the number of Bayesian weights d = {d}, got k = {k}; "

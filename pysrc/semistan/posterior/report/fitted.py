@@ -43,7 +43,10 @@ def fitted_section(results: Results) -> Section:
 def priors_table(results: Results) -> Table:
     """Show every prior as written and as used."""
     bundle = results.bundle
-    used = priors_as_used(bundle.config, bundle.family, bundle.units, bundle.design.coefficients)
+    used = priors_as_used(
+        bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale,
+        bundle.design.coefficients,
+    )  # fmt: skip
     return Table(
         "Scales as used are in the units of the data",
         (Column("Parameter", "code"), Column("As written", "code"), Column("As used", "code")),

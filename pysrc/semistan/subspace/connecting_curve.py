@@ -1,0 +1,94 @@
+"""The plane of a curve of low loss between two independently trained networks.
+
+Three stages: the two ends p_0 and p_2 are trained alone; then the bend p_1 and theta, with the
+ends where they are, on
+
+    b(t) = (1 - t)^2 p_0 + 2 t (1 - t) p_1 + t^2 p_2,    t ~ U(0, 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.network import Array
+from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
+from semistan.subspace.problem import Problem, Units
+from semistan.subspace.subspace import check_dimension, span
+from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.trajectory import after, joined, replica
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+
+def curve(
+    problem: Problem,
+    units: Units,
+    subspace: SubspaceConfig,
+    train: TrainConfig,
+    generator: Generator,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train two networks and the curve between them, and span its plane.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows, standardised.
+    units : Units
+        The user's units, in which theta and dispersion are returned.
+    subspace : SubspaceConfig
+        Its ``k`` is 2.
+    train : TrainConfig
+        Epochs of each of the three stages, learning rate, batch size, validation share.
+    generator : torch.Generator
+        On the CPU; the source of all randomness.
+    progress : callable, optional
+        Called with the epoch, the training loss and the validation loss.
+
+    Raises
+    ------
+    InputError
+        If k is not 2, or d <= 2.
+    SemistanError
+        If training diverges, or the three points lie on a line.
+
+    Notes
+    -----
+    Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
+    Bayesian Deep Learning, UAI, section 4.3, and Garipov et al. (2018), Loss Surfaces, Mode
+    Connectivity, and Fast Ensembling of DNNs, NeurIPS. The plane is theirs; ``p_bar`` is the
+    mean of the three points, which is the mean of b(t), and not the midpoint of the ends,
+    where the loss may be high. Layers outside the subspace are trained with the first end only,
+    since both ends must be weights of the same network.
+    """
+    check_dimension(subspace, problem.network.d)
+    starts = [initial_parameters(problem, 1, generator) for _ in range(2)]
+
+    def stage(
+        number: int, start: Parameters, fixed: tuple[int, ...] = ()
+    ) -> tuple[Parameters, dict[str, Array]]:
+        shown = after(progress, number * train.epochs)
+        return descend(problem, start, train, replica(generator), shown, fixed=fixed)
+
+    one, first = stage(0, starts[0])
+    two, second = stage(1, replace(starts[1], w_frozen=one.w_frozen))
+    best, third = stage(2, _straight(one, two), fixed=(0, 2))
+    spanned, spread = span(best.control_points.cpu().numpy(), subspace.k, "curve")
+    return hand_over(problem, units, best, joined(first, second, third), spanned, spread)
+
+
+def _straight(one: Parameters, two: Parameters) -> Parameters:
+    """Return the line between two networks, its bend in the middle; theta is their mean."""
+    import torch
+
+    ends = one.control_points[0], two.control_points[0]
+    points = torch.stack([ends[0], (ends[0] + ends[1]) / 2, ends[1]])
+    return Parameters(
+        points.requires_grad_(),
+        one.w_frozen,
+        ((one.theta + two.theta) / 2).requires_grad_(),
+        ((one.log_dispersion + two.log_dispersion) / 2).requires_grad_(),
+    )

@@ -1,0 +1,196 @@
+"""Gradient descent for the points of a Bézier curve through weight space, or for one network.
+
+The loss at a point of the curve is averaged over t ~ U(0, 1), one t a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import SemistanError
+from semistan.model.config import TrainConfig
+from semistan.model.network import Array, initial_weights
+from semistan.subspace.curve import arc_length, bernstein
+from semistan.subspace.problem import Problem, Weights
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+
+Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
+
+LOSS_NODES = 9  # fixed t at which the validation loss is averaged
+RECORDS = 200  # states looked at during training, at the most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """The trained tensors: control points (m, d), frozen weights, theta, log dispersion."""
+
+    control_points: Tensor
+    w_frozen: Tensor
+    theta: Tensor
+    log_dispersion: Tensor
+
+    def tensors(self) -> list[Tensor]:
+        """Return all of them in order."""
+        return [self.control_points, self.w_frozen, self.theta, self.log_dispersion]
+
+    def at(self, weights: Tensor) -> Weights:
+        """Return the state at Bernstein weights (..., k + 1)."""
+        return Weights(
+            weights @ self.control_points, self.w_frozen, self.theta, self.log_dispersion
+        )
+
+    def copy(self) -> Parameters:
+        """Return detached copies."""
+        return Parameters(*(tensor.detach().clone() for tensor in self.tensors()))
+
+
+def initial_parameters(problem: Problem, points: int, generator: Generator) -> Parameters:
+    """Draw so many control points and the frozen weights; theta and log dispersion are 0."""
+    import torch
+
+    spec, device = problem.network, problem.y.device
+    tensors = [
+        torch.stack([initial_weights(spec.free_widths, generator) for _ in range(points)]),
+        initial_weights(spec.frozen_widths, generator),
+        torch.zeros(problem.Z.shape[1], dtype=torch.float64),
+        torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
+    ]
+    return Parameters(*(tensor.to(device).requires_grad_() for tensor in tensors))
+
+
+def descend(
+    problem: Problem,
+    parameters: Parameters,
+    options: TrainConfig,
+    generator: Generator,
+    progress: Progress | None = None,
+    *,
+    fixed: Sequence[int] = (),
+) -> tuple[Parameters, dict[str, Array]]:
+    """Run Adam with a cosine-annealed rate; return the state of least validation loss.
+
+    One control point is a single network.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows.
+    parameters : Parameters
+        Where to start; they are changed.
+    options : TrainConfig
+        Epochs, learning rate, batch size, validation share.
+    generator : torch.Generator
+        Source of t, of the batches and of the rows held out.
+    progress : callable, optional
+        Called with the epoch, the training loss and the validation loss.
+    fixed : sequence of int
+        Control points that stay where they are.
+
+    Returns
+    -------
+    best : Parameters
+        Detached.
+    history : dict of arrays
+        ``epoch``, ``loss``, ``validation_loss`` and ``arc_length`` during training.
+
+    Raises
+    ------
+    SemistanError
+        If the loss is not finite.
+    """
+    import torch
+
+    training, validation = split_rows(problem, options.validation, generator)
+    nodes = (np.polynomial.legendre.leggauss(LOSS_NODES)[0] + 1) / 2
+    optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
+    every = -(-options.epochs // RECORDS)
+    best, least, records = parameters.copy(), np.inf, []
+    for epoch in range(1, options.epochs + 1):
+        for batch in batches(training, options.batch_size, generator):
+            step(batch, parameters, optimiser, generator, fixed)
+        schedule.step()
+        if epoch % every and epoch != options.epochs:
+            continue
+        loss, held_out = (
+            float(losses(part, parameters, nodes).mean()) for part in (training, validation)
+        )
+        state = parameters.copy()
+        records.append((epoch, loss, held_out, arc_length(state.control_points.cpu().numpy())))
+        if held_out < least:
+            best, least = state, held_out
+        if progress is not None:
+            progress(epoch, loss, held_out)
+    if not np.isfinite(least):
+        raise SemistanError(
+            f"training diverged: the loss is {loss:g} after {options.epochs} epochs; lower "
+            f"learning_rate (now {options.learning_rate:g})"
+        )
+    names = ("epoch", "loss", "validation_loss", "arc_length")
+    return best, dict(zip(names, np.array(records, dtype=float).T, strict=True))
+
+
+def step(
+    batch: Problem,
+    parameters: Parameters,
+    optimiser: torch.optim.Optimizer,
+    generator: Generator,
+    fixed: Sequence[int] = (),
+) -> None:
+    """Take one gradient step at a random point of the curve."""
+    import torch
+
+    t = float(torch.rand((), generator=generator, dtype=torch.float64))
+    optimiser.zero_grad()
+    weights = _on_device(bernstein(np.array(t), len(parameters.control_points) - 1), batch)
+    batch.loss(parameters.at(weights)).backward()  # type: ignore[no-untyped-call]
+    if fixed:
+        assert parameters.control_points.grad is not None
+        parameters.control_points.grad[list(fixed)] = 0
+    optimiser.step()
+
+
+def losses(problem: Problem, parameters: Parameters, t: Array) -> Array:
+    """Return the loss at each t, one t at a time to bound memory."""
+    import torch
+
+    weights = _on_device(bernstein(t, len(parameters.control_points) - 1), problem)
+    with torch.no_grad():
+        return np.array([float(problem.loss(parameters.at(row))) for row in weights])
+
+
+def _on_device(array: Array, problem: Problem) -> Tensor:
+    import torch
+
+    return torch.as_tensor(array, dtype=torch.float64).to(problem.y.device)
+
+
+def split_rows(problem: Problem, share: float, generator: Generator) -> tuple[Problem, Problem]:
+    """Hold out a random share of the rows; without one, training rows are used for both."""
+    import torch
+
+    held_out = min(round(share * len(problem)), len(problem) - 1)
+    if held_out == 0:
+        return problem, problem
+    order = torch.randperm(len(problem), generator=generator).to(problem.y.device)
+    return problem.rows(order[held_out:]), problem.rows(order[:held_out])
+
+
+def batches(problem: Problem, size: int, generator: Generator) -> Iterator[Problem]:
+    """Yield the rows in random batches; ``size = 0`` decides by itself."""
+    import torch
+
+    size = size or (len(problem) if len(problem) <= 4096 else 1024)
+    if size >= len(problem):
+        yield problem
+        return
+    order = torch.randperm(len(problem), generator=generator).to(problem.y.device)
+    for start in range(0, len(problem), size):
+        yield problem.rows(order[start : start + size])

@@ -1,0 +1,66 @@
+"""The full space: every Bayesian weight moves by itself.
+
+    w = phi,    phi in R^d
+
+One network is trained, and chains start at it. ``k`` of the configuration is not used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.subspace.descent import Progress, descend, initial_parameters
+from semistan.subspace.problem import Problem, Units
+from semistan.subspace.subspace import along_axes, check_dimension
+from semistan.subspace.trained import Trained, hand_over
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+
+def full(
+    problem: Problem,
+    units: Units,
+    subspace: SubspaceConfig,
+    train: TrainConfig,
+    generator: Generator,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a network and let all its weights move, around 0.
+
+    The prior of phi is then that of the weights themselves.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows, standardised.
+    units : Units
+        The user's units, in which theta and dispersion are returned.
+    subspace : SubspaceConfig
+        Its ``k`` is not used: k = d.
+    train : TrainConfig
+        Epochs, learning rate, batch size, validation share.
+    generator : torch.Generator
+        On the CPU; the source of all randomness.
+    progress : callable, optional
+        Called with the epoch, the training loss and the validation loss.
+
+    Raises
+    ------
+    SemistanError
+        If training diverges.
+
+    Notes
+    -----
+    Chains start at the one control point, the trained network, which is phi itself. No
+    direction is preferred, so that all singular values are 1.
+    """
+    d = problem.network.d
+    check_dimension(subspace, d)
+    parameters = initial_parameters(problem, 1, generator)
+    best, history = descend(problem, parameters, train, generator, progress)
+    whole = along_axes(np.zeros(d), np.arange(d), "full")
+    return hand_over(problem, units, best, history, whole, np.ones(d))

@@ -1,0 +1,162 @@
+"""How much of the predictive uncertainty a subspace keeps.
+
+The network is linearised at w*, J = d eta / d w, and H is the precision of the weights'
+posterior (``ggn.py``). The epistemic covariance of the linear predictor over some rows is, in
+the whole weight space and in a subspace with directions P,
+
+    Sigma = J H^-1 J',    Sigma_P = J P (P' H P)^-1 P' J'
+
+Sigma - Sigma_P is positive semi-definite. Two measures compare them:
+
+    relative error    |Sigma - Sigma_P| / |Sigma| in the Frobenius norm (eq. 20): 0 is best
+    trace criterion   trace Sigma_P (eq. 25): larger is better, at most trace Sigma
+
+With L L' = H, Sigma_P = J L'^-1 Q Q' L^-1 J' with Q an orthonormal basis of L' P, so that the
+error is a projection of L^-1 J' J L'^-1 (d, d), and nothing of size N x N is formed.
+
+Reference: Faller and Martin (2025), Low Rank Based Subspace Inference for the Laplace
+Approximation of Bayesian Neural Networks, arXiv:2502.02345.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistan.model.network import Array
+from semistan.subspace.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
+from semistan.subspace.problem import Problem, Units, Weights
+from semistan.subspace.subspace import Subspace
+from semistan.subspace.trained import Trained
+
+MOST = 3000  # d and k up to which matrices of their squared size are formed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measures:
+    """A subspace, measured.
+
+    Attributes
+    ----------
+    relative_error : float
+        Of the epistemic predictive covariance, between 0 and 1; nan if d > 3000.
+    trace : float
+        Of the subspace's epistemic predictive covariance, in squared units of eta; nan if
+        k > 3000.
+    full_trace : float
+        That of the whole weight space, its upper limit; nan if d > 3000.
+    singular_values : array, shape (k,)
+        Spread of what spans the subspace along each direction.
+    arc_length : float
+        Of the trained curve; 0 for a single network.
+    """
+
+    relative_error: float
+    trace: float
+    full_trace: float
+    singular_values: Array
+    arc_length: float
+
+
+def measure(
+    problem: Problem,
+    units: Units,
+    trained: Trained,
+    *,
+    prior_precision: float = PRIOR_PRECISION,
+    rows: Problem | None = None,
+    w: Array | None = None,
+) -> Measures:
+    """Measure a trained subspace.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows, standardised: they decide the posterior.
+    units : Units
+        The user's units, in which ``trained`` holds theta and dispersion.
+    trained : Trained
+        What a construction handed over.
+    prior_precision : float
+        Of the isotropic Gaussian prior of the weights around w*.
+    rows : Problem, optional
+        Rows whose predictions are compared; the training rows by default.
+    w : array, shape (d,), optional
+        Where the network is linearised, w*. By default the trained network, and ``p_bar``
+        where a curve was trained. To compare subspaces, give them all the same.
+
+    Notes
+    -----
+    The posterior is that of the linearised network with theta and dispersion as trained. The
+    subspace is taken through w*, wherever its own ``p_bar`` is.
+    """
+    state = state_of(problem, units, trained, w)
+    at = problem if rows is None else rows
+    given = (problem, at, state, trained.subspace, prior_precision)
+    trace = trace_criterion(*given) if trained.subspace.k <= MOST else np.nan
+    error, full_trace = relative_error(*given) if trained.subspace.d <= MOST else (np.nan, np.nan)
+    return Measures(error, trace, full_trace, trained.singular_values, trained.arc_length)
+
+
+def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None = None) -> Weights:
+    """Return the state at which a trained network is linearised, in standardised units."""
+    import torch
+
+    if w is None:
+        points = trained.control_points
+        w = points[0] if len(points) == 1 else trained.subspace.p_bar
+    dispersion = np.array(list(trained.dispersion.values())) / problem.eta_scale
+    arrays = (w, trained.w_frozen, trained.theta / units.theta_scale, np.log(dispersion))
+    return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
+
+
+def trace_criterion(
+    problem: Problem,
+    rows: Problem,
+    state: Weights,
+    subspace: Subspace,
+    prior_precision: float = PRIOR_PRECISION,
+) -> float:
+    """Return trace Sigma_P, for any d: only k x k matrices are formed."""
+    import torch
+
+    H_P = prior_precision * torch.tensor(_gram(subspace), device=state.w.device)
+    for part in linearised_chunks(problem, state):
+        J_P = onto(subspace, part.J)
+        H_P += J_P.T @ (part.h[:, None] * J_P)
+    factor, total = torch.linalg.cholesky(H_P), 0.0
+    for part in linearised_chunks(rows, state):
+        J_P = onto(subspace, part.J)
+        root = torch.linalg.solve_triangular(factor, J_P.T, upper=False)
+        total += float(root.square().sum())
+    return total
+
+
+def relative_error(
+    problem: Problem,
+    rows: Problem,
+    state: Weights,
+    subspace: Subspace,
+    prior_precision: float = PRIOR_PRECISION,
+) -> tuple[float, float]:
+    """Return |Sigma - Sigma_P| / |Sigma| and trace Sigma; d x d matrices are formed."""
+    import torch
+
+    L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
+    gram = torch.zeros_like(L)
+    for part in linearised_chunks(rows, state):
+        root = torch.linalg.solve_triangular(L, part.J.T, upper=False)
+        gram += root @ root.T
+    Q = torch.linalg.qr(L.T @ torch.as_tensor(subspace.matrix, device=L.device))[0]
+    left = gram - Q @ (Q.T @ gram)
+    left = left - (left @ Q) @ Q.T
+    error = torch.linalg.matrix_norm(left) / torch.linalg.matrix_norm(gram)
+    return float(error), float(gram.trace())
+
+
+def _gram(subspace: Subspace) -> Array:
+    """Return P' P, shape (k, k), without the axes as columns."""
+    across = subspace.Pi[subspace.axes]
+    own = np.eye(len(subspace.axes))
+    return np.block([[own, across], [across.T, subspace.Pi.T @ subspace.Pi]])

@@ -1,0 +1,76 @@
+"""Random directions around the average of the path of stochastic gradient descent.
+
+w = w_SWA + Q phi,    Q R = G,    G (d, k) standard normal
+
+The k directions are drawn uniformly and made orthonormal; they know nothing of the data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.network import Array
+from semistan.subspace.descent import Progress
+from semistan.subspace.problem import Problem, Units
+from semistan.subspace.subspace import along, check_dimension
+from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.trajectory import train_and_average
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+
+def random(
+    problem: Problem,
+    units: Units,
+    subspace: SubspaceConfig,
+    train: TrainConfig,
+    generator: Generator,
+    progress: Progress | None = None,
+) -> Trained:
+    """Draw directions, then train one network and average its path.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows, standardised.
+    units : Units
+        The user's units, in which theta and dispersion are returned.
+    subspace : SubspaceConfig
+        Its ``k``, smaller than d, and the number of ``snapshots``.
+    train : TrainConfig
+        Epochs, learning rate, batch size, validation share.
+    generator : torch.Generator
+        On the CPU; the source of all randomness.
+    progress : callable, optional
+        Called with the epoch, the training loss and the validation loss.
+
+    Raises
+    ------
+    InputError
+        If k >= d.
+    SemistanError
+        If training diverges.
+
+    Notes
+    -----
+    Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
+    Bayesian Deep Learning, UAI, section 4.1. Theirs have length 1 and are nearly orthogonal.
+    """
+    check_dimension(subspace, problem.network.d)
+    Pi = random_directions(problem.network.d, subspace.k, generator)
+    path = train_and_average(problem, subspace.snapshots, train, generator, progress)
+    spanned = along(path.w, Pi, "random")
+    return hand_over(problem, units, path.parameters, path.history, spanned, np.ones(subspace.k))
+
+
+def random_directions(d: int, k: int, generator: Generator) -> Array:
+    """Draw k orthonormal directions in d dimensions, uniformly, as columns (d, k)."""
+    import torch
+
+    normal = torch.randn((d, k), generator=generator, dtype=torch.float64).numpy()
+    Q, R = np.linalg.qr(normal)
+    return np.asarray(Q * np.sign(np.diag(R)))

@@ -1,0 +1,116 @@
+"""The subnetwork construction: k single weights move, the others stay as trained.
+
+    w_j = w*_j + phi_i for the i-th selected weight j,    w_j = w*_j for all others
+
+Under a diagonal posterior covariance the subnetwork nearest to the whole network's posterior,
+in Wasserstein distance, has the k weights of largest posterior variance (corollary 1.1). Other
+rules are there to compare:
+
+    variance     largest 1 / H_jj, the diagonal Laplace approximation (``ggn.py``)
+    magnitude    largest |w*_j|
+    swag         largest variance along the path of stochastic gradient descent; w* is its average
+    last_layer   largest 1 / H_jj among the output layer's weights
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.network import Array, NetworkSpec, layer_slices
+from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
+from semistan.subspace.ggn import diagonal_ggn
+from semistan.subspace.problem import Problem, Units
+from semistan.subspace.subspace import Index, along_axes, check_dimension
+from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.trajectory import train_and_average
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+
+def subnetwork(
+    problem: Problem,
+    units: Units,
+    subspace: SubspaceConfig,
+    train: TrainConfig,
+    generator: Generator,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a network and select the weights that move.
+
+    Parameters
+    ----------
+    problem : Problem
+        The training rows, standardised.
+    units : Units
+        The user's units, in which theta and dispersion are returned.
+    subspace : SubspaceConfig
+        Its ``k``, at most d; ``select``; and ``snapshots`` if that is ``"swag"``.
+    train : TrainConfig
+        Epochs, learning rate, batch size, validation share.
+    generator : torch.Generator
+        On the CPU; the source of all randomness.
+    progress : callable, optional
+        Called with the epoch, the training loss and the validation loss.
+
+    Raises
+    ------
+    InputError
+        If k > d, or k is larger than the output layer from which weights are selected.
+    SemistanError
+        If training diverges.
+
+    Notes
+    -----
+    phi follows the selection's order, the largest first, and equal weights that of w. The
+    singular values handed over are what was compared, as standard deviations or magnitudes.
+    The curvature is summed over all rows, and the prior is the one ``ggn.py`` assumes. A weight
+    of which the data say nothing, as of a unit that is never active, has the prior's variance,
+    which is the largest there is.
+
+    Daxberger et al. (2021), Bayesian Deep Learning via Subnetwork Inference, ICML, sections 3
+    and 4; Faller and Martin (2025), arXiv:2502.02345, section 5, for the other rules.
+    """
+    check_dimension(subspace, problem.network.d)
+    candidates = _candidates(problem.network, subspace)
+    if subspace.select == "swag":
+        path = train_and_average(problem, subspace.snapshots, train, generator, progress)
+        best, history, scores = path.parameters, path.history, np.sqrt(path.variance)
+    else:
+        parameters = initial_parameters(problem, 1, generator)
+        best, history = descend(problem, parameters, train, generator, progress)
+        scores = _scores(problem, best, subspace.select)
+    axes = largest(scores, candidates, subspace.k)
+    moving = along_axes(best.control_points[0].cpu().numpy(), axes, "subnetwork")
+    return hand_over(problem, units, best, history, moving, scores[axes])
+
+
+def largest(scores: Array, candidates: Index, k: int) -> Index:
+    """Return the positions of the k largest scores (d,) among the candidates, largest first."""
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
+
+
+def _candidates(network: NetworkSpec, subspace: SubspaceConfig) -> Index:
+    """Return the positions of the weights that may be selected."""
+    if subspace.select != "last_layer":
+        return np.arange(network.d)
+    *_, (weights, biases, *_) = layer_slices(network.free_widths)
+    size = biases.stop - weights.start
+    if subspace.k > size:
+        raise InputError(
+            f"select = last_layer chooses among the output layer's {size} weights, got "
+            f"k = {subspace.k}; choose k <= {size} or another select"
+        )
+    return np.arange(weights.start, biases.stop)
+
+
+def _scores(problem: Problem, best: Parameters, select: str) -> Array:
+    """Return each weight's posterior standard deviation, or its magnitude, shape (d,)."""
+    state = best.at(best.control_points.new_ones(1))
+    if select == "magnitude":
+        return np.asarray(state.w.abs().cpu().numpy())
+    return np.asarray(diagonal_ggn(problem, state).values.rsqrt().cpu().numpy())

@@ -1,0 +1,83 @@
+"""Standardised training problems with random rows and a random state, and naive derivatives."""
+
+import numpy as np
+import torch
+
+from semistan.model.families import family
+from semistan.model.network import NetworkSpec, forward, frozen_features
+from semistan.subspace.problem import Problem, Units, Weights
+
+ETA_LOC, ETA_SCALE, X_SCALE = 0.4, 0.7, 2.0
+
+
+def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0, n=30, Q=3, seed=0,
+                   rank=None):  # fmt: skip
+    """Return a problem and a state; the response is drawn from the model at that state.
+
+    With ``rank``, so many of the Q inputs are independent, and the others are mixtures of them.
+    """
+    generator = np.random.default_rng(seed)
+    spec, record = NetworkSpec(Q, hidden, activation, frozen), family(name)
+    U = generator.normal(size=(n, Q))
+    if rank is not None:
+        U[:, rank:] = U[:, :rank] @ generator.normal(size=(rank, Q - rank))
+    arrays = (
+        generator.normal(scale=0.6, size=spec.d),
+        generator.normal(scale=0.6, size=spec.d_frozen),
+        generator.normal(scale=0.3, size=2),
+        np.full(len(record.dispersion), -0.3),
+    )
+    state, Z = Weights(*map(torch.tensor, arrays)), generator.normal(size=(n, 2))
+    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *map(torch.tensor, (np.zeros(n), Z, U)))
+    eta = blank.eta(state.theta, network_output(blank, state)).numpy()
+    dispersion = {
+        key: float(value) for key, value in blank.dispersion(state.log_dispersion).items()
+    }
+    y = np.asarray(record.rng(eta, dispersion, generator), dtype=float)
+    return Problem(record, spec, ETA_LOC, ETA_SCALE, torch.tensor(y), blank.Z, blank.U), state
+
+
+def units_for(problem):
+    P, Q = problem.Z.shape[1], problem.U.shape[1]
+    return Units(
+        np.zeros(P), np.full(P, X_SCALE), np.zeros(Q), np.ones(Q), ETA_LOC, ETA_SCALE
+    )  # fmt: skip
+
+
+def network_output(problem, state):
+    return forward(
+        problem.network, state.w, frozen_features(problem.network, state.w_frozen, problem.U)
+    )
+
+
+def naive_jacobian(problem, state):
+    """Derivatives of eta with respect to w (n, d), one row and one backward pass at a time."""
+    rows = []
+    for i in range(len(problem)):
+        w = state.w.clone().requires_grad_()
+        row = problem.rows(torch.tensor([i]))
+        at = Weights(w, state.w_frozen, state.theta, state.log_dispersion)
+        eta = row.eta(state.theta, network_output(row, at))
+        rows.append(torch.autograd.grad(eta.sum(), w)[0].numpy())
+    return np.array(rows)
+
+
+def naive_curvature(problem, state):
+    """Second derivatives of minus the log-likelihood in eta (n,), in closed form."""
+    eta = problem.eta(state.theta, network_output(problem, state)).numpy()
+    mean = problem.family.mean(eta)
+    closed = {
+        "gaussian": lambda: np.full(len(eta), float(ETA_SCALE * state.log_dispersion.exp()) ** -2),
+        "poisson": lambda: mean,
+        "bernoulli": lambda: mean * (1 - mean),
+    }
+    return closed[problem.family.name]()
+
+
+def naive_ggn(problem, state, prior_precision=1.0):
+    """H (d, d) as a sum of outer products."""
+    H = prior_precision * np.eye(len(state.w))
+    J, h = naive_jacobian(problem, state), naive_curvature(problem, state)
+    for row, bend in zip(J, h, strict=True):
+        H += bend * np.outer(row, row)
+    return H
