@@ -94,6 +94,7 @@ def test_scores_are_those_of_python(command, folder):
 def test_loo_says_that_it_is_conditional(command, folder):
     out, err = succeeds(command, "loo", "run", "--pointwise", "loo.csv")
     assert "elpd_loo" in out
+    assert "largest" in out
     assert "Pareto k" in err
     assert "optimistic" in err
     points = pd.read_csv(folder / "loo.csv")
@@ -112,8 +113,10 @@ def test_runs_on_the_same_data_are_compared(command):
 
 def test_an_effect_is_printed_and_drawn(command, folder):
     out, _ = succeeds(
-        command, "effect", "run", "u", "--resolution", "4", "--picture", "u.png"
+        command, "effect", "run", "u", "--resolution", "4", "--picture", "u.png", "--out", "u.csv"
     )  # fmt: skip
+    assert out == ""
+    out = (folder / "u.csv").read_text()
     assert out.splitlines()[0] == "u,Estimate,Est.Error,l-95% CI,u-95% CI"
     assert len(out.splitlines()) == 5
     assert (folder / "u.png").read_bytes().startswith(b"\x89PNG")
@@ -122,6 +125,36 @@ def test_an_effect_is_printed_and_drawn(command, folder):
         "--resolution", "3",
     )  # fmt: skip
     assert len(out.splitlines()) == 1 + 3 * 3
+
+
+def test_a_part_is_one_of_the_linear_predictor(command):
+    out, _ = succeeds(command, "predict", "run", "--newdata", "d.csv", "--part", "structured")
+    linpred, _ = succeeds(
+        command, "predict", "run", "--newdata", "d.csv", "--part", "structured", "--kind", "linpred"
+    )
+    assert out == linpred
+
+
+def test_long_names_are_not_cut(command, folder, toolchain):
+    table = small_frame(40)
+    name = "a_column_with_a_name_so_long_that_tables_are_wider_than_most_terminals"
+    config = small_config(f"y ~ {name} + nn(u)").model_copy(
+        update={"sample": SampleConfig.model_validate(QUICK)}
+    )
+    semistan.fit(config, table.assign(**{name: table["x"]}), out=folder / "long")
+    code, out, _ = command("summary", "long")
+    assert code in (0, 3)
+    assert f"b_{name} " in out
+
+
+def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
+    said = []
+    config = small_config("y ~ nn(u, v)", train__epochs=40).model_copy(
+        update={"sample": SampleConfig.model_validate(QUICK | {"kernel": "auto"})}
+    )
+    fit = semistan.fit(config, small_frame(40), out=folder / "no-terms", say=said.append)
+    assert fit.run.kernel == "cpp", said
+    assert list(fit.draws.coefficients) == ["b_Intercept"]
 
 
 def test_marginal_effects_and_importance(command, folder):
@@ -195,7 +228,7 @@ REFUSED = {
         "two numbers as 1,2",
     ),
     "draws' suffix": (["draws", "run", "--out", "draws.rds"], "ends in .csv or"),
-    "no response": (["score", "run", "--newdata", "no-y.csv"], "names column 'y'"),
+    "no response": (["score", "run", "--newdata", "no-y.csv"], "rows have no column 'y'"),
     "no column": (["predict", "run", "--newdata", "no-x.csv"], "names column 'x'"),
     "unseen level": (["predict", "run", "--newdata", "level.csv"], "not trained on: 'z'"),
     "no rows": (["predict", "run", "--newdata", "empty.csv"], "has a header but no rows"),

@@ -58,7 +58,7 @@ def test_every_row_is_judged_once_in_its_place(original, validated):
     assert found.rows.y == pytest.approx(original.rows().y)
     assert np.isfinite(found.rows.lpd).all()
     assert len(said) == 3
-    total = found.table().set_index("").loc["elpd_kfold", "Estimate"]
+    total = found.table().set_index("measure").loc["elpd_kfold", "Estimate"]
     assert total == pytest.approx(found.rows.lpd.sum())
 
 
@@ -149,9 +149,27 @@ def test_impossible_numbers_of_folds_are_refused(folds):
 
 
 def test_an_unknown_group_is_refused(copy):
-    with pytest.raises(InputError, match="names column 'w', which the formula does not use"):
+    table = small_frame(24).assign(clinic=np.arange(24) // 4)
+    table.to_csv(copy.parent / "d.csv", index=False)
+    with pytest.raises(InputError, match="names column 'w', which the data do not have"):
+        kfold(copy, folds=3, group="w", data=copy.parent / "d.csv", overwrite=True)
+    with pytest.raises(InputError, match="fitted to a table in memory"):
         kfold(copy, folds=3, group="w", overwrite=True)
+    table[::-1].to_csv(copy.parent / "d.csv", index=False)
+    with pytest.raises(InputError, match="does not hold the 24 rows"):
+        kfold(copy, folds=3, group="clinic", data=copy.parent / "d.csv", overwrite=True)
     assert json.loads((copy / "kfold" / "manifest.json").read_text())["seed"] == 5
+
+
+def test_groups_may_be_a_column_outside_the_formula(copy, monkeypatch):
+    table = small_frame(24).assign(clinic=np.arange(24) // 4)
+    table.to_csv(copy.parent / "d.csv", index=False)
+    monkeypatch.setattr(module, "_run_folds", lambda *_: None)
+    monkeypatch.setattr(module, "read_kfold", lambda _: None)
+    kfold(copy, folds=3, group="clinic", data=copy.parent / "d.csv", overwrite=True)
+    folds = read_folds(copy / "kfold")
+    assert all(len(set(folds[table["clinic"] == c])) == 1 for c in range(6))
+    assert list(np.bincount(folds)) == [0, 8, 8, 8]
 
 
 def test_the_folds_of_the_file_are_those_of_the_values(original, validated):

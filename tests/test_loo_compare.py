@@ -39,7 +39,7 @@ def test_the_table_is_arvizs():
         posterior={"mu": np.zeros((4, 1000))}, log_likelihood={"y": density.reshape(4, 1000, -1)}
     )
     expected, found = arviz.loo(data, reff=1), psis_loo(density)
-    table = found.table().set_index("")
+    table = found.table().set_index("measure")
     assert table.loc["elpd_loo", "Estimate"] == pytest.approx(expected.elpd_loo)
     assert table.loc["p_loo", "Estimate"] == pytest.approx(expected.p_loo)
     n = density.shape[1]  # ArviZ divides the variance by n, R's loo by n - 1

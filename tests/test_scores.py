@@ -81,10 +81,12 @@ def test_auc_and_brier_score_are_scikit_learns():
     assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "poisson"])
-def test_only_a_binary_response_has_an_auc(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_binary_response_has_an_auc_and_others_an_interval(name):
     bundle, _, _, found = judged(name)
-    assert not {"AUC", "Brier"} & set(by_name(bundle, found))
+    binary, interval = {"AUC", "Brier"}, {f"{x} of 90% interval" for x in ("coverage", "width")}
+    scored = set(by_name(bundle, found)) - {"LPPD", "RMSE", "MAE", "CRPS"}
+    assert scored == (binary if name == "bernoulli" else interval)
 
 
 def test_auc_with_ties_counts_them_half_and_needs_both_classes():

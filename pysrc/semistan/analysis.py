@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.formula import parse_formula, variables
 from semistan.posterior.draws import Array, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
@@ -43,13 +44,14 @@ RunLike = Run | str | Path
 
 EFFECT_KINDS = ("pd", "conditional")
 PAIR_DRAWS = 1000  # for a grid over two columns
+MOST_ROWS = 1000  # over which partial dependence is averaged
 
 
 def predict(
     run: RunLike,
     frame: pd.DataFrame,
     *,
-    kind: str = "epred",
+    kind: str | None = None,
     part: str = "all",
     interval: float = 0.95,
     seed: int = 1,
@@ -64,8 +66,9 @@ def predict(
         A finished run.
     frame : pandas.DataFrame
         The new rows; the response is not needed.
-    kind : str
-        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses).
+    kind : str, optional
+        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses); by
+        default ``epred``, or ``linpred`` where a part is asked for.
     part : str
         Of the linear predictor: ``all``, ``structured`` (x' theta) or ``nn`` (the network,
         centred over the training rows); b_Intercept and both parts add up to all.
@@ -104,7 +107,7 @@ def write_predictions(
     table: Path | TextIO,
     draws: Path | None = None,
     *,
-    kind: str = "epred",
+    kind: str | None = None,
     part: str = "all",
     interval: float = 0.95,
     seed: int = 1,
@@ -184,6 +187,12 @@ def judge(
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
     run = opened(run)
+    absent = set(variables(parse_formula(run.bundle.config.formula).response)) - set(frame.columns)
+    if absent:
+        raise InputError(
+            f"scoring needs the response, but the rows have no column '{absent.pop()}'; "
+            "'semistan predict' needs none"
+        )
     rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing)
     generator = np.random.default_rng(seed)
     return pointwise(run.bundle, read_draws(run), rows, interval=interval, generator=generator)
@@ -249,7 +258,7 @@ def effect(
     scale: str = "response",
     at: Mapping[str, Any] | None = None,
     resolution: int | None = None,
-    rows: int = 200,
+    rows: int = MOST_ROWS,
     curves: int = 0,
     seed: int = 1,
 ) -> Effect:
@@ -269,9 +278,10 @@ def effect(
     at : mapping, optional
         Values at which a conditional effect holds other columns.
     resolution : int, optional
-        Points of a numeric column; 50, or 15 where two columns vary.
+        Points of a numeric column; 25, or 15 where two columns vary. A column of few whole
+        numbers has these instead.
     rows : int
-        Rows over which partial dependence is averaged, drawn by the seed.
+        Most rows over which partial dependence is averaged, drawn by the seed.
     curves : int
         How many of them are kept as individual curves.
     seed : int
@@ -287,7 +297,7 @@ def effect(
     draws = read_draws(run)
     if several:
         draws = draws.thin(PAIR_DRAWS)
-    resolution = resolution or (15 if several else 50)
+    resolution = resolution or (15 if several else 25)
     if kind == "conditional":
         return conditional_effect(
             run.bundle, draws, run.table(), variables, scale=scale, at=at, resolution=resolution
@@ -380,12 +390,13 @@ def _predictions(
     run: Run,
     frame: pd.DataFrame,
     *,
-    kind: str,
+    kind: str | None,
     part: str,
     seed: int,
     engine: str,
     drop_missing: bool,
 ) -> Iterator[Prediction]:
+    kind = kind or ("epred" if part == "all" else "linpred")
     check_prediction(kind, part)
     compute = engine_named(engine, run.bundle, run.path / "bundle")
     positions = frame.reset_index(drop=True)

@@ -102,9 +102,10 @@ def fit(
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
     from semistan import workflow
+    from semistan.subspace.constructions import training_epochs
 
     config = workflow.configure(model, overrides)
-    with screen.training_bar(config.train.epochs) as progress:
+    with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         result = workflow.fit(
             config,
             out=out,
@@ -129,11 +130,12 @@ def train(
     from semistan import workflow
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
+    from semistan.subspace.constructions import training_epochs
 
     config = workflow.configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
     prepared = workflow.prepare(config)
-    with screen.training_bar(config.train.epochs) as progress:
+    with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         bundle = workflow.train(prepared, progress)
     write_bundle(bundle, out, overwrite=overwrite)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
@@ -215,8 +217,9 @@ def predict(
     run: RunFolder,
     newdata: NewData,
     kind: Annotated[
-        str, typer.Option(help="epred (mean), linpred (linear predictor) or predict (responses).")
-    ] = "epred",
+        str | None,
+        typer.Option(help="epred (mean; the default), linpred (linear predictor) or predict."),
+    ] = None,
     part: Annotated[
         str, typer.Option(help="Of linpred: all, structured (x' theta) or nn (centred).")
     ] = "all",
@@ -244,6 +247,7 @@ def predict(
         run, read_table(newdata), out or sys.stdout, draws, kind=kind, part=part,
         interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
     )  # fmt: skip
+    _wrote(out, draws)
 
 
 @app.command()
@@ -285,9 +289,10 @@ def loo(
     found = analysis.loo(run)
     if pointwise is not None:
         write_table(found.pointwise(), pointwise)
-    screen.show_table(found.table(), as_json=as_json)
+    screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
     screen.say(found.text())
     screen.say(CONDITIONAL)
+    _wrote(pointwise)
 
 
 @app.command()
@@ -297,6 +302,7 @@ def kfold(
     group: Annotated[
         str | None, typer.Option(help="Column whose groups stay together in a fold.")
     ] = None,
+    data: Data = None,
     seed: Seed = 1,
     interval: Interval = 0.9,
     jobs: Annotated[
@@ -313,14 +319,19 @@ def kfold(
 
     opened = read_run(run)
     found = cross_validate(
-        opened, folds=folds, group=group, seed=seed, interval=interval, jobs=jobs,
+        opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
         save_fits=save_fits, overwrite=overwrite, say=screen.say,
     )  # fmt: skip
     table = scores_table(scores(opened.bundle, found.rows, interval))
-    screen.show_tables({"kfold": found.table(), "scores": table}, as_json=as_json)
-    for fold, findings in found.failed.items():
-        screen.say(f"warning: fold {fold}: {'; '.join(findings)}")
+    tables = {"kfold": found.table(), "scores": table}
     if found.failed:
+        tables["failed diagnostics"] = found.failures()
+    screen.show_tables(tables, as_json=as_json)
+    if found.failed:
+        screen.say(
+            f"warning: {len(found.failed)} of {folds} fits failed a diagnostic; their rows are "
+            "judged by fewer effective draws"
+        )
         raise typer.Exit(DIAGNOSTIC_FAILED)
 
 
@@ -359,9 +370,9 @@ def effect(
     ] = None,
     scale: Scale = "response",
     resolution: Annotated[
-        int | None, typer.Option(help="Points of a numeric column; 50, or 15 for two columns.")
+        int | None, typer.Option(help="Points of a numeric column; 25, or 15 for two columns.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Rows over which pd is averaged.")] = 200,
+    rows: Annotated[int, typer.Option(help="Most rows over which pd is averaged.")] = 1000,
     curves: Annotated[int, typer.Option(help="Individual curves in the picture of a pd.")] = 0,
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     seed: Seed = 1,
@@ -389,7 +400,9 @@ def effect(
     )  # fmt: skip
     if picture is not None:
         plot_effect(run, found, picture)
-    write_table(found.table(interval), out or sys.stdout)
+    if out is not None or picture is None:
+        write_table(found.table(interval), out or sys.stdout)
+    _wrote(out, picture)
 
 
 @app.command()
@@ -582,6 +595,12 @@ def install_cmdstan(
     from semistan.stan.install import install_cmdstan as install
 
     install(screen.say, official=official)
+
+
+def _wrote(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None:
+            screen.say(f"wrote {path}")
 
 
 def _held(pairs: list[str] | None) -> dict[str, str]:

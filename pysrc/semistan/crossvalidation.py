@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,10 @@ import numpy as np
 from semistan import workflow
 from semistan.bundle.files import atomic_folder, read_json, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
+from semistan.inputs import read_table
 from semistan.model.config import ModelConfig
-from semistan.model.design import apply_design
+from semistan.model.design import apply_design, complete_rows
+from semistan.model.formula import parse_formula
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,
@@ -50,6 +52,7 @@ def kfold(
     *,
     folds: int = 10,
     group: str | None = None,
+    data: str | Path | None = None,
     seed: int = 1,
     interval: float = 0.9,
     jobs: int | None = None,
@@ -66,7 +69,9 @@ def kfold(
     folds : int
         Number of folds K.
     group : str, optional
-        Column of the training table whose groups stay together.
+        Column whose groups stay together; it need not be in the formula.
+    data : path, optional
+        The training table, from which such a column is read; by default where it was.
     seed : int
         Seed of the assignment to folds and of replicated responses.
     interval : float
@@ -95,8 +100,10 @@ def kfold(
         "folds": folds, "group": group, "seed": seed, "interval": interval,
         "save_fits": save_fits, "bundle_sha256": run.bundle.sha256,
     }  # fmt: skip
-    _begin(run, folder, options, overwrite=overwrite)
+    _begin(run, folder, options, data, overwrite=overwrite)
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
+    if missing and len(missing) < folds:
+        say(f"{folds - len(missing)} of {folds} folds are done already")
     _run_folds(folder, missing, jobs, say)
     return read_kfold(run)
 
@@ -129,7 +136,14 @@ def fold_config(run: Run) -> ModelConfig:
     return run.bundle.config.model_copy(update={"sample": sample, "data": None})
 
 
-def _begin(run: Run, folder: Path, options: dict[str, Any], *, overwrite: bool) -> None:
+def _begin(
+    run: Run,
+    folder: Path,
+    options: dict[str, Any],
+    data: str | Path | None,
+    *,
+    overwrite: bool,
+) -> None:
     """Write the manifest and the folds, unless the same cross-validation is there already."""
     if run.prior_only:
         raise InputError(f"'{run.path}' draws from the prior: there is nothing to cross-validate")
@@ -149,7 +163,7 @@ def _begin(run: Run, folder: Path, options: dict[str, Any], *, overwrite: bool) 
             )
     table = run.table()
     generator = np.random.default_rng(options["seed"])
-    groups = _groups(table, options["group"])
+    groups = _groups(run, table, options["group"], data)
     assigned = assign_folds(len(table), options["folds"], generator, groups)
     _check_folds(run, table, assigned)
     with atomic_folder(folder) as temporary:
@@ -171,15 +185,34 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
             ) from None
 
 
-def _groups(table: pd.DataFrame, group: str | None) -> np.ndarray | None:
+def _groups(
+    run: Run, table: pd.DataFrame, group: str | None, data: str | Path | None
+) -> np.ndarray | None:
+    """Return each row's group, from the run's table or else from the user's own."""
     if group is None:
         return None
     if group not in table.columns:
+        table = _whole_table(run, table, data)
+    if group not in table.columns:
         raise InputError(
-            f"--group names column '{group}', which the formula does not use."
+            f"--group names column '{group}', which the data do not have."
             f"{did_you_mean(group, table.columns)}"
         )
     return np.asarray(table[group].astype(str))
+
+
+def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
+    """Read the user's table again, less the rows that the fit dropped."""
+    path = data or run.bundle.source.path
+    if path is None:
+        raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
+    formula = parse_formula(run.bundle.config.formula)
+    dropping = run.bundle.config.drop_missing
+    whole, _ = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    rows = apply_design(run.bundle.design, whole, response=True)
+    if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
+        raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
+    return whole
 
 
 def _run_folds(
@@ -191,13 +224,15 @@ def _run_folds(
     for job in range(jobs):
         shares.put(processors[job::jobs] or processors)
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(_run_process, folder, fold, shares) for fold in missing]
+        waiting = {pool.submit(_run_process, folder, fold, shares): fold for fold in missing}
         try:
-            for fold, done in zip(missing, waiting, strict=True):
+            for done in as_completed(waiting):
                 done.result()
-                say(f"fold {fold} is done")
-        except BaseException:
+                say(f"fold {waiting[done]} is done")
+        except BaseException as error:
             pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                say("interrupted; the same command goes on")
             raise
 
 

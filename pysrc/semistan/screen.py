@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from semistan.doctor import Finding
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
-    from semistan.subspace.bezier import Progress
+    from semistan.subspace.descent import Progress
     from semistan.workflow import Fit
 
 out = Console(highlight=False, soft_wrap=True)
@@ -74,7 +74,7 @@ def show_fit(fit: Fit) -> None:
     from semistan.bundle.describe import facts_text
 
     out.print(escape(facts_text(fit.run.facts())) + "\n")
-    out.print(coefficient_table(fit.summary.rows))
+    _print_whole(coefficient_table(fit.summary.rows))
     out.print()
     out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")
     show_diagnostics(fit.summary)
@@ -90,10 +90,7 @@ def coefficient_table(rows: tuple[Row, ...]) -> Table:
     for name in COLUMNS:
         table.add_column(name, justify="right")
     for row in rows:
-        digits = _digits(row.est_error)
-        values = [f"{value:.{digits}f}" for value in row.values[:4]]
-        figures = [_number(row.rhat, 3), _number(row.bulk_ess, 0), _number(row.tail_ess, 0)]
-        table.add_row(row.name, *values, *figures)
+        table.add_row(row.name, *row.texts)
     return table
 
 
@@ -124,7 +121,13 @@ def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
     for i, table in enumerate(tables.values()):
         if i:
             out.print()
-        out.print(plain_table(table))
+        _print_whole(plain_table(table))
+
+
+def _print_whole(table: Table) -> None:
+    """Print a table as wide as it is: cut names cannot be told apart."""
+    width = out.measure(table, options=out.options.update(max_width=10_000)).maximum
+    out.print(table, width=max(width, 1), crop=False)
 
 
 def plain_table(table: pd.DataFrame) -> Table:
@@ -180,7 +183,10 @@ def _priors(fit: Fit) -> list[str]:
     from semistan.stan.priors import priors_as_used
 
     bundle = fit.run.bundle
-    used = priors_as_used(bundle.config, bundle.family, bundle.units, bundle.design.coefficients)
+    used = priors_as_used(
+        bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale,
+        bundle.design.coefficients,
+    )  # fmt: skip
     return [f"{name} ~ {prior}" for name, _, prior in used]
 
 
@@ -189,12 +195,6 @@ def _figures(figures: Convergence) -> str:
         f"largest Rhat {_number(figures.rhat, 3)}, smallest bulk ESS "
         f"{_number(figures.bulk_ess, 0)}, tail ESS {_number(figures.tail_ess, 0)}"
     )
-
-
-def _digits(error: float) -> int:
-    if not error > 0:
-        return 2
-    return min(12, max(0, 1 - math.floor(math.log10(error))))
 
 
 def _number(value: float, digits: int) -> str:

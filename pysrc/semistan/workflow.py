@@ -35,7 +35,8 @@ from semistan.stan.plan import default_plan, timed_plan
 from semistan.stan.program import Kernel, bundle_program, stan_program
 from semistan.stan.sample import sample_chains
 from semistan.stan.starts import find_starts
-from semistan.subspace.bezier import Progress, bezier
+from semistan.subspace.constructions import construction
+from semistan.subspace.descent import Progress
 from semistan.subspace.problem import make_problem, units_of
 from semistan.subspace.subspace import check_dimension
 
@@ -91,6 +92,8 @@ def configure(
         config = model
     elif "~" in str(model):
         config = ModelConfig(formula=str(model))
+    elif Path(model).suffix in (".csv", ".parquet"):
+        raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
     return with_overrides(config, overrides or {})
@@ -119,7 +122,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     design, rows = learn_design(formula, kept)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
-    check_dimension(config.subspace.k, network_spec(config, design).d)
+    check_dimension(config.subspace, network_spec(config, design).d)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     return Prepared(config, design, rows, Source(path, len(rows), dropped))
 
@@ -135,7 +138,8 @@ def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
     problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
     generator = torch.Generator().manual_seed(config.train.seed)
     with _threads(len(problem) * max(network.widths)):
-        trained = bezier(problem, units, config.subspace.k, config.train, generator, progress)
+        construct = construction(config.subspace.construction)
+        trained = construct(problem, units, config.subspace, config.train, generator, progress)
     return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
 
 
@@ -204,12 +208,17 @@ def sample(
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results."""
     compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
-    say(sampling_text(run))
+    if run.missing:
+        say(sampling_text(run))
     started = time.monotonic()
-    sample_chains(
-        compiled.executable, run.path, run.options, run.plan,
-        keep_metric=run.keep_metric, show_progress=show_progress,
-    )  # fmt: skip
+    try:
+        sample_chains(
+            compiled.executable, run.path, run.options, run.plan,
+            keep_metric=run.keep_metric, show_progress=show_progress,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say(f"interrupted; go on with: semistan sample {run.path}")
+        raise
     run = record_seconds(run, sample=time.monotonic() - started)
     draws, rows = read_draws(run), run.rows()
     summary = summarise(run.bundle, draws, rows)
@@ -367,10 +376,15 @@ def trusted_kernel(
 
 def training_text(bundle: Bundle, seconds: float) -> str:
     """Say what was trained and how it went."""
-    trained = bundle.trained
+    trained, d = bundle.trained, bundle.subspace.d
+    if not trained.curve:
+        return (
+            f"trained a network of {d} weights and its subspace ({bundle.subspace.origin}) in "
+            f"{seconds:.0f} s, loss {trained.history['loss'][-1]:.4f}"
+        )
     return (
         f"trained a curve of length {trained.arc_length:.3g} through "
-        f"{len(trained.control_points)} points of {bundle.subspace.d} weights in {seconds:.0f} s, "
+        f"{len(trained.control_points)} points of {d} weights in {seconds:.0f} s, "
         f"loss {trained.curve['loss'].mean():.4f} along it"
     )
 

@@ -122,8 +122,13 @@ def _parse(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     from formulaic import Formula as Formulaic
     from formulaic.errors import FormulaicError
 
-    if re.sub(r"`[^`]*`", "", text).count("~") != 1:
+    unquoted = re.sub(r"`[^`]*`", "", text)
+    if unquoted.count("~") != 1:
         raise InputError(f"a formula looks like '{EXAMPLE}', got '{text}'")
+    if re.search(r"(?<![\w.)])\.(?![\w.])", unquoted):
+        raise InputError(f"formula '{text}': '.' is not understood; name the columns")
+    if "|" in unquoted:
+        raise InputError(f"formula '{text}': there are no group-level terms, '|' is not understood")
     try:
         parsed = Formulaic(text)
     except (FormulaicError, SyntaxError, TypeError) as error:

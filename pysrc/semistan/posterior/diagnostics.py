@@ -147,7 +147,7 @@ def _mixing(what: str, figures: Convergence, draws: Draws) -> tuple[Check, Check
             f"Rhat of {what}",
             "Rhat needs at least two chains"
             if draws.chains == 1
-            else f"largest Rhat {figures.rhat:.3f} (limit {RHAT_LIMIT})",
+            else f"largest Rhat {figures.rhat:.4f} (limit {RHAT_LIMIT})",
             not figures.rhat > RHAT_LIMIT,
             "the chains do not agree: run longer (--warmup, --draws); if they sit in "
             "different modes, train longer, choose another seed or a smaller network",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS")
-FORMATS = {
-    **dict.fromkeys(COLUMNS[:4], "{:.4g}".format),
-    "Rhat": "{:.3f}".format,
-    **dict.fromkeys(COLUMNS[5:], "{:.0f}".format),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +50,15 @@ class Row:
             self.estimate, self.est_error, self.lower, self.upper,
             self.rhat, self.bulk_ess, self.tail_ess,
         )  # fmt: skip
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The numbers as they are shown: two significant digits of the error."""
+        error = self.est_error
+        digits = min(12, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 2
+        decimals = (digits,) * 4 + (3, 0, 0)
+        shown = zip(self.values, decimals, strict=True)
+        return tuple(f"{value:.{n}f}" if math.isfinite(value) else "-" for value, n in shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +101,16 @@ class Summary:
         return "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
 
     def __repr__(self) -> str:
-        return f"{self.table().to_string(formatters=FORMATS)}\n\n{self.verdict()}"
+        return f"{self._shown().to_string()}\n\n{self.verdict()}"
 
     def _repr_html_(self) -> str:
-        table = self.table().to_html(formatters=FORMATS)
-        return f"{table}<p>{escape(self.verdict())}</p>"
+        return f"{self._shown().to_html()}<p>{escape(self.verdict())}</p>"
+
+    def _shown(self) -> pd.DataFrame:
+        import pandas as pd
+
+        names = [row.name for row in self.rows]
+        return pd.DataFrame([row.texts for row in self.rows], columns=list(COLUMNS), index=names)
 
 
 def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:

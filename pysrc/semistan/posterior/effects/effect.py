@@ -68,6 +68,9 @@ class Effect:
     curves: Array | None
     reference: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return str(self.table().to_string(index=False))
+
     def table(self, interval: float = 0.95) -> pd.DataFrame:
         """Return the grid with Estimate, Est.Error and a central interval.
 

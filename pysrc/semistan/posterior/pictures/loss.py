@@ -35,8 +35,8 @@ def draw_loss(material: Material) -> Figure:
     return finish(
         figure,
         "Loss during training" + (" and along the curve" if curve else ""),
-        caption="The loss is the mean negative log-likelihood of a row. The state of least "
-        "validation loss is kept.",
+        caption="The loss is the mean negative log-likelihood of a row."
+        + (" The state of least validation loss is kept." if _one_stage(history) else ""),
         handles=_handles(history),
     )
 
@@ -66,6 +66,11 @@ def _kept(history: dict[str, Array]) -> int:
     return int(np.nanargmin(history["validation_loss"]))
 
 
+def _one_stage(history: dict[str, Array]) -> bool:
+    """Say whether training had one stage, whose best state is kept."""
+    return "stage" not in history
+
+
 def _held_out(history: dict[str, Array]) -> bool:
     return not np.array_equal(history["loss"], history["validation_loss"])
 
@@ -75,7 +80,8 @@ def _training(axes: Axes, history: dict[str, Array]) -> None:
     axes.plot(epoch, history["loss"], color=colour(0))
     if _held_out(history):
         axes.plot(epoch, history["validation_loss"], color=colour(1))
-    axes.plot([epoch[kept]], [history["validation_loss"][kept]], "o", color=INK, markersize=5)
+    if _one_stage(history):
+        axes.plot([epoch[kept]], [history["validation_loss"][kept]], "o", color=INK, markersize=5)
     both = np.concatenate([history["loss"], history["validation_loss"]])
     low, usual = np.nanmin(both), np.nanquantile(both, 0.9)
     top = low + MOST_DROP * (usual - low)
@@ -88,9 +94,10 @@ def _training(axes: Axes, history: dict[str, Array]) -> None:
 def _handles(history: dict[str, Array]) -> list[object]:
     from matplotlib.lines import Line2D
 
-    held_out = [Line2D([], [], color=colour(1), label="validation rows")]
-    return [
-        Line2D([], [], color=colour(0), label="training rows"),
-        *(held_out if _held_out(history) else []),
-        Line2D([], [], color=INK, marker="o", markersize=5, linestyle="", label="kept"),
-    ]
+    handles = [Line2D([], [], color=colour(0), label="training rows")]
+    if _held_out(history):
+        handles.append(Line2D([], [], color=colour(1), label="validation rows"))
+    if _one_stage(history):
+        kept = Line2D([], [], color=INK, marker="o", markersize=5, linestyle="", label="kept")
+        handles.append(kept)
+    return list(handles)

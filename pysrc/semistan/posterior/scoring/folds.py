@@ -43,13 +43,23 @@ class KFold:
     rows: Pointwise
     failed: dict[int, list[str]]
 
+    def __repr__(self) -> str:
+        return str(self.table().to_string(index=False))
+
+    def failures(self) -> pd.DataFrame:
+        """Return the failed diagnostics: ``fold`` and ``finding``."""
+        import pandas as pd
+
+        lines = [(fold, text) for fold, found in self.failed.items() for text in found]
+        return pd.DataFrame(lines, columns=["fold", "finding"])
+
     def table(self) -> pd.DataFrame:
         """Return elpd_kfold and its information criterion with their standard errors."""
         import pandas as pd
 
         parts = {"elpd_kfold": self.rows.lpd, "kfoldic": -2 * self.rows.lpd}
         lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]
-        return pd.DataFrame(lines, columns=["", "Estimate", "SE"])
+        return pd.DataFrame(lines, columns=["measure", "Estimate", "SE"])
 
 
 def assign_folds(

@@ -83,7 +83,17 @@ class Loo:
             "looic": -2 * self.elpd,
         }
         lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]
-        return pd.DataFrame(lines, columns=["", "Estimate", "SE"])
+        return pd.DataFrame(lines, columns=["measure", "Estimate", "SE"])
+
+    def k_table(self) -> pd.DataFrame:
+        """Return how large Pareto k is: ``limit``, ``largest``, ``above`` (rows), ``rows``."""
+        import pandas as pd
+
+        line = (self.limit, float(self.pareto_k.max()), len(self.unreliable), len(self.elpd))
+        return pd.DataFrame([line], columns=["limit", "largest", "above", "rows"])
+
+    def __repr__(self) -> str:
+        return f"{self.table().to_string(index=False)}\n\n{self.text()}\n{CONDITIONAL}"
 
     def pointwise(self) -> pd.DataFrame:
         """Return one line per row: ``row`` (from 1), ``elpd_loo``, ``p_loo``, ``pareto_k``."""

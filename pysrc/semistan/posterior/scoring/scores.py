@@ -131,19 +131,23 @@ def join(parts: list[Pointwise]) -> Pointwise:
 
 
 def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
-    """Average over the rows; a bernoulli response also has an AUC and a Brier score."""
+    """Average over the rows; for a bernoulli response AUC and Brier score, no interval."""
     error = rows.mean - rows.y
     covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     percent = f"{100 * interval:g}%"
-    binary = (_auc(rows), _average("Brier", error**2)) if bundle.family.name == "bernoulli" else ()
+    if bundle.family.name == "bernoulli":
+        of_family = (_auc(rows), _average("Brier", error**2))
+    else:
+        of_family = (
+            _average(f"coverage of {percent} interval", covered.astype(float)),
+            _average(f"width of {percent} interval", rows.upper - rows.lower),
+        )
     return (
         _average("LPPD", rows.lpd),
         _rmse(error),
         _average("MAE", np.abs(error)),
         _average("CRPS", rows.crps),
-        *binary,
-        _average(f"coverage of {percent} interval", covered.astype(float)),
-        _average(f"width of {percent} interval", rows.upper - rows.lower),
+        *of_family,
     )
 
 
