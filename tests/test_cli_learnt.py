@@ -210,6 +210,32 @@ def test_the_r_script_is_written_into_the_run(command, folder):
     assert "--overwrite" in err
 
 
+def test_a_subspace_is_measured(command, folder):
+    out, _ = succeeds(command, "subspace", "run", "--json")
+    found = {line["measure"]: line["value"] for line in json.loads(out)}
+    assert (found["weights d"], found["dimension k"]) == (13, 2)
+    assert 0 < found["relative error"] < 1
+    assert 0 < found["trace in the subspace"] < found["trace in all weights"]
+
+
+@pytest.mark.parametrize(
+    ("construction", "k"),
+    [("curve", 2), ("pca", 3), ("random", 3), ("subnetwork", 3), ("low_rank_laplace", 3),
+     ("full", 13)],
+)  # fmt: skip
+def test_every_construction_is_sampled(folder, toolchain, construction, k):
+    config = small_config("y ~ x + nn(u, v)", train__epochs=40)
+    overrides = {"subspace.construction": construction, "subspace.k": min(k, 3)}
+    overrides |= {f"sample.{key}": value for key, value in QUICK.items()}
+    overrides["sample.kernel"] = "cpp"
+    fit = semistan.fit(config, small_frame(40), out=folder / construction, overrides=overrides)
+    assert fit.run.kernel == "cpp"
+    assert fit.run.bundle.subspace.k == k
+    assert fit.draws.phi.shape == (2, 250, k)
+    assert semistan.loo(fit.run).elpd.shape == (40,)
+    assert semistan.plot(fit.run, "loss").axes
+
+
 def test_pictures_have_options(command, folder):
     succeeds(
         command, "plot", "run", "--kind", "subspace", "--directions", "2,1", "--density",

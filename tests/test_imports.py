@@ -11,8 +11,8 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "train", "stan", "sample", "summary", "predict", "score", "loo", "kfold",
-    "compare", "effect", "marginal", "importance", "plot", "draws", "generate", "r-script",
+    "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
+    "kfold", "compare", "effect", "marginal", "importance", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from semistan.analysis import marginal_effects as marginal_effects
     from semistan.analysis import predict as predict
     from semistan.analysis import score as score
+    from semistan.analysis import subspace_measures as subspace_measures
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
     from semistan.crossvalidation import kfold as kfold
@@ -75,6 +76,7 @@ _PUBLIC = {
     "score": ("analysis", "score"),
     "stan_code": ("stan.program", "bundle_program"),
     "stan_data": ("stan.data", "stan_data"),
+    "subspace_measures": ("analysis", "subspace_measures"),
     "train": ("workflow", "train"),
     "training_rows": ("workflow", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),

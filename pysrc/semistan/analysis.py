@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.design import Rows
 from semistan.model.formula import parse_formula, variables
 from semistan.posterior.draws import Array, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
@@ -35,6 +37,8 @@ from semistan.posterior.scoring.scores import (
     scores_table,
 )
 from semistan.posterior.tables import check_table_path, table_writer
+from semistan.subspace.measures import measure
+from semistan.subspace.problem import make_problem
 from semistan.workflow import new_rows
 
 if TYPE_CHECKING:
@@ -372,6 +376,40 @@ def importance(
         variables=variables, repeats=repeats, interval=interval, rows=rows,
         generator=np.random.default_rng(seed),
     )  # fmt: skip
+
+
+def subspace_measures(bundle: Bundle, rows: Rows) -> pd.DataFrame:
+    """Measure how much of the predictive uncertainty a bundle's subspace keeps.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        Its training rows, as ``semistan.training_rows`` or ``Run.rows`` read them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``measure`` and ``value``: sizes, arc length, and against the Laplace approximation of
+        all weights, linearised at the trained ones, the relative error of the epistemic
+        covariance (0 is best) and its trace, both in all weights and in the subspace.
+    """
+    import pandas as pd
+
+    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    found = measure(problem, bundle.units, bundle.trained)
+    values = {
+        "weights d": bundle.subspace.d,
+        "dimension k": bundle.subspace.k,
+        "arc length": found.arc_length,
+        "largest singular value": found.singular_values.max(),
+        "smallest singular value": found.singular_values.min(),
+        "relative error": found.relative_error,
+        "trace in the subspace": found.trace,
+        "trace in all weights": found.full_trace,
+    }
+    return pd.DataFrame({"measure": list(values), "value": [float(x) for x in values.values()]})
 
 
 def opened(run: RunLike) -> Run:

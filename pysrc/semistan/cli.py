@@ -142,6 +142,27 @@ def train(
 
 
 @app.command()
+def subspace(
+    source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
+    from semistan import analysis
+    from semistan.bundle.bundle import read_bundle
+    from semistan.posterior.run import MARKER, read_run
+    from semistan.workflow import training_rows
+
+    if (source / MARKER).is_file():
+        run = read_run(source)
+        bundle, rows = run.bundle, run.rows()
+    else:
+        bundle = read_bundle(source)
+        rows = training_rows(bundle, data)
+    screen.show_table(analysis.subspace_measures(bundle, rows), as_json=as_json)
+
+
+@app.command()
 @configurable(*SAMPLE_FLAGS, SEED_FLAG)
 def stan(
     bundle: BundleFolder,
