@@ -254,3 +254,22 @@ def test_a_process_exits_with_2_and_one_message(tmp_path):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "error: a fit needs at least two rows of data, got 1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+@pytest.mark.parametrize(("separator", "shown"), [(";", "';'"), ("\t", r"'\t'")])
+def test_other_separators_are_recognised(command, tmp_path, separator, shown):
+    small_frame().to_csv(tmp_path / "other.csv", index=False, sep=separator)
+    message = refused(command, "fit", FORMULA, "--data", "other.csv")
+    assert f"seems to be separated by {shown}" in message
+
+
+def test_a_table_in_place_of_a_model_is_explained(command):
+    assert "give it by --data" in refused(command, "fit", "data.csv")
+
+
+def test_a_column_in_both_parts_is_warned_of(command, monkeypatch):
+    monkeypatch.setattr(workflow, "find_toolchain", lambda: 1 / 0)
+    said = []
+    with pytest.raises(ZeroDivisionError):
+        workflow.fit("y ~ x + u + nn(u, v)", small_frame(), out="run", say=said.append)
+    assert [line for line in said if "'u' is in a structured term and in nn()" in line]

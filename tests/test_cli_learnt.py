@@ -116,6 +116,8 @@ def test_an_effect_is_printed_and_drawn(command, folder):
         command, "effect", "run", "u", "--resolution", "4", "--picture", "u.png", "--out", "u.csv"
     )  # fmt: skip
     assert out == ""
+    _, err = succeeds(command, "effect", "run", "u", "--rows", "7")
+    assert "averaged over 7 of 40 rows" in err
     out = (folder / "u.csv").read_text()
     assert out.splitlines()[0] == "u,Estimate,Est.Error,l-95% CI,u-95% CI"
     assert len(out.splitlines()) == 5

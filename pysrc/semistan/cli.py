@@ -408,6 +408,7 @@ def effect(
     from semistan.bundle.files import check_output_file
     from semistan.outputs import plot_effect
     from semistan.posterior.pictures import check_suffix
+    from semistan.posterior.run import read_run
     from semistan.posterior.tables import write_table
 
     for path in (out, picture):
@@ -423,6 +424,9 @@ def effect(
         plot_effect(run, found, picture)
     if out is not None or picture is None:
         write_table(found.table(interval), out or sys.stdout)
+    trained_on = read_run(run).bundle.source.rows
+    if kind == "pd" and rows < trained_on:
+        screen.say(f"averaged over {rows} of {trained_on} rows, drawn by the seed")
     _wrote(out, picture)
 
 

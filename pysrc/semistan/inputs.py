@@ -55,6 +55,11 @@ def read_table(path: Path | str) -> pd.DataFrame:
         raise InputError(f"data file '{path}' is no readable CSV: {error}") from None
     except pa.ArrowInvalid as error:
         raise InputError(f"data file '{path}' is no readable Parquet: {error}") from None
+    if len(frame.columns) == 1 and (found := {";", "\t"} & set(str(frame.columns[0]))):
+        raise InputError(
+            f"data file '{path}' seems to be separated by {found.pop()!r}; a CSV file has commas "
+            "between its columns and points in its numbers"
+        )
     if len(frame) == 0:
         raise InputError(f"data file '{path}' has a header but no rows")
     return frame

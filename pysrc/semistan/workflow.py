@@ -189,6 +189,7 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame)
+    _warn_of_twins(config, say)
     toolchain = find_toolchain()
     kernel = compile_model(config, prepared.design, toolchain, say)
     started = time.monotonic()
@@ -337,6 +338,17 @@ def export_stan(
             kernel="cpp" if options.kernel == "cpp" else "stan",
             prior_only=prior_only,
         )  # fmt: skip
+
+
+def _warn_of_twins(config: ModelConfig, say: Say) -> None:
+    """Say which columns are both a structured term and an input of the network."""
+    formula = parse_formula(config.formula)
+    for name in formula.structured_variables:
+        if name in formula.network_variables:
+            say(
+                f"warning: '{name}' is in a structured term and in nn(): the network can imitate "
+                "the term, so that only the priors tell its coefficient apart"
+            )
 
 
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
