@@ -59,6 +59,16 @@ def test_an_influential_row_is_named():
     assert list(found.pointwise()["row"]) == list(range(1, len(y) + 1))
 
 
+def test_repeated_draws_do_not_shorten_the_tail():
+    """With each of 190 draws twice, the tail of 59 begins between two equal weights."""
+    _, density = normal_log_lik(n=5, size=190)
+    twice = np.repeat(density, 2, axis=0)
+    jittered = twice + 1e-9 * np.random.default_rng(0).normal(size=twice.shape)
+    repeated, distinct = psis_loo(twice), psis_loo(jittered)
+    assert repeated.pareto_k == pytest.approx(distinct.pareto_k, abs=1e-6)
+    assert repeated.elpd == pytest.approx(distinct.elpd, abs=1e-6)
+
+
 def test_the_limit_depends_on_the_number_of_draws():
     none = np.zeros(0)
     assert Loo(none, none, none, 100).limit == pytest.approx(0.5)

@@ -71,7 +71,8 @@ def _generated_quantities(parts: Parts) -> str:
     local = (
         "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
-        "    + eta_scale * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+        "    + eta_scale\n"
+        "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
         + ("\n    + Xc * theta;\n" if _has_theta(parts) else ";\n")
         + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {parts.family.density}(y[n] | {arguments});\n"

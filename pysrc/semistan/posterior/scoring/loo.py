@@ -129,7 +129,23 @@ def psis_loo(log_lik: Array) -> Loo:
     from scipy.special import logsumexp
 
     by_row = np.ascontiguousarray(log_lik.T)
-    log_weights, pareto_k = quiet_arviz().psislw(-by_row)
+    log_weights, pareto_k = quiet_arviz().psislw(_lifted_ties(-by_row))
     elpd = logsumexp(by_row + log_weights, axis=1)
     lpd = logsumexp(by_row, axis=1) - np.log(len(log_lik))
     return Loo(np.asarray(elpd), np.asarray(lpd), np.asarray(pareto_k), len(log_lik))
+
+
+def _lifted_ties(log_weights: Array) -> Array:
+    """Lift weights of the tail that equal its cutoff by one rounding, in log weights (N, S).
+
+    Where draws repeat, ArviZ takes fewer weights for the tail than R's loo, whose tail has a
+    fixed size: it compares with the cutoff, R counts.
+    """
+    shifted = log_weights - log_weights.max(axis=1, keepdims=True)
+    size = shifted.shape[1]
+    tail = int(np.ceil(min(size / 5, 3 * np.sqrt(size))))
+    order = np.argsort(shifted, axis=1, kind="stable")
+    values = np.take_along_axis(shifted, order[:, -tail - 1 :], axis=1)
+    tied = np.where(values == values[:, :1], np.nextafter(values, np.inf), values)
+    np.put_along_axis(shifted, order[:, -tail:], tied[:, 1:], axis=1)
+    return np.asarray(shifted)
