@@ -20,11 +20,11 @@ from semistan.posterior.report.coefficients import coefficient_table
 from semistan.posterior.report.content import report_content
 from semistan.posterior.report.evidence import Effects, Estimates, Evidence, gather
 from semistan.posterior.report.learnt import directions_table, frame_table, pareto_text
-from semistan.posterior.report.numbers import MINUS, count, digits_of, joined, number, part_of
+from semistan.posterior.report.numbers import MINUS, count, joined, number, part_of
 from semistan.posterior.report.page import highlighted, inline, render
 from semistan.posterior.report.sampling import chains_table
 from semistan.posterior.scoring.loo import Loo
-from semistan.posterior.summary import COLUMNS
+from semistan.posterior.summary import COLUMNS, digits_of
 from small import small_config, small_frame
 
 NASTY = "<script>alert('x')</script>"

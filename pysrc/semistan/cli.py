@@ -416,15 +416,16 @@ def effect(
             check_output_file(path, overwrite=overwrite)
     if picture is not None:
         check_suffix(picture)
+    opened = read_run(run)
     found = analysis.effect(
-        run, variables, kind=kind, scale=scale, at=_held(at), resolution=resolution, rows=rows,
+        opened, variables, kind=kind, scale=scale, at=_held(at), resolution=resolution, rows=rows,
         curves=curves, seed=seed,
     )  # fmt: skip
     if picture is not None:
-        plot_effect(run, found, picture)
+        plot_effect(opened, found, picture)
     if out is not None or picture is None:
         write_table(found.table(interval), out or sys.stdout)
-    trained_on = read_run(run).bundle.source.rows
+    trained_on = opened.bundle.source.rows
     if kind == "pd" and rows < trained_on:
         screen.say(f"averaged over {rows} of {trained_on} rows, drawn by the seed")
     _wrote(out, picture)

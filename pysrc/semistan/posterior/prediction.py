@@ -17,6 +17,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
+from semistan.posterior.export import draw_index
 from semistan.posterior.predict import (
     posterior_epred,
     posterior_linpred,
@@ -122,14 +123,11 @@ def draws_of(prediction: Prediction) -> pd.DataFrame:
     import pandas as pd
 
     size, rows = prediction.values.shape
-    iterations = size // prediction.chains
-    draw = np.arange(size)
+    index = draw_index(prediction.chains, size // prediction.chains)
     return pd.DataFrame(
         {
             ".row": np.repeat(prediction.rows, size),
-            ".chain": np.tile(draw // iterations + 1, rows),
-            ".iteration": np.tile(draw % iterations + 1, rows),
-            ".draw": np.tile(draw + 1, rows),
+            **{name: np.tile(values, rows) for name, values in index.items()},
             COLUMNS[prediction.kind]: prediction.values.T.ravel(),
         }
     )

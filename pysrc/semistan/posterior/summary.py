@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 COLUMNS = ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS")
 
 
+def digits_of(error: float) -> int:
+    """Return the decimals that show two significant digits of a standard error."""
+    if not (error > 0 and math.isfinite(error)):
+        return 2
+    return min(12, max(0, 1 - math.floor(math.log10(error))))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of the table: posterior mean, sd, 95% interval, and convergence."""
@@ -54,9 +61,7 @@ class Row:
     @property
     def texts(self) -> tuple[str, ...]:
         """The numbers as they are shown: two significant digits of the error."""
-        error = self.est_error
-        digits = min(12, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 2
-        decimals = (digits,) * 4 + (3, 0, 0)
+        decimals = (digits_of(self.est_error),) * 4 + (3, 0, 0)
         shown = zip(self.values, decimals, strict=True)
         return tuple(f"{value:.{n}f}" if math.isfinite(value) else "-" for value, n in shown)
 

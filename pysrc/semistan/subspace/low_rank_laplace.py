@@ -19,15 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.network import Array
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
 from semistan.subspace.problem import Problem, Units, Weights
-from semistan.subspace.subspace import along, check_dimension
+from semistan.subspace.subspace import along, check_dimension, pointing_up
 from semistan.subspace.trained import Trained, hand_over
 
 if TYPE_CHECKING:
@@ -133,8 +131,7 @@ def leading_directions(J: Tensor, precision: Precision, k: int) -> tuple[Array, 
             f"k = {k}; choose k <= {rank}, or a larger network"
         )
     directions = torch.linalg.qr(precision.root(rows[:k]).T)[0].cpu().numpy()
-    signs = np.sign(directions[np.abs(directions).argmax(axis=0), np.arange(k)])
-    return np.ascontiguousarray(directions * signs), s[:k].cpu().numpy()
+    return pointing_up(directions), s[:k].cpu().numpy()
 
 
 def _some_rows(problem: Problem, count: int, generator: Generator) -> Problem:

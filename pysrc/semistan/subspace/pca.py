@@ -19,7 +19,7 @@ from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.network import Array
 from semistan.subspace.descent import Progress
 from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import along, check_dimension
+from semistan.subspace.subspace import along, check_dimension, pointing_up
 from semistan.subspace.trained import Trained, hand_over
 from semistan.subspace.trajectory import train_and_average
 
@@ -89,6 +89,4 @@ def principal_directions(deviations: Array, k: int) -> tuple[Array, Array]:
             f"the snapshots of the path span fewer than k = {k} dimensions; choose a smaller k, "
             "more snapshots or a higher learning_rate"
         )
-    Pi = directions[:k].T
-    Pi = Pi * np.sign(Pi[np.abs(Pi).argmax(axis=0), np.arange(k)])
-    return np.ascontiguousarray(Pi), values[:k]
+    return pointing_up(directions[:k].T), values[:k]

@@ -129,9 +129,13 @@ def span(points: Array, k: int, origin: str) -> tuple[Subspace, Array]:
             f"(singular values {singular_values[0]:.3g} to {singular_values[k - 1]:.3g}); "
             "choose a smaller k or train longer"
         )
-    Pi = directions[:k].T
-    Pi = Pi * np.sign(Pi[np.abs(Pi).argmax(axis=0), np.arange(k)])
-    return along(p_bar, np.ascontiguousarray(Pi), origin), singular_values[:k]
+    return along(p_bar, pointing_up(directions[:k].T), origin), singular_values[:k]
+
+
+def pointing_up(directions: Array) -> Array:
+    """Turn columns (d, k) so that the entry of largest magnitude in each is positive."""
+    peaks = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
+    return np.ascontiguousarray(directions * np.sign(peaks))
 
 
 def check_dimension(config: SubspaceConfig, d: int) -> None:

@@ -14,9 +14,9 @@ from semistan.posterior.report.blocks import (
     number_cell,
 )
 from semistan.posterior.report.evidence import Evidence
-from semistan.posterior.report.numbers import digits_of, joined
+from semistan.posterior.report.numbers import joined
 from semistan.posterior.report.results import Results
-from semistan.posterior.summary import COLUMNS, Row
+from semistan.posterior.summary import COLUMNS, Row, digits_of
 
 MEANING = {
     "identity": "the mean response",

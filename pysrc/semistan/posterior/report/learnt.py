@@ -19,9 +19,10 @@ from semistan.posterior.report.blocks import (
     number_cell,
 )
 from semistan.posterior.report.evidence import Effects, Estimates, Evidence
-from semistan.posterior.report.numbers import count, digits_of, part_of
+from semistan.posterior.report.numbers import count, part_of
 from semistan.posterior.report.results import Results
 from semistan.posterior.scoring.loo import Loo
+from semistan.posterior.summary import digits_of
 
 if TYPE_CHECKING:
     import pandas as pd

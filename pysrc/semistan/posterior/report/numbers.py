@@ -8,13 +8,6 @@ MINUS = "\N{MINUS SIGN}"
 MISSING = "\N{EN DASH}"
 
 
-def digits_of(error: float) -> int:
-    """Return the decimals that show two digits of a standard error."""
-    if not (error > 0 and math.isfinite(error)):
-        return 2
-    return min(12, max(0, 1 - math.floor(math.log10(error))))
-
-
 def number(value: float, digits: int) -> str:
     """Return a number with some decimals, or a dash for one that does not exist."""
     if not math.isfinite(value):
