@@ -16,7 +16,7 @@ Numerical Optimization, 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from semistan.model.network import (
 )
 from semistan.model.priors import Density
 from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
-from semistan.subspace.ggn import onto
+from semistan.subspace.ggn import curvature, onto
 from semistan.subspace.problem import Problem, make_problem
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
     import torch
 
-    gradient, bend = _curvature(lambda x: -_log_prior(target, x), q)
+    gradient, bend = curvature(lambda x: -_log_prior(target, x), q)
     matrix = torch.diag(bend.clamp(min=LEAST_CURVATURE))
     if target.prior_only:
         return gradient, matrix
@@ -196,22 +196,10 @@ def _likelihood_curvature(
     def of_dispersion(x: Tensor) -> Tensor:
         return -_log_lik(target, chunk, eta, x).sum()
 
-    by_eta = _curvature(of_eta, eta)
+    by_eta = curvature(of_eta, eta)
     if not len(log_dispersion):
         return by_eta, (log_dispersion, log_dispersion)
-    return by_eta, _curvature(of_dispersion, log_dispersion)
-
-
-def _curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
-    """Return first and second derivatives of a sum of functions of one element each."""
-    import torch
-
-    x = at.detach().clone().requires_grad_()
-    (first,) = torch.autograd.grad(function(x), x, create_graph=True)
-    if not first.requires_grad:
-        return first.detach(), torch.zeros_like(first)
-    (second,) = torch.autograd.grad(first.sum(), x)
-    return first.detach(), second
+    return by_eta, curvature(of_dispersion, log_dispersion)
 
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ Ritter, Botev and Barber (2018), A scalable Laplace approximation for neural net
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -137,13 +137,24 @@ def linearised_chunks(problem: Problem, state: Weights) -> Iterator[Linearised]:
 
 def likelihood_curvature(problem: Problem, state: Weights, f: Tensor) -> Tensor:
     """Return -d^2 log p(y_i | eta_i) / d eta_i^2 given f (n,), or 0 where it is negative."""
+    dispersion = problem.dispersion(state.log_dispersion)
+
+    def minus_log_lik(eta: Tensor) -> Tensor:
+        return -problem.family.log_lik(problem.y, eta, dispersion).sum()
+
+    return curvature(minus_log_lik, problem.eta(state.theta, f))[1].clamp(min=0)
+
+
+def curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
+    """Return first and second derivatives of a sum of functions of one element each."""
     import torch
 
-    eta = problem.eta(state.theta, f).detach().requires_grad_()
-    log_lik = problem.family.log_lik(problem.y, eta, problem.dispersion(state.log_dispersion))
-    (slope,) = torch.autograd.grad(-log_lik.sum(), eta, create_graph=True)
-    (bend,) = torch.autograd.grad(slope.sum(), eta)
-    return bend.clamp(min=0)
+    x = at.detach().clone().requires_grad_()
+    (first,) = torch.autograd.grad(function(x), x, create_graph=True)
+    if not first.requires_grad:
+        return first.detach(), torch.zeros_like(first)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    return first.detach(), second
 
 
 def diagonal_ggn(
