@@ -11,8 +11,9 @@ from semistan.model.config import SampleConfig
 from semistan.model.network import ACTIVATIONS
 from semistan.stan import geometry
 from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives, find_mode, make_target, negative_log_posterior
+from semistan.stan.geometry import derivatives, find_mode
 from semistan.stan.starts import Starts, curve_states, find_starts, worth_sampling
+from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.curve import curve_points
 from semistan.subspace.predictor import linear_predictor
 from untrained import random_bundle
@@ -76,7 +77,7 @@ def test_rows_in_pieces_give_the_same(monkeypatch):
     q = torch.tensor(states(bundle)[0])
     target = make_target(bundle, rows)
     whole = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
-    monkeypatch.setattr(geometry, "CHUNK", 7 * bundle.subspace.d)
+    monkeypatch.setattr("semistan.stan.target.CHUNK", 7 * bundle.subspace.d)
     target = make_target(bundle, rows)
     assert len(target.chunks) == 5
     pieces = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]

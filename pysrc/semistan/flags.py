@@ -60,8 +60,8 @@ MODEL_FLAGS = (
          "tanh, relu, softplus, sigmoid or identity.", MODEL),
     Flag("frozen", ("network.frozen",), int, "Leading layers outside the subspace.", MODEL),
     Flag("construction", ("subspace.construction",), str,
-         "How the subspace is found: bezier, curve, pca, random, subnetwork, low_rank_laplace "
-         "or full.", MODEL),
+         "How the subspace is found: bezier, curve, pca, random, subnetwork, low_rank_laplace, "
+         "full or naive.", MODEL),
     Flag("k", ("subspace.k",), int, "Dimension of the subspace.", MODEL),
     Flag("select", ("subspace.select",), str,
          "Weights of a subnetwork: variance, magnitude, swag or last_layer.", MODEL),
@@ -86,6 +86,13 @@ TRAIN_FLAGS = (
     Flag("device", ("train.device",), str, "auto, cpu or cuda.", TRAINING),
 )  # fmt: skip
 SAMPLE_FLAGS = (
+    Flag("method", ("sample.method",), str,
+         "nuts, meanfield, fullrank, pathfinder, laplace, elliptical-slice or flow.", SAMPLING),
+    Flag("temperature", ("sample.temperature",), float,
+         "T of a tempered posterior, in which the likelihood is taken to the power 1 / T.",
+         SAMPLING),
+    Flag("temper", ("sample.temper",), str,
+         "likelihood (as it is) or subspace (with theta integrated out).", SAMPLING),
     Flag("chains", ("sample.chains",), int, "Markov chains.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
          "Warm-up iterations of each chain; auto: 300 with the metric of one mode, else 1000.",

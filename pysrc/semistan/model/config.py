@@ -35,7 +35,7 @@ class SubspaceConfig(_Section):
     """
 
     construction: Literal[
-        "bezier", "curve", "pca", "random", "subnetwork", "low_rank_laplace", "full"
+        "bezier", "curve", "pca", "random", "subnetwork", "low_rank_laplace", "full", "naive"
     ] = "bezier"
     k: int = Field(default=8, ge=1)
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
@@ -73,8 +73,12 @@ class TrainConfig(_Section):
 
 
 class SampleConfig(_Section):
-    """``[sample]``: how NUTS is run.
+    """``[sample]``: how the posterior is sampled or approximated.
 
+    ``method`` is ``nuts``; CmdStan's variational ``meanfield`` or ``fullrank``, ``pathfinder``
+    or ``laplace``; ``elliptical-slice``; or ``flow``. ``temperature`` T takes the likelihood to
+    the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
+    with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
     1000. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode inside the
     subspace. ``threads = "auto"`` fills the cores with chains first, then with threads.
@@ -82,6 +86,11 @@ class SampleConfig(_Section):
     pure Stan.
     """
 
+    method: Literal[
+        "nuts", "meanfield", "fullrank", "pathfinder", "laplace", "elliptical-slice", "flow"
+    ] = "nuts"
+    temperature: float = Field(default=1.0, gt=0)
+    temper: Literal["likelihood", "subspace"] = "likelihood"
     chains: int = Field(default=4, ge=1)
     warmup: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     draws: int = Field(default=1000, ge=1)

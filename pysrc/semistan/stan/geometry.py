@@ -16,24 +16,21 @@ Numerical Optimization, 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
-from semistan.model.network import (
-    Array,
-    forward,
-    frozen_features,
-    output_and_jacobian,
+from semistan.model.network import Array, output_and_jacobian
+from semistan.stan.target import (
+    Target,
+    log_lik,
+    log_prior,
+    negative_log_posterior,
+    weights,
 )
-from semistan.model.priors import Density
-from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
 from semistan.subspace.ggn import curvature, onto
-from semistan.subspace.problem import Problem, make_problem
+from semistan.subspace.problem import Problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +39,6 @@ MAX_STEPS = 100
 ENOUGH = 1e-2  # nats: the search ends when a step promises less
 MAX_DAMPING = 1e8
 LEAST_CURVATURE = 1e-6  # of a prior, which is negative in the tails of a Student t
-CHUNK = 4_000_000  # derivatives that are held at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,40 +63,6 @@ class Mode:
     inv_metric: Array
     log_density: float
     steps: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Target:
-    """The negative log posterior of q as the program computes it, up to a constant."""
-
-    bundle: Bundle
-    chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
-    priors: tuple[tuple[str, Any], ...]  # parameter and its distribution
-    constants: dict[str, float]  # dispersion parameters that are not sampled
-    prior_only: bool
-
-    def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return phi, theta / theta_scale and the log of the sampled dispersion."""
-        import torch
-
-        k, P = self.bundle.subspace.k, len(self.bundle.trained.theta)
-        phi_scale = torch.tensor(self.bundle.subspace.phi_scale)
-        return phi_scale * q[:k], q[k : k + P], q[k + P :]
-
-
-def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
-    """Collect what the posterior needs from a bundle and its training rows."""
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
-    phi_scale = bundle.subspace.phi_scale
-    data = prior_data(bundle.config, bundle.family, bundle.units, phi_scale)
-    classes = class_priors(bundle.config, bundle.family)
-    priors = tuple(
-        (item.parameter, _distribution(item.prior.density, [data[n] for n in item.data_names]))
-        for item in classes
-        if not item.prior.density.is_constant
-    )
-    constants = {p.label: data[p.data_names[0]] for p in classes if p.prior.density.is_constant}
-    return Target(bundle, tuple(_chunks(bundle, problem)), priors, constants, prior_only)
 
 
 def find_mode(target: Target, start: Array) -> Mode | None:
@@ -146,31 +108,17 @@ def _gain(gradient: Tensor, matrix: Tensor) -> float:
     return float(gradient @ torch.linalg.solve(matrix, gradient)) / 2
 
 
-def negative_log_posterior(target: Target, q: Tensor) -> float:
-    """Evaluate minus the log density that the program samples, up to a constant."""
-    import torch
-
-    phi, theta, log_dispersion = target.split(q)
-    with torch.no_grad():
-        value = -_log_prior(target, q)
-        for chunk in target.chunks:
-            if not target.prior_only:
-                f = forward(target.bundle.network, _weights(target, phi), chunk.U)
-                value = value - _log_lik(target, chunk, chunk.eta(theta, f), log_dispersion).sum()
-    return float(value)
-
-
 def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
     import torch
 
-    gradient, bend = curvature(lambda x: -_log_prior(target, x), q)
+    gradient, bend = curvature(lambda x: -log_prior(target, x), q)
     matrix = torch.diag(bend.clamp(min=LEAST_CURVATURE))
     if target.prior_only:
         return gradient, matrix
     phi, theta, log_dispersion = target.split(q)
     m = len(phi) + len(theta)
-    w, subspace = _weights(target, phi), target.bundle.subspace
+    w, subspace = weights(target, phi), target.bundle.subspace
     for chunk in target.chunks:
         f, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
         J_phi = torch.tensor(subspace.phi_scale) * onto(subspace, J_w)
@@ -191,61 +139,12 @@ def _likelihood_curvature(
     """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
 
     def of_eta(x: Tensor) -> Tensor:
-        return -_log_lik(target, chunk, x, log_dispersion).sum()
+        return -log_lik(target, chunk, x, log_dispersion).sum()
 
     def of_dispersion(x: Tensor) -> Tensor:
-        return -_log_lik(target, chunk, eta, x).sum()
+        return -log_lik(target, chunk, eta, x).sum()
 
     by_eta = curvature(of_eta, eta)
     if not len(log_dispersion):
         return by_eta, (log_dispersion, log_dispersion)
     return by_eta, curvature(of_dispersion, log_dispersion)
-
-
-def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
-    """Split the rows so that a Jacobian fits in memory; U becomes the first free layer's input."""
-    import torch
-
-    size = max(1, CHUNK // bundle.subspace.d)
-    frozen = torch.tensor(bundle.trained.w_frozen)
-    for start in range(0, len(problem), size):
-        part = problem.rows(torch.arange(start, min(start + size, len(problem))))
-        yield replace(part, U=frozen_features(bundle.network, frozen, part.U))
-
-
-def _weights(target: Target, phi: Tensor) -> Tensor:
-    import torch
-
-    return torch.tensor(target.bundle.subspace.lift(phi.detach().numpy()))
-
-
-def _log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor) -> Tensor:
-    import torch
-
-    config, family = target.bundle.config, target.bundle.family
-    sampled = dict(zip(sampled_dispersion(config, family), log_dispersion.exp(), strict=True))
-    fixed = {name: torch.tensor(v, dtype=eta.dtype) for name, v in target.constants.items()}
-    return family.log_lik(chunk.y, eta, fixed | sampled)
-
-
-def _log_prior(target: Target, q: Tensor) -> Tensor:
-    """Return the log prior density of q, the Jacobian of the dispersion's log included."""
-    import torch
-
-    config, family = target.bundle.config, target.bundle.family
-    phi, theta, log_dispersion = target.split(q)
-    values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
-    values |= dict(zip(sampled_dispersion(config, family), log_dispersion.exp(), strict=True))
-    total = log_dispersion.sum()
-    for parameter, distribution in target.priors:
-        total = total + distribution.log_prob(values[parameter]).sum()
-    return total
-
-
-def _distribution(density: Density, arguments: list[Any]) -> Any:
-    """Return a prior as a torch distribution."""
-    import torch
-
-    assert density.distribution is not None
-    values = [torch.as_tensor(argument, dtype=torch.float64) for argument in arguments]
-    return getattr(torch.distributions, density.distribution)(*values, validate_args=False)

@@ -11,8 +11,9 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
 from semistan.model.network import Array
-from semistan.stan.geometry import Mode, find_mode, make_target
+from semistan.stan.geometry import Mode, find_mode
 from semistan.stan.priors import sampled_dispersion
+from semistan.stan.target import make_target
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient

@@ -17,8 +17,8 @@ from semistan.posterior.draws import Array
 from semistan.posterior.pictures.material import Material, evenly_spaced
 from semistan.posterior.pictures.style import INK, colour, finish, new_figure
 from semistan.posterior.pictures.words import number
-from semistan.stan.geometry import make_target, negative_log_posterior
 from semistan.stan.priors import sampled_dispersion
+from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.curve import curve_points
 
 if TYPE_CHECKING:
