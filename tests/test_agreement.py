@@ -22,7 +22,11 @@ def torch_log_density(bundle, rows, data, q):
     k, P = bundle.subspace.k, rows.X.shape[1]
     tensor = lambda value: torch.as_tensor(np.array(value, dtype=float))  # noqa: E731
     phi = q[:k] * tensor(data["phi_scale"])
-    theta = q[k : k + P] * tensor(data["theta_scale"])
+    inside = bundle.subspace.holds_theta
+    if inside:
+        theta = tensor(data["theta_bar"]) + tensor(data["theta_Pi"]) @ phi
+    else:
+        theta = q[k : k + P] * tensor(data["theta_scale"])
     normal = torch.distributions.Normal
     lp = (
         normal(tensor(data["prior_phi_location"]), tensor(data["prior_phi_scale"]))
@@ -30,8 +34,9 @@ def torch_log_density(bundle, rows, data, q):
         .sum()
     )
     lp = lp + tensor(data["phi_scale"]).log().sum()
-    b = normal(tensor(data["prior_b_location"]), tensor(data["prior_b_scale"]))
-    lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
+    if not inside:
+        b = normal(tensor(data["prior_b_location"]), tensor(data["prior_b_scale"]))
+        lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
     w = tensor(data["p_bar"]) + tensor(bundle.subspace.matrix) @ phi
     Z = tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
     f = forward(bundle.network, w, frozen_features(bundle.network, tensor(data["w_frozen"]), Z))
@@ -53,7 +58,9 @@ def random_states(bundle):
     """Unconstrained states around the trained ones."""
     generator = np.random.default_rng(7)
     k, P, D = bundle.subspace.k, len(bundle.trained.theta), len(bundle.trained.dispersion)
-    centre = [np.zeros(k), bundle.trained.theta / bundle.units.theta_scale]
+    if bundle.subspace.holds_theta:
+        P = 0
+    centre = [np.zeros(k), bundle.trained.theta[:P] / bundle.units.theta_scale[:P]]
     centre += [np.log(list(bundle.trained.dispersion.values()))] if D else []
     return np.concatenate(centre) + 0.3 * generator.normal(size=(STATES, k + P + D))
 
@@ -79,6 +86,13 @@ def test_torch_onnx_stan_and_the_kernel_agree(
 @pytest.mark.parametrize("kernel", ("stan", "cpp"))
 def test_they_agree_along_axes_of_uneven_scale(kernel, family, axes, toolchain, tmp_path):
     bundle, rows = random_bundle(family, axes=axes)
+    assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kernel", ("stan", "cpp"))
+def test_they_agree_where_theta_lies_in_the_subspace(kernel, family, toolchain, tmp_path):
+    bundle, rows = random_bundle(family, subspace={"construction": "naive", "k": 3})
     assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
 
 

@@ -223,7 +223,7 @@ def test_a_subspace_is_measured(command, folder):
 @pytest.mark.parametrize(
     ("construction", "k"),
     [("curve", 2), ("pca", 3), ("random", 3), ("subnetwork", 3), ("low_rank_laplace", 3),
-     ("full", 13)],
+     ("full", 13), ("naive", 2)],
 )  # fmt: skip
 def test_every_construction_is_sampled(folder, toolchain, construction, k):
     config = small_config("y ~ x + nn(u, v)", train__epochs=40)

@@ -122,6 +122,7 @@ def test_every_key_survives_the_file(tmp_path):
             "device": "cpu",
         },
         "sample": {
+            "method": "fullrank", "temperature": 2.0, "temper": "subspace",
             "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.95, "max_treedepth": 5,
             "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7,
         },

@@ -19,7 +19,7 @@ from semistan.subspace.problem import make_problem, units_of
 from small import RESPONSES, family_bundle, small_bundle, small_frame, small_prepared
 
 NAMES = list(CONSTRUCTIONS)
-CURVES = {"bezier": 3, "curve": 3}  # control points of those with k = 2 that train a curve
+CURVES = {"bezier": 3, "curve": 3, "naive": 3}  # control points of curves with k = 2
 FIELDS = ("control_points", "w_frozen", "theta", "singular_values")
 SETTINGS = {
     "plain": {},
@@ -46,11 +46,20 @@ def arrays(trained):
         "Pi": subspace.Pi,
         "phi_scale": subspace.phi_scale,
         "axes": subspace.axes,
+        "theta_bar": subspace.theta_bar,
+        "theta_Pi": subspace.theta_Pi,
         "dispersion": np.array(list(trained.dispersion.values())),
         **{field: getattr(trained, field) for field in FIELDS},
         **{f"history_{name}": values for name, values in trained.history.items()},
         **{f"curve_{name}": values for name, values in trained.curve.items()},
     }
+
+
+def standardised_theta_Pi(bundle):
+    subspace = bundle.subspace
+    if not subspace.holds_theta:
+        return np.zeros((0, subspace.Pi.shape[1]))
+    return subspace.theta_Pi / bundle.units.theta_scale[:, None]
 
 
 def as_bytes(trained):
@@ -99,10 +108,11 @@ def test_what_is_handed_over_has_its_shapes_and_is_finite(construction, name, se
 @pytest.mark.parametrize("construction", NAMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_directions_are_independent_and_dense_ones_orthonormal(construction, setting):
-    trained = trained_of(construction, **SETTINGS[setting])
-    subspace = trained.subspace
+    bundle = bundle_of(construction, **SETTINGS[setting])
+    trained, subspace = bundle.trained, bundle.subspace
     assert np.linalg.matrix_rank(subspace.matrix) == subspace.k
-    products = subspace.Pi.T @ subspace.Pi
+    dense = np.vstack([subspace.Pi, standardised_theta_Pi(bundle)])
+    products = dense.T @ dense
     assert np.allclose(products, np.eye(len(products)), atol=1e-12)
     assert len(set(subspace.axes)) == len(subspace.axes)
     assert ((subspace.axes >= 0) & (subspace.axes < subspace.d)).all()

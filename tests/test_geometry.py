@@ -20,13 +20,16 @@ from untrained import random_bundle
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
+NAIVE = {"subspace": {"construction": "naive", "k": 3}}
 
 
 def states(bundle, n=4):
     return curve_states(bundle, n) + 0.1 * np.random.default_rng(1).normal(size=(n, 1))
 
 
-@pytest.mark.parametrize("settings", ({}, PRIORS), ids=("default priors", "other priors"))
+@pytest.mark.parametrize(
+    "settings", ({}, PRIORS, NAIVE), ids=("default priors", "other priors", "theta inside")
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_density_and_gradient_are_those_of_the_program(family, settings, toolchain, tmp_path):
     bundle, rows = random_bundle(family, **settings)
@@ -67,6 +70,23 @@ def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
     data = stan_data(bundle, rows)
     b_scale = data["prior_b_scale"] / bundle.units.theta_scale
     prior = np.concatenate([data["prior_phi_scale"] / phi_scale, b_scale]) ** -2.0
+    expected = J.T @ (np.exp(eta(q))[:, None] * J) + np.diag(prior)
+    matrix = derivatives(make_target(bundle, rows), torch.tensor(q))[1].numpy()
+    assert np.max(np.abs(matrix - expected)) < 1e-6 * np.max(np.abs(expected))
+
+
+def test_the_matrix_is_gauss_newtons_where_theta_lies_in_the_subspace():
+    bundle, rows = random_bundle("poisson", **NAIVE)
+    q, subspace = states(bundle)[0], bundle.subspace
+
+    def eta(phi):
+        theta = subspace.theta_bar + subspace.theta_Pi @ phi
+        arguments = (bundle.network, bundle.units, bundle.trained, rows.X, rows.U)
+        return linear_predictor(*arguments, phi[None], theta[None])[0]
+
+    steps = 1e-6 * np.eye(3)
+    J = np.column_stack([(eta(q + step) - eta(q - step)) / 2e-6 for step in steps])
+    prior = stan_data(bundle, rows)["prior_phi_scale"] ** -2.0
     expected = J.T @ (np.exp(eta(q))[:, None] * J) + np.diag(prior)
     matrix = derivatives(make_target(bundle, rows), torch.tensor(q))[1].numpy()
     assert np.max(np.abs(matrix - expected)) < 1e-6 * np.max(np.abs(expected))

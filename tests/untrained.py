@@ -1,5 +1,7 @@
 """Bundles with random weights and a fixed random subspace, made without training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -51,6 +53,11 @@ def random_bundle(
         subspace = Subspace(
             subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),
             np.random.default_rng(seed).permutation(spec.d)[:axes],
+        )  # fmt: skip
+    if config.subspace.holds_theta:
+        subspace = replace(
+            subspace, theta_bar=units.theta_scale * generator.normal(size=2),
+            theta_Pi=units.theta_scale[:, None] * generator.normal(size=(2, k)),
         )  # fmt: skip
     trained = Trained(
         subspace=subspace,

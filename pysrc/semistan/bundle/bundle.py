@@ -191,6 +191,7 @@ def _arrays(bundle: Bundle) -> dict[str, Array]:
         "Pi": trained.subspace.Pi,
         "phi_scale": trained.subspace.phi_scale,
         "axes": trained.subspace.axes.astype(float),
+        **_theta_inside(trained.subspace),
         "singular_values": trained.singular_values,
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
@@ -202,6 +203,13 @@ def _arrays(bundle: Bundle) -> dict[str, Array]:
         **{f"history_{name}": values for name, values in trained.history.items()},
         **{f"curve_{name}": values for name, values in trained.curve.items()},
     }
+
+
+def _theta_inside(subspace: Subspace) -> dict[str, Array]:
+    """Return how theta moves with phi, if it does."""
+    if not subspace.holds_theta:
+        return {}
+    return {"theta_bar": subspace.theta_bar, "theta_Pi": subspace.theta_Pi}
 
 
 def _arrays_hash(arrays: dict[str, Array]) -> str:
@@ -254,6 +262,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             subspace=Subspace(
                 arrays["p_bar"], arrays["Pi"], content["subspace"]["origin"],
                 arrays["phi_scale"], arrays["axes"].astype(np.int64),
+                **{name: arrays[name] for name in ("theta_bar", "theta_Pi") if name in arrays},
             ),
             singular_values=arrays["singular_values"],
             control_points=arrays["control_points"],

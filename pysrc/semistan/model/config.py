@@ -42,6 +42,11 @@ class SubspaceConfig(_Section):
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2)
 
+    @property
+    def holds_theta(self) -> bool:
+        """Whether the structured coefficients lie in the subspace, without a prior of their own."""
+        return self.construction == "naive"
+
 
 class PriorConfig(_Section):
     """``[priors]``: one prior per class of parameters, in Stan's words."""

@@ -15,6 +15,7 @@ from semistan.errors import InputError
 from semistan.model.design import Rows
 from semistan.model.network import ACTIVATIONS, Array
 from semistan.stan.priors import prior_data
+from semistan.stan.temper import temper_of
 
 ROWS_AT_A_TIME = 10_000
 
@@ -69,10 +70,26 @@ def stan_data(
         "axes": bundle.subspace.axes + 1,
         "Pi": bundle.subspace.Pi,
         "phi_scale": bundle.subspace.phi_scale,
+        **_theta_inside(bundle),
         **prior_data(bundle.config, bundle.family, units, bundle.subspace.phi_scale),
         "prior_only": int(prior_only),
-        "grainsize": grainsize or len(rows),
+        **_temper(bundle, grainsize or len(rows)),
     }
+
+
+def _theta_inside(bundle: Bundle) -> dict[str, Array]:
+    if not bundle.config.subspace.holds_theta:
+        return {}
+    return {"theta_bar": bundle.subspace.theta_bar, "theta_Pi": bundle.subspace.theta_Pi}
+
+
+def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:
+    """Return what only a tempered program reads, and what one that integrates theta does not."""
+    temper = temper_of(bundle.config, bundle.design)
+    data = {"temperature": temper.temperature} if temper else {}
+    if temper is None or temper.integral is None:
+        return data | {"grainsize": grainsize}
+    return data | ({"theta_hat": bundle.trained.theta} if temper.integral == "laplace" else {})
 
 
 def write_stan_json(path: Path, content: dict[str, Any]) -> None:

@@ -10,7 +10,9 @@ find one. The generalised Gauss-Newton matrix of the negative log posterior ther
     H = J' diag(-d^2 log p(y_i | eta_i) / d eta_i^2) J + curvature of the priors,  J = d eta / d q,
 
 is the inverse of the posterior's covariance if it is Gaussian: its inverse is the initial
-inverse metric. Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006),
+inverse metric. With a likelihood to the power 1 / T, so is the first term. Where theta is integrated
+out to temper phi alone (``temper``), (1 / T - 1) times the Schur complement on phi of H less
+phi's prior is added: the curvature of -log p(y | phi). Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006),
 Numerical Optimization, 10.3.
 """
 
@@ -25,6 +27,7 @@ from semistan.model.network import Array, output_and_jacobian
 from semistan.stan.target import (
     Target,
     log_lik,
+    log_marginal_likelihood,
     log_prior,
     negative_log_posterior,
     weights,
@@ -113,16 +116,27 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     gradient, bend = curvature(lambda x: -log_prior(target, x), q)
-    matrix = torch.diag(bend.clamp(min=LEAST_CURVATURE))
+    bend = bend.clamp(min=LEAST_CURVATURE)
     if target.prior_only:
-        return gradient, matrix
+        return gradient, torch.diag(bend)
+    slope, matrix = _by_likelihood(target, q)
+    if not target.integrates_theta:
+        return gradient + target.power * slope, torch.diag(bend) + target.power * matrix
+    more_slope, more_matrix = _by_marginal(target, q, matrix, bend)
+    return gradient + slope + more_slope, torch.diag(bend) + matrix + more_matrix
+
+
+def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both derivatives of minus the log-likelihood as it is, not tempered."""
+    import torch
+
+    gradient, matrix = torch.zeros_like(q), q.new_zeros(len(q), len(q))
     phi, theta, log_dispersion = target.split(q)
-    m = len(phi) + len(theta)
-    w, subspace = weights(target, phi), target.bundle.subspace
+    m = target.coordinates
+    w = weights(target, phi)
     for chunk in target.chunks:
         f, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
-        J_phi = torch.tensor(subspace.phi_scale) * onto(subspace, J_w)
-        J = chunk.eta_scale * torch.cat([J_phi, chunk.Z], dim=1)
+        J = chunk.eta_scale * _by_q(target, onto(target.bundle.subspace, J_w), chunk.Z)
         by_eta, by_dispersion = _likelihood_curvature(
             target, chunk, chunk.eta(theta, f), log_dispersion
         )
@@ -131,6 +145,40 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
         gradient[m:] += by_dispersion[0]
         matrix[m:, m:] += torch.diag(by_dispersion[1].clamp(min=0))
     return gradient, matrix
+
+
+def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both derivatives of -(1 / T - 1) log p(y | phi); the second is Gauss-Newton's.
+
+    It is made from those of the likelihood (n, n) and of the priors (n,): integrating theta out
+    leaves the Schur complement on phi. What the integral takes from the curvature in the
+    dispersion is neglected.
+    """
+    import torch
+
+    k, m = target.bundle.subspace.k, target.coordinates
+    phi, theta = slice(0, k), slice(k, m)
+    x = q.detach().clone().requires_grad_()
+    coordinates, _, log_dispersion = target.split(x)
+    value = log_marginal_likelihood(target, coordinates, log_dispersion)
+    (slope,) = torch.autograd.grad(value, x)
+    inner = matrix[theta, theta] + torch.diag(bend[theta])
+    schur = matrix[phi, phi] - matrix[phi, theta] @ torch.linalg.solve(inner, matrix[theta, phi])
+    of_phi = torch.zeros_like(matrix)
+    of_phi[phi, phi], of_phi[m:, m:] = schur, matrix[m:, m:]
+    return (1 - target.power) * slope, (target.power - 1) * of_phi
+
+
+def _by_q(target: Target, J_phi: Tensor, Z: Tensor) -> Tensor:
+    """Return the derivatives (n, m) of the standardised predictor by phi's and theta's q."""
+    import torch
+
+    subspace = target.bundle.subspace
+    scale = torch.from_numpy(subspace.phi_scale)
+    if not subspace.holds_theta:
+        return torch.cat([scale * J_phi, Z], dim=1)
+    by_phi = subspace.theta_Pi / target.bundle.units.theta_scale[:, None]
+    return scale * (J_phi + Z @ torch.from_numpy(by_phi))
 
 
 def _likelihood_curvature(

@@ -15,6 +15,7 @@ from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.priors import sampled_dispersion
 from semistan.stan.starts import curve_states, initial_values
+from semistan.stan.temper import temper_of
 from semistan.subspace.predictor import linear_predictor
 
 ROWS = 10
@@ -62,7 +63,7 @@ def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str 
 
 
 def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
-    """Return log prior, log-likelihood and log Jacobian of each draw, shape (S,)."""
+    """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
     import torch
 
     phi = fit.stan_variable("phi").reshape(STATES, -1)
@@ -73,10 +74,14 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
         name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
     }
     log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
-    jacobian = np.log(bundle.units.theta_scale).sum() + np.log(bundle.subspace.phi_scale).sum()
+    jacobian = np.log(bundle.subspace.phi_scale).sum()
+    if not bundle.subspace.holds_theta:
+        jacobian += np.log(bundle.units.theta_scale).sum()
     for name in sampled_dispersion(bundle.config, bundle.family):
         jacobian = jacobian + np.log(fit.stan_variable(name))
-    return np.asarray(fit.stan_variable("lprior") + log_lik.sum(dim=1).numpy() + jacobian)
+    temper = temper_of(bundle.config, bundle.design)
+    power = 1 / temper.temperature if temper else 1.0
+    return np.asarray(fit.stan_variable("lprior") + power * log_lik.sum(dim=1).numpy() + jacobian)
 
 
 def _gradient_failure(model: Any, folder: Path) -> str | None:

@@ -48,9 +48,11 @@ class ClassPrior:
 
 
 def class_priors(config: ModelConfig, family: Family) -> tuple[ClassPrior, ...]:
-    """Return the priors of phi, theta and the family's dispersion parameters."""
+    """Return the priors of phi, theta (unless the subspace holds it) and the dispersion."""
     priors = config.priors.model_dump()
-    classes = [("phi", "phi", False), ("b", "theta", False)]
+    classes = [("phi", "phi", False)]
+    if not config.subspace.holds_theta:
+        classes.append(("b", "theta", False))
     classes += [(name, name, True) for name in family.dispersion]
     return tuple(
         ClassPrior(label, parameter, parse_prior(priors[label], label), positive)

@@ -7,7 +7,7 @@ new data cost no compilation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Literal
 
@@ -18,10 +18,13 @@ from semistan.model.families import Family, family
 from semistan.stan.layout import WIDTH, call, comment, declarations, program_text
 from semistan.stan.priors import ClassPrior, class_priors
 from semistan.stan.sources import stan_source
+from semistan.stan.temper import Temper, temper_of
+from semistan.stan.tempered import marginal_data, marginal_functions, marginal_model
 from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
+GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
 DISPERSION_TEXT = {"sigma": "residual standard deviation"}
 ARGUMENT_TEXT = {
     "df": "degrees of freedom",
@@ -46,12 +49,23 @@ class Parts:
         The priors as written.
     kernel : str
         ``stan``, or ``cpp`` if the C++ kernel is declared.
+    holds_theta : bool
+        Whether theta moves with phi instead of being a parameter.
+    temper : Temper, optional
+        How the posterior is tempered, if it is.
     """
 
     family: Family
     design: Design
     priors: tuple[ClassPrior, ...]
     kernel: Kernel
+    holds_theta: bool
+    temper: Temper | None = None
+
+    @property
+    def integrates_theta(self) -> bool:
+        """Whether theta is integrated out, to temper phi alone."""
+        return self.temper is not None and self.temper.integral is not None
 
     @property
     def sampled(self) -> tuple[ClassPrior, ...]:
@@ -85,14 +99,14 @@ def stan_program(
     Parameters
     ----------
     config : ModelConfig
-        Family and priors.
+        Family, priors and temperature.
     design : Design
         Names of the structured coefficients.
     bundle_sha256 : str, optional
         Hash of the trained bundle, for the header; the program does not depend on it.
     kernel : str
         Whether the likelihood is computed in Stan (``stan``) or by the C++ kernel (``cpp``),
-        which the program then declares.
+        which the program then declares; always in Stan if theta is integrated out.
 
     Returns
     -------
@@ -103,13 +117,15 @@ def stan_program(
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
-        ("transformed data", _transformed_data()),
+        ("transformed data", _transformed_data(parts)),
         ("parameters", parameters(parts)),
         ("transformed parameters", _transformed_parameters(parts)),
         ("model", _model(parts)),
         ("generated quantities", _generated_quantities(parts)),
     )
-    return header(config, parts.family, bundle_sha256) + program_text(blocks)
+    top = header(config, parts.family, bundle_sha256)
+    tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
+    return top + tempered + program_text(blocks)
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
@@ -126,7 +142,11 @@ def labels(design: Design) -> dict[str, str]:
 def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
     record = family(config.family)
-    return Parts(record, design, class_priors(config, record), kernel)
+    parts = Parts(
+        record, design, class_priors(config, record), kernel, config.subspace.holds_theta,
+        temper_of(config, design),
+    )  # fmt: skip
+    return replace(parts, kernel="stan") if parts.integrates_theta else parts
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -139,6 +159,8 @@ def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> st
 
 
 def _functions(parts: Parts) -> str:
+    if parts.integrates_theta:
+        return stan_source("network.stanfunctions") + "\n" + marginal_functions(parts)
     likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
     return stan_source("network.stanfunctions") + "\n" + likelihood
 
@@ -190,9 +212,19 @@ def _data(parts: Parts) -> str:
             *data_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
-            ("int<lower=1> grainsize;", "rows per slice of reduce_sum"),
+            *_temper_lines(parts),
+            *([] if parts.integrates_theta else [GRAINSIZE]),
         ]
     )
+
+
+def _temper_lines(parts: Parts) -> list[tuple[str, str]]:
+    if parts.temper is None:
+        return []
+    lines = [("real<lower=0> temperature;", "T: the likelihood to the power 1 / T")]
+    if parts.temper.integral == "laplace":
+        lines.append(("vector[P] theta_hat;", "where theta's mode given phi is looked for"))
+    return lines
 
 
 def data_lines(parts: Parts) -> list[tuple[str, str]]:
@@ -223,6 +255,14 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
         ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
+        *(_theta_inside() if parts.holds_theta else []),
+    ]
+
+
+def _theta_inside() -> list[tuple[str, str]]:
+    return [
+        ("vector[P] theta_bar;", "structured coefficients at phi = 0"),
+        ("matrix[P, k] theta_Pi;", "how they move with phi"),
     ]
 
 
@@ -240,7 +280,9 @@ def prior_lines(item: ClassPrior) -> list[tuple[str, str]]:
     return lines
 
 
-def _transformed_data() -> str:
+def _transformed_data(parts: Parts) -> str:
+    if parts.integrates_theta:
+        return prepared_inputs() + declarations(marginal_data(parts))
     split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
     return declarations([split]) + prepared_inputs()
 
@@ -270,7 +312,7 @@ def prepared_inputs() -> str:
 def parameters(parts: Parts, *, theta: bool = True) -> str:
     """Declare what is sampled, with or without the structured coefficients."""
     lines = [("vector<multiplier=phi_scale>[k] phi;", "subspace coordinates: w = lift(phi, ...)")]
-    if theta:
+    if theta and not parts.holds_theta:
         lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
     lines += [
         (f"real<lower=0> {item.parameter};", DISPERSION_TEXT[item.parameter])
@@ -288,8 +330,14 @@ def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
     ]
 
 
+def theta_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare theta where the subspace holds it."""
+    line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
+    return [line] if parts.holds_theta else []
+
+
 def _transformed_parameters(parts: Parts) -> str:
-    lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
+    lines = [*theta_lines(parts), *fixed_lines(parts), ("real lprior = 0;", "log prior density")]
     return declarations(lines) + "".join(_prior_density(item) for item in parts.sampled)
 
 
@@ -308,12 +356,15 @@ def _prior_density(item: ClassPrior) -> str:
 
 
 def _model(parts: Parts) -> str:
+    if parts.integrates_theta:
+        return marginal_model(parts) + "target += lprior;\n"
     arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
                  "activation", "p_bar", "axes", "Pi", "eta_loc", "eta_scale", "phi", "theta",
                  *parts.family.dispersion]  # fmt: skip
+    tail = " / temperature;" if parts.temper else ";"
     return (
         "if (!prior_only) {\n"
-        + indent(call("target += reduce_sum", arguments, ";", width=WIDTH - 4), "  ")
+        + indent(call("target += reduce_sum", arguments, tail, width=WIDTH - 4), "  ")
         + "}\n"
         + "target += lprior;\n"
     )

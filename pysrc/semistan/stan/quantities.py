@@ -21,6 +21,7 @@ from semistan.stan.program import (
     parts_of,
     prepared_inputs,
     prior_lines,
+    theta_lines,
 )
 from semistan.stan.sources import stan_source
 
@@ -44,7 +45,7 @@ def quantities_program(bundle: Bundle) -> str:
         ("data", _data(parts)),
         ("transformed data", prepared_inputs()),
         ("parameters", parameters(parts, theta=_has_theta(parts))),
-        ("transformed parameters", declarations(fixed_lines(parts))),
+        ("transformed parameters", declarations([*theta_lines(parts), *fixed_lines(parts)])),
         ("generated quantities", _generated_quantities(parts)),
     )
     top = header(bundle.config, parts.family, bundle.sha256) + "\n".join(comment(PURPOSE)) + "\n"

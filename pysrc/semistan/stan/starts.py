@@ -13,7 +13,7 @@ from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.stan.geometry import Mode, find_mode
 from semistan.stan.priors import sampled_dispersion
-from semistan.stan.target import make_target
+from semistan.stan.target import coordinates, make_target
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -96,8 +96,8 @@ def find_starts(
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             return Starts(tuple(initial_values(bundle, state) for state in states), modes)
-    k, P = bundle.subspace.k, len(bundle.trained.theta)
-    on_curve[:, k : k + P] += JITTER * generator.normal(size=(options.chains, P))
+    theta = slice(bundle.subspace.k, coordinates(bundle))
+    on_curve[:, theta] += JITTER * generator.normal(size=on_curve[:, theta].shape)
     return Starts(tuple(initial_values(bundle, state) for state in on_curve))
 
 
@@ -114,27 +114,25 @@ def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
 
 
 def curve_states(bundle: Bundle, chains: int) -> Array:
-    """Return unconstrained states along the curve, shape (chains, k + P + dispersion)."""
+    """Return unconstrained states along the curve, one row for each chain."""
     trained, t = bundle.trained, (np.arange(chains) + 0.5) / chains
     on_curve = bundle.subspace.project(curve_points(trained.control_points, t))
     phi = on_curve / bundle.subspace.phi_scale
     sampled = sampled_dispersion(bundle.config, bundle.family)
-    rest = np.concatenate(
-        [
-            trained.theta / bundle.units.theta_scale,
-            np.log([trained.dispersion[name] for name in sampled]),
-        ]
-    )
+    theta = trained.theta / bundle.units.theta_scale
+    free = theta[: coordinates(bundle) - bundle.subspace.k]
+    rest = np.concatenate([free, np.log([trained.dispersion[name] for name in sampled])])
     return np.hstack([phi, np.tile(rest, (chains, 1))])
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into the parameters' values in the user's units."""
-    k, P = bundle.subspace.k, len(bundle.trained.theta)
+    k, m = bundle.subspace.k, coordinates(bundle)
     sampled = sampled_dispersion(bundle.config, bundle.family)
-    dispersion = dict(zip(sampled, np.exp(state[k + P :]).tolist(), strict=True))
-    theta = bundle.units.theta_scale * state[k : k + P]
-    return {"phi": bundle.subspace.phi_scale * state[:k], "theta": theta, **dispersion}
+    values: dict[str, Any] = {"phi": bundle.subspace.phi_scale * state[:k]}
+    if not bundle.config.subspace.holds_theta:
+        values["theta"] = bundle.units.theta_scale * state[k:m]
+    return values | dict(zip(sampled, np.exp(state[m:]).tolist(), strict=True))
 
 
 def _evidence(mode: Mode) -> float:

@@ -4,7 +4,8 @@ It is a function of the program's unconstrained coordinates
 
     q = (phi / phi_scale, theta / theta_scale, log dispersion),
 
-and it reads the rows some at a time.
+without theta where the subspace holds it, and it reads the rows some at a time. The posterior is
+tempered as the bundle's configuration says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
 from semistan.model.network import forward, frozen_features
 from semistan.model.priors import Density
+from semistan.stan.marginal import Conditional, log_marginal
 from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
+from semistan.stan.temper import Temper, temper_of
 from semistan.subspace.problem import Problem, make_problem
 
 if TYPE_CHECKING:
@@ -35,14 +38,39 @@ class Target:
     priors: tuple[tuple[str, Any], ...]  # parameter and its distribution
     constants: dict[str, float]  # dispersion parameters that are not sampled
     prior_only: bool
+    temper: Temper | None = None
+
+    @property
+    def power(self) -> float:
+        """Of the likelihood, or of p(y | phi) if theta is integrated out: 1 / T."""
+        return 1 / self.temper.temperature if self.temper else 1.0
+
+    @property
+    def integrates_theta(self) -> bool:
+        """Whether theta is integrated out, to temper phi alone."""
+        return self.temper is not None and self.temper.integral is not None
+
+    @property
+    def coordinates(self) -> int:
+        """How many of q's elements, the first ones, move the linear predictor."""
+        return coordinates(self.bundle)
 
     def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return phi, theta / theta_scale and the log of the sampled dispersion."""
         import torch
 
-        k, P = self.bundle.subspace.k, len(self.bundle.trained.theta)
-        phi_scale = torch.tensor(self.bundle.subspace.phi_scale)
-        return phi_scale * q[:k], q[k : k + P], q[k + P :]
+        subspace, m = self.bundle.subspace, self.coordinates
+        phi = torch.tensor(subspace.phi_scale) * q[: subspace.k]
+        if not subspace.holds_theta:
+            return phi, q[subspace.k : m], q[m:]
+        theta = torch.from_numpy(subspace.theta_bar) + torch.from_numpy(subspace.theta_Pi) @ phi
+        return phi, theta / torch.from_numpy(self.bundle.units.theta_scale), q[m:]
+
+
+def coordinates(bundle: Bundle) -> int:
+    """Return the number of phi's and free theta's elements."""
+    free = 0 if bundle.subspace.holds_theta else len(bundle.trained.theta)
+    return bundle.subspace.k + free
 
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
@@ -57,21 +85,54 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
         if not item.prior.density.is_constant
     )
     constants = {p.label: data[p.data_names[0]] for p in classes if p.prior.density.is_constant}
-    return Target(bundle, tuple(_chunks(bundle, problem)), priors, constants, prior_only)
+    temper = temper_of(bundle.config, bundle.design)
+    return Target(bundle, tuple(_chunks(bundle, problem)), priors, constants, prior_only, temper)
 
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
     """Evaluate minus the log density that the program samples, up to a constant."""
     import torch
 
-    phi, theta, log_dispersion = target.split(q)
     with torch.no_grad():
-        value = -log_prior(target, q)
-        for chunk in target.chunks:
-            if not target.prior_only:
-                f = forward(target.bundle.network, weights(target, phi), chunk.U)
-                value = value - log_lik(target, chunk, chunk.eta(theta, f), log_dispersion).sum()
-    return float(value)
+        log_density = log_prior(target, q)
+        if not target.prior_only:
+            log_density = log_density + log_likelihood(target, q)
+    return -float(log_density)
+
+
+def log_likelihood(target: Target, q: Tensor) -> Tensor:
+    """Return the log-likelihood of all rows at q, tempered, with its derivatives.
+
+    If theta is integrated out, that is log p(y | phi, theta) + (1 / T - 1) log p(y | phi).
+    """
+    phi, theta, log_dispersion = target.split(q)
+    w = weights(target, phi)
+    total = q.new_zeros(())
+    for chunk in target.chunks:
+        eta = chunk.eta(theta, forward(target.bundle.network, w, chunk.U))
+        total = total + log_lik(target, chunk, eta, log_dispersion).sum()
+    if not target.integrates_theta:
+        return target.power * total
+    return total + (target.power - 1) * log_marginal_likelihood(target, phi, log_dispersion)
+
+
+def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor) -> Tensor:
+    """Return log p(y | phi, dispersion), theta integrated out, with its derivatives."""
+    import torch
+
+    w, chunks = weights(target, phi), target.chunks
+    f = torch.cat([forward(target.bundle.network, w, chunk.U) for chunk in chunks])
+    y, Z = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("y", "Z"))
+    rows = replace(chunks[0], y=y, Z=Z)
+    scale = torch.tensor(target.bundle.units.theta_scale)
+    start = torch.tensor(target.bundle.trained.theta) / scale
+    conditional = Conditional(
+        rows.eta(torch.zeros_like(start), f),
+        rows.eta_scale * Z,
+        lambda eta: log_lik(target, rows, eta, log_dispersion),
+        lambda t: dict(target.priors)["theta"].log_prob(scale * t) + scale.log(),
+    )
+    return log_marginal(conditional, start)
 
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:

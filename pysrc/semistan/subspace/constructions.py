@@ -12,6 +12,7 @@ from semistan.subspace.connecting_curve import curve
 from semistan.subspace.descent import Progress
 from semistan.subspace.full import full
 from semistan.subspace.low_rank_laplace import low_rank_laplace
+from semistan.subspace.naive import naive
 from semistan.subspace.pca import pca
 from semistan.subspace.problem import Problem, Units
 from semistan.subspace.random_directions import random
@@ -34,6 +35,7 @@ CONSTRUCTIONS: dict[str, Construction] = {
     "subnetwork": subnetwork,
     "low_rank_laplace": low_rank_laplace,
     "full": full,
+    "naive": naive,
 }
 
 

@@ -29,7 +29,10 @@ RECORDS = 200  # states looked at during training, at the most
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    """The trained tensors: control points (m, d), frozen weights, theta, log dispersion."""
+    """The trained tensors: control points (m, d), frozen weights, theta, log dispersion.
+
+    theta is one vector (P,) for the whole curve, or has control points of its own (m, P).
+    """
 
     control_points: Tensor
     w_frozen: Tensor
@@ -40,11 +43,15 @@ class Parameters:
         """Return all of them in order."""
         return [self.control_points, self.w_frozen, self.theta, self.log_dispersion]
 
+    @property
+    def mean_theta(self) -> Tensor:
+        """The one theta (P,), or the mean of the control points' own."""
+        return self.theta.mean(dim=0) if self.theta.ndim > 1 else self.theta
+
     def at(self, weights: Tensor) -> Weights:
         """Return the state at Bernstein weights (..., k + 1)."""
-        return Weights(
-            weights @ self.control_points, self.w_frozen, self.theta, self.log_dispersion
-        )
+        theta = weights @ self.theta if self.theta.ndim > 1 else self.theta
+        return Weights(weights @ self.control_points, self.w_frozen, theta, self.log_dispersion)
 
     def copy(self) -> Parameters:
         """Return detached copies."""

@@ -2,12 +2,13 @@
 
     w = p_bar + Pi phi,    phi in R^k
 
-Every construction ends here, and nothing downstream knows which one made it.
+Every construction ends here, and nothing downstream knows which one made it. The structured
+coefficients are free unless the subspace holds them too, as in theta = theta_bar + theta_Pi phi.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,10 @@ class Subspace:
         Prior scale of each coordinate, in units of the prior that the user gives.
     axes : array of int, shape (a,)
         Weights that move by themselves: unit vectors, stored as positions.
+    theta_bar : array, shape (P,)
+        Coefficients at phi = 0, in the user's units; empty where theta is free.
+    theta_Pi : array, shape (P, k)
+        How the coefficients move with phi; empty where theta is free.
     """
 
     p_bar: Array
@@ -42,6 +47,8 @@ class Subspace:
     origin: str
     phi_scale: Array
     axes: Index
+    theta_bar: Array = field(default_factory=lambda: np.zeros(0))
+    theta_Pi: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     def __post_init__(self) -> None:
         if self.Pi.ndim != 2 or self.Pi.shape[:1] != self.p_bar.shape:
@@ -58,6 +65,11 @@ class Subspace:
     def k(self) -> int:
         """Dimension of the subspace."""
         return len(self.axes) + int(self.Pi.shape[1])
+
+    @property
+    def holds_theta(self) -> bool:
+        """Whether the structured coefficients move with phi instead of freely."""
+        return len(self.theta_bar) > 0
 
     @property
     def matrix(self) -> Array:

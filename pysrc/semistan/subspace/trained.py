@@ -30,7 +30,8 @@ class Trained:
     w_frozen : array, shape (d_frozen,)
         Weights of the frozen layers.
     theta : array, shape (P,)
-        Structured coefficients in the user's units.
+        Structured coefficients in the user's units; their mean where each control point has
+        its own.
     dispersion : dict
         Dispersion parameters in the user's units.
     history : dict of arrays
@@ -85,7 +86,7 @@ def hand_over(
         singular_values=singular_values,
         control_points=control_points,
         w_frozen=best.w_frozen.cpu().numpy(),
-        theta=best.theta.cpu().numpy() * units.theta_scale,
+        theta=best.mean_theta.cpu().numpy() * units.theta_scale,
         dispersion={
             name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },
