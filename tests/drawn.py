@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from semistan.posterior.draws import SAMPLER, Draws
+from semistan.posterior.draws import Draws
+from semistan.stan.methods import NUTS_COLUMNS
 
 
 def random_draws(bundle, *, chains=2, iterations=50, seed=0):
@@ -25,7 +26,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         },
         lprior=generator.normal(size=shape),
         sampler={
-            **{name: generator.normal(size=shape) for name in SAMPLER},
+            **{name: generator.normal(size=shape) for name in NUTS_COLUMNS},
             "tree_depth": np.full(shape, 3.0),
             "n_steps": np.full(shape, 7.0),
             "diverging": np.zeros(shape),

@@ -8,6 +8,7 @@ import pytest
 
 from semistan import cli, workflow
 from semistan.bundle.bundle import write_bundle
+from semistan.stan.cmdstan import Toolchain
 from small import small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
@@ -23,7 +24,7 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "train", forbidden)
     monkeypatch.setattr(workflow, "compile_program", forbidden)
-    monkeypatch.setattr(workflow, "find_toolchain", lambda: None)
+    monkeypatch.setattr(workflow, "find_toolchain", lambda: Toolchain(tmp_path, (2, 27, 0), ""))
     small_frame().to_csv("data.csv", index=False)
 
     def run(*arguments):
@@ -217,8 +218,7 @@ def test_cmdstan_is_looked_for_before_training(command, tmp_path, monkeypatch, v
         (["predict", "nothing", "--newdata", "data.csv"], "'nothing' is not a run"),
     ],
 )
-def test_a_missing_folder_is_named(command, monkeypatch, arguments, message):
-    monkeypatch.setattr("semistan.stan.cmdstan.find_toolchain", lambda: None)
+def test_a_missing_folder_is_named(command, arguments, message):
     assert message in refused(command, *arguments)
 
 

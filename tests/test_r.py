@@ -153,6 +153,22 @@ def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, to
     ]  # fmt: skip
 
 
+def test_approximations_are_read_and_marked(rscript, toolchain, tmp_path):
+    bundle, rows = family_bundle("gaussian")
+    options = OPTIONS.model_copy(update={"method": "meanfield"})
+    run = new_run(bundle, rows, tmp_path / "run", options, toolchain)
+    fit = semistan.sample(run, toolchain)
+    printed = run_r([rscript, write_r_script(run)], cwd=tmp_path)
+    assert "posterior draws: 300 \nchains: 2 \n" in printed
+    assert "not the posterior: approximate (mean-field variational inference)" in printed
+    assert "divergent" not in printed
+    lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
+    for row in fit.summary.rows:
+        if row.name != "sigma":
+            found = [float(number) for number in lines[row.name.removeprefix("b_")][:4]]
+            assert found == pytest.approx(row.values[:4], rel=5e-3), row.name
+
+
 def test_a_run_that_lacks_a_chain_stops_the_script_with_advice(rscript, tmp_path):
     result = subprocess.run(
         [rscript, written_script(tmp_path)], capture_output=True, text=True, check=False

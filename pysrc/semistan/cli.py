@@ -206,9 +206,7 @@ def sample(
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
     from semistan import workflow
     from semistan.posterior.run import MARKER, read_run
-    from semistan.stan.cmdstan import find_toolchain
 
-    toolchain = find_toolchain()
     if (source / MARKER).is_file():
         if overrides:
             raise InputError(
@@ -218,9 +216,10 @@ def sample(
         run = read_run(source)
     else:
         run = workflow.start_run(
-            source, data, out, overrides, toolchain,
+            source, data, out, overrides,
             prior_only=prior_only, overwrite=overwrite, say=screen.say,
         )  # fmt: skip
+    toolchain = workflow.toolchain_for(run.options)
     result = workflow.sample(run, toolchain, show_progress=screen.is_interactive(), say=screen.say)
     _finish(result, as_json)
 

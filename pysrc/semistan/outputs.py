@@ -12,7 +12,7 @@ from semistan.posterior.draws import read_draws
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities
-from semistan.posterior.pictures import draw, draw_effect, run_material, write_picture
+from semistan.posterior.pictures import draw, draw_effect, reserve, run_material, write_picture
 from semistan.posterior.pictures.words import eta_words, mean_words
 from semistan.posterior.r_script import write_r_script
 from semistan.posterior.report import write_report
@@ -82,6 +82,7 @@ def plot_effect(run: RunLike, effect: Effect, out: Path | str | None = None) -> 
     material = run_material(opened(run))
     words = mean_words(material) if effect.scale == "response" else eta_words(material)
     figure = draw_effect(effect, table=material.table, label=words)
+    reserve(figure, material.reservations)
     if out is not None:
         write_picture(figure, Path(out))
     return figure

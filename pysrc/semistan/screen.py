@@ -97,9 +97,11 @@ def coefficient_table(rows: tuple[Row, ...]) -> Table:
 def show_diagnostics(summary: Summary) -> None:
     """Print the failed checks with advice, or that all passed, and the figures of eta and phi."""
     out.print()
+    for warning in summary.warnings():
+        out.print(f"[bold yellow]{escape(warning)}[/]")
     failed = [check for check in summary.checks if not check.passed]
     if not failed:
-        out.print("[green]All diagnostics passed[/]: divergences, tree depth, E-BFMI, Rhat, ESS.")
+        out.print(f"[green]All diagnostics passed[/]: {escape(summary.judged())}.")
     for check in failed:
         out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
         out.print(f"        {escape(check.advice)}.")
@@ -166,6 +168,8 @@ def summary_json(fit: Fit) -> dict[str, Any]:
         "run": str(fit.run.path),
         "formula": fit.run.bundle.config.formula,
         "family": fit.run.bundle.family.name,
+        "method": fit.run.options.method,
+        "reservations": list(summary.reservations),
         "passed": summary.passed,
         "coefficients": {
             row.name: dict(zip(COLUMNS, map(_finite, row.values), strict=True))

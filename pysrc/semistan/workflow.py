@@ -27,14 +27,16 @@ from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
+from semistan.stan.chains import stan_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
-from semistan.stan.plan import default_plan, timed_plan
+from semistan.stan.methods import check_version, method_of
+from semistan.stan.plan import Plan, default_plan, timed_plan
 from semistan.stan.program import Kernel, bundle_program, stan_program
-from semistan.stan.sample import sample_chains
 from semistan.stan.starts import find_starts
+from semistan.stan.temper import integrates_theta, with_temper
 from semistan.subspace.constructions import construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.problem import make_problem, units_of
@@ -190,7 +192,7 @@ def fit(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame)
     _warn_of_twins(config, say)
-    toolchain = find_toolchain()
+    toolchain = toolchain_for(config.sample)
     kernel = compile_model(config, prepared.design, toolchain, say)
     started = time.monotonic()
     bundle = train(prepared, progress)
@@ -204,19 +206,31 @@ def fit(
     return sample(run, toolchain, show_progress=show_progress, say=say)
 
 
+def toolchain_for(options: SampleConfig) -> Toolchain | None:
+    """Find CmdStan if the method needs it.
+
+    Raises
+    ------
+    ToolchainError
+        If it is missing, or too old for the method.
+    """
+    method = method_of(options)
+    if not method.by_stan:
+        return None
+    toolchain = find_toolchain()
+    check_version(method, toolchain.version)
+    return toolchain
+
+
 def sample(
-    run: Run, toolchain: Toolchain, *, show_progress: bool = False, say: Say = _silent
+    run: Run, toolchain: Toolchain | None, *, show_progress: bool = False, say: Say = _silent
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results."""
-    compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
     try:
-        sample_chains(
-            compiled.executable, run.path, run.options, run.plan,
-            keep_metric=run.keep_metric, show_progress=show_progress,
-        )  # fmt: skip
+        _draw(run, toolchain, show_progress=show_progress)
     except KeyboardInterrupt:
         say(f"interrupted; go on with: semistan sample {run.path}")
         raise
@@ -226,6 +240,17 @@ def sample(
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, draws, rows), run.path / "posterior.nc")
     return Fit(run, draws, summary)
+
+
+def _draw(run: Run, toolchain: Toolchain | None, *, show_progress: bool) -> None:
+    """Let the run's method make the draws that are missing."""
+    if toolchain is None:
+        raise NotImplementedError
+    compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
+    stan_chains(
+        compiled.executable, run.path, run.options, run.plan,
+        keep_metric=run.keep_metric, show_progress=show_progress,
+    )  # fmt: skip
 
 
 def read_fit(run: Run | str | Path) -> Fit:
@@ -273,7 +298,7 @@ def new_run(
     rows: Rows,
     out: Path,
     options: SampleConfig,
-    toolchain: Toolchain,
+    toolchain: Toolchain | None,
     *,
     kernel: Kernel = "stan",
     prior_only: bool = False,
@@ -282,16 +307,26 @@ def new_run(
     say: Say = _silent,
 ) -> Run:
     """Find the chains' starts, plan the cores, and write the run's folder."""
-    started = time.monotonic()
-    starts = find_starts(bundle, rows, options, prior_only=prior_only)
+    started, sampled = time.monotonic(), with_temper(bundle, options)
+    starts = find_starts(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options)))
-    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
-    plan = timed_plan(bundle, rows, options, compiled.executable)
+    plan = _plan(sampled, rows, options, toolchain, kernel)
     return create_run(
         bundle, rows, out, options, starts, plan, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
     )  # fmt: skip
+
+
+def _plan(
+    bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
+) -> Plan:
+    """Plan the cores; only NUTS on compiled programs has threads that are worth timing."""
+    one_thread = integrates_theta(bundle.config, bundle.design)
+    if toolchain is None or options.method != "nuts" or one_thread:
+        return default_plan(options.model_copy(update={"threads": 1}), len(rows))
+    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    return timed_plan(bundle, rows, options, compiled.executable)
 
 
 def start_run(
@@ -299,7 +334,6 @@ def start_run(
     data: str | None,
     out: Path,
     overrides: dict[str, Any],
-    toolchain: Toolchain,
     *,
     prior_only: bool = False,
     overwrite: bool = False,
@@ -309,8 +343,9 @@ def start_run(
     check_output_folder(out, MARKER, overwrite=overwrite)
     bundle = read_bundle(source)
     config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
+    toolchain = toolchain_for(config.sample)
     kernel = compile_model(config, bundle.design, toolchain, say)
-    kernel = trusted_kernel(kernel, bundle, rows, toolchain, say)
+    kernel = trusted_kernel(kernel, with_temper(bundle, config.sample), rows, toolchain, say)
     return new_run(
         bundle, rows, out, config.sample, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, say=say,
@@ -330,6 +365,7 @@ def export_stan(
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
+    bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     with atomic_folder(out) as folder:
         write_stan_folder(
@@ -356,9 +392,19 @@ def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
     return with_overrides(bundle.config, overrides).sample
 
 
-def compile_model(config: ModelConfig, design: Design, toolchain: Toolchain, say: Say) -> Kernel:
-    """Compile the program, with the C++ kernel unless it is refused, and return which."""
-    wanted: Kernel = "stan" if config.sample.kernel == "stan" else "cpp"
+def compile_model(
+    config: ModelConfig, design: Design, toolchain: Toolchain | None, say: Say
+) -> Kernel:
+    """Compile the program, with the C++ kernel unless it is refused, and return which.
+
+    Without a toolchain nothing is compiled; pure Stan is what is written then.
+    """
+    if toolchain is None:
+        return "stan"
+    integrated = integrates_theta(config, design)
+    wanted: Kernel = "stan" if config.sample.kernel == "stan" or integrated else "cpp"
+    if integrated and config.sample.kernel != "stan":
+        say("pure Stan is used, on one thread for each chain, because theta is integrated out")
     try:
         compiled = compile_program(stan_program(config, design, kernel=wanted), toolchain, wanted)
     except ToolchainError as error:
@@ -373,10 +419,10 @@ def compile_model(config: ModelConfig, design: Design, toolchain: Toolchain, say
 
 
 def trusted_kernel(
-    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain, say: Say
+    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain | None, say: Say
 ) -> Kernel:
     """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
-    if kernel == "stan":
+    if kernel == "stan" or toolchain is None:
         return kernel
     program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     failure = kernel_failure(bundle, rows, program.executable)
@@ -404,6 +450,9 @@ def training_text(bundle: Bundle, seconds: float) -> str:
 def sampling_text(run: Run) -> str:
     """Say what is about to be sampled."""
     options, missing, plan = run.options, len(run.missing), run.plan
+    method = method_of(options)
+    if not method.has_warmup:
+        return f"{method.text}: {missing} approximations x {options.draws} draws"
     return (
         f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
         f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"

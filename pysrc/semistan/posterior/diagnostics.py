@@ -4,10 +4,15 @@ Convergence is judged on what is identified: the coefficients, the dispersion an
 predictor at some rows. phi may be multimodal by design, so its figures are shown apart.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
+
+An approximation is judged by the importance weights of its draws, p / g: their Pareto k says
+how far it is from the posterior (Yao et al., 2018, ICML; Vehtari et al., 2024, JMLR 25(72)).
+Independent approximations have to agree as chains do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +26,7 @@ from semistan.posterior.predict import posterior_linpred
 RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
+PARETO_K_LIMIT = 0.7
 ETA_ROWS = 50  # rows at which the linear predictor is judged
 
 
@@ -97,11 +103,37 @@ def diagnose(draws: Draws, interpreted: Convergence, eta: Convergence) -> tuple[
         Worst figures over the linear predictor.
     """
     return (
-        _divergences(draws),
-        _tree_depth(draws),
-        _energy(draws),
+        *_of_the_method(draws),
         *_mixing("coefficients", interpreted, draws),
         *_mixing("linear predictor", eta, draws),
+    )
+
+
+def _of_the_method(draws: Draws) -> Iterator[Check]:
+    if "diverging" in draws.sampler:
+        yield from (_divergences(draws), _tree_depth(draws), _energy(draws))
+    if draws.method.approximate:
+        yield _importance(draws)
+
+
+def pareto_k(draws: Draws) -> Array:
+    """Return the Pareto k of each approximation's importance weights, shape (C,); 0 if equal."""
+    log_weights = draws.sampler["log_p"] - draws.sampler["log_g"]
+    return np.array([_pareto_k(weights) for weights in log_weights])
+
+
+def _pareto_k(log_weights: Array) -> float:
+    return float(quiet_arviz().psislw(log_weights)[1]) if np.ptp(log_weights) else 0.0
+
+
+def _importance(draws: Draws) -> Check:
+    greatest = float(pareto_k(draws).max())
+    return Check(
+        "Pareto k of the approximation",
+        f"largest Pareto k of the importance weights {greatest:.2f} (limit {PARETO_K_LIMIT})",
+        bool(greatest <= PARETO_K_LIMIT),
+        f"{draws.method.text} is far from the posterior: its intervals cannot be trusted; use "
+        "--method nuts",
     )
 
 
@@ -139,7 +171,12 @@ def _energy(draws: Draws) -> Check:
     )
 
 
-def _mixing(what: str, figures: Convergence, draws: Draws) -> tuple[Check, Check]:
+def _mixing(what: str, figures: Convergence, draws: Draws) -> tuple[Check, ...]:
+    checks = _chains_mix(what, figures, draws)
+    return checks[:1] if draws.method.approximate else checks  # independent draws are effective
+
+
+def _chains_mix(what: str, figures: Convergence, draws: Draws) -> tuple[Check, Check]:
     needed = ESS_PER_CHAIN * draws.chains
     least = min(figures.bulk_ess, figures.tail_ess)
     return (

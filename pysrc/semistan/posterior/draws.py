@@ -1,26 +1,17 @@
-"""Posterior draws, read from CmdStan's CSV files."""
+"""Posterior draws, read from the CSV files of a run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from semistan.posterior.run import Run
-from semistan.stan.cmdstan import quiet_cmdstanpy
+from semistan.stan.methods import METHODS, Method, reservations
 
 Array = npt.NDArray[np.float64]
-
-SAMPLER = {
-    "lp": "lp__",
-    "acceptance_rate": "accept_stat__",
-    "step_size": "stepsize__",
-    "tree_depth": "treedepth__",
-    "n_steps": "n_leapfrog__",
-    "diverging": "divergent__",
-    "energy": "energy__",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +31,13 @@ class Draws:
     lprior : array, shape (C, S)
         Log prior density.
     sampler : dict of arrays, shape (C, S)
-        What NUTS reports, under ArviZ's names.
+        What the method reports, under ArviZ's names; see ``Method.columns``.
     max_treedepth : int
-        The limit on the tree depth.
+        The limit on NUTS's tree depth.
+    method : Method
+        How the draws were made.
+    reservations : tuple of str
+        What keeps them from being draws of the posterior.
     """
 
     phi: Array
@@ -52,6 +47,8 @@ class Draws:
     lprior: Array
     sampler: dict[str, Array]
     max_treedepth: int
+    method: Method = METHODS["nuts"]
+    reservations: tuple[str, ...] = ()
 
     @property
     def chains(self) -> int:
@@ -88,9 +85,10 @@ class Draws:
         def some(values: dict[str, Array]) -> dict[str, Array]:
             return {name: array[:, index] for name, array in values.items()}
 
-        return Draws(
-            self.phi[:, index], self.theta[:, index], some(self.coefficients),
-            some(self.dispersion), self.lprior[:, index], some(self.sampler), self.max_treedepth,
+        return replace(
+            self, phi=self.phi[:, index], theta=self.theta[:, index],
+            coefficients=some(self.coefficients), dispersion=some(self.dispersion),
+            lprior=self.lprior[:, index], sampler=some(self.sampler),
         )  # fmt: skip
 
 
@@ -102,26 +100,34 @@ def read_draws(run: Run) -> Draws:
     InputError
         If a chain is missing.
     """
-    cmdstanpy = quiet_cmdstanpy()
-    fit = cmdstanpy.from_csv([str(path) for path in run.csv_files], method="sample")
-    # CmdStanPy's axes are (draw, chain, column).
-    values = fit.draws().transpose(1, 0, 2)
-    columns: dict[str, int] = {name: i for i, name in enumerate(fit.column_names)}
-
-    def vector(name: str, size: int) -> Array:
-        index = [columns[f"{name}[{i}]"] for i in range(1, size + 1)]
-        return np.ascontiguousarray(values[..., index])
+    method = METHODS[run.options.method]
+    chains = [_read_chain(path, method) for path in run.csv_files]
+    design, bundle = run.bundle.design, run.bundle
 
     def scalar(name: str) -> Array:
-        return np.ascontiguousarray(values[..., columns[name]])
+        return np.stack([chain[name] for chain in chains])
 
-    design, bundle = run.bundle.design, run.bundle
+    def vector(name: str, size: int) -> Array:
+        parts = [scalar(f"{name}.{i}") for i in range(1, size + 1)]
+        return np.stack(parts, axis=-1) if parts else np.zeros((*scalar("lprior").shape, 0))
+
     return Draws(
         phi=vector("phi", bundle.subspace.k),
         theta=vector("theta", len(design.coefficients)),
         coefficients={name: scalar(name) for name in ("b_Intercept", *design.coefficients)},
         dispersion={name: scalar(name) for name in bundle.family.dispersion},
         lprior=scalar("lprior"),
-        sampler={name: scalar(column) for name, column in SAMPLER.items()},
+        sampler={name: scalar(column) for name, column in method.columns.items()},
         max_treedepth=run.options.max_treedepth,
+        method=method,
+        reservations=reservations(run.options),
     )
+
+
+def _read_chain(path: Path, method: Method) -> dict[str, Array]:
+    """Read the columns of one CSV; ADVI's first line is the approximation's mean, no draw."""
+    import pandas as pd
+
+    table = pd.read_csv(path, comment="#", dtype=float)
+    kept = table.iloc[1:] if method.name in ("meanfield", "fullrank") else table
+    return {str(name): kept[name].to_numpy() for name in kept.columns}

@@ -1,7 +1,7 @@
 """Draws as one table in the layout of R's posterior (``draws_df``).
 
 One line per draw, chain after chain: ``.chain``, ``.iteration`` and ``.draw``, counted from 1, then
-a column for each quantity under its name in the Stan program, what NUTS reports last.
+a column for each quantity under its name in the Stan program, what the method reports last.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.draws import SAMPLER, Draws
+from semistan.posterior.draws import Draws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ def draws_table(draws: Draws) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``.chain``, ``.iteration``, ``.draw``, the coefficients and dispersion parameters by name,
-        ``phi[1]`` to ``phi[k]``, ``lprior``, ``lp__`` and the other columns of the sampler.
+        ``phi[1]`` to ``phi[k]``, ``lprior``, ``lp__`` and the method's other columns.
         ``theta`` is left out: it is the coefficients.
     """
     import pandas as pd
@@ -46,7 +46,8 @@ def draw_index(chains: int, iterations: int) -> dict[str, np.ndarray]:
 
 
 def _sampler(draws: Draws) -> dict[str, np.ndarray]:
+    columns = draws.method.columns
     return {
-        SAMPLER[name]: values.astype(np.int64) if name in WHOLE_NUMBERS else values
+        columns[name]: values.astype(np.int64) if name in WHOLE_NUMBERS else values
         for name, values in draws.sampler.items()
     }

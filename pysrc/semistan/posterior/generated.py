@@ -63,12 +63,17 @@ def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = No
     Raises
     ------
     InputError
-        If a chain has not been sampled.
+        If a chain has not been sampled, or not by NUTS.
     ToolchainError
         If the program does not compile.
     SemistanError
         If CmdStan fails.
     """
+    if run.options.method != "nuts":
+        raise InputError(
+            f"CmdStan's generate_quantities reads draws of NUTS, this run's method is "
+            f"'{run.options.method}'; its log_lik and replicated responses are in posterior.nc"
+        )
     chains = len(run.csv_files)
     program = quantities_program(run.bundle)
     compiled = compile_program(program, toolchain)

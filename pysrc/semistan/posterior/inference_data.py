@@ -14,6 +14,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, posterior_predict
 from semistan.posterior.run import Run
+from semistan.stan.methods import reservations
 from semistan.version import __version__
 
 POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
@@ -90,6 +91,8 @@ def _attributes(run: Run) -> dict[str, Any]:
         "family": bundle.family.name,
         "k": bundle.subspace.k,
         "construction": bundle.subspace.origin,
+        "method": run.options.method,
+        "reservations": "; ".join(reservations(run.options)),
         "seed": run.options.seed,
         "semistan_version": __version__,
         "cmdstan_version": run.manifest["cmdstan"],

@@ -26,7 +26,17 @@ if (length(absent) > 0) {
        "\nComplete the run with 'semistan sample', or set `run` in this script.")
 }
 
-if (requireNamespace("cmdstanr", quietly = TRUE)) {
+# One file's draws; ADVI's first line is the approximation's mean.
+read_table <- function(file) {
+  table <- read.csv(file, comment.char = "#", check.names = FALSE, colClasses = "numeric")
+  if (method %in% c("meanfield", "fullrank")) table <- table[-1, ]
+  names(table) <- sub("\\.([0-9]+)$", "[\\1]", names(table))
+  as_draws_matrix(as.matrix(table))
+}
+
+if (method != "nuts") {
+  draws <- as_draws_array(do.call(bind_draws, c(lapply(files, read_table), along = "chain")))
+} else if (requireNamespace("cmdstanr", quietly = TRUE)) {
   fit <- cmdstanr::as_cmdstan_fit(files)
   draws <- as_draws_array(fit$draws())
 } else {
@@ -34,18 +44,21 @@ if (requireNamespace("cmdstanr", quietly = TRUE)) {
   draws <- as_draws_array(as.array(fit))
 }
 
-nuts <- nuts_params(fit)
-sampler <- function(name) subset(nuts, Parameter == name)
-divergences <- sum(sampler("divergent__")$Value)
-deepest <- sum(sampler("treedepth__")$Value >= max_treedepth)
-ebfmi <- tapply(sampler("energy__")$Value, sampler("energy__")$Chain,
-                function(e) mean(diff(e)^2) / mean((e - mean(e))^2))
-
 cat(if (prior_only) "prior" else "posterior", "draws:", ndraws(draws), "\n")
 cat("chains:", nchains(draws), "\n")
-cat("divergent transitions:", divergences, "\n")
-cat("transitions at the limit of the tree depth:", deepest, "\n")
-cat("smallest E-BFMI:", format(min(ebfmi), digits = 3), "\n")
+for (reservation in reservations) cat("not the posterior:", reservation, "\n")
+
+if (method == "nuts") {
+  nuts <- nuts_params(fit)
+  sampler <- function(name) subset(nuts, Parameter == name)
+  divergences <- sum(sampler("divergent__")$Value)
+  deepest <- sum(sampler("treedepth__")$Value >= max_treedepth)
+  ebfmi <- tapply(sampler("energy__")$Value, sampler("energy__")$Chain,
+                  function(e) mean(diff(e)^2) / mean((e - mean(e))^2))
+  cat("divergent transitions:", divergences, "\n")
+  cat("transitions at the limit of the tree depth:", deepest, "\n")
+  cat("smallest E-BFMI:", format(min(ebfmi), digits = 3), "\n")
+}
 
 # ---- Coefficients ----------------------------------------------------------
 

@@ -25,10 +25,12 @@ from semistan.model.design import Rows
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.data import read_stan_rows
 from semistan.stan.folder import write_stan_folder
+from semistan.stan.methods import method_of, reservations
 from semistan.stan.plan import Plan
 from semistan.stan.program import Kernel
 from semistan.stan.sample import chain_file, missing_chains
 from semistan.stan.starts import Starts
+from semistan.stan.temper import with_temper
 from semistan.version import __version__
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Run:
     path : Path
         The folder.
     bundle : Bundle
-        The trained model.
+        The trained model, with the run's own temperature.
     manifest : dict
         Versions, seeds, hashes and timings.
     """
@@ -123,11 +125,14 @@ class Run:
         options, missing = self.options, len(self.missing)
         lacking = f"; {missing} not sampled yet" if missing else ""
         prior = ", draws from the PRIOR" if self.prior_only else ""
-        draws = (
-            f"{options.chains} chains x {options.draws} after {options.warmup} warm-up "
-            f"draws{prior}{lacking}"
-        )
-        return bundle_facts(self.bundle) | {"Draws": draws}
+        method = method_of(options)
+        number = f"{options.chains} {'chains' if method.has_warmup else 'approximations'}"
+        after = f" after {options.warmup} warm-up draws" if method.has_warmup else " draws"
+        draws = f"{number} x {options.draws}{after}{prior}{lacking}"
+        facts = bundle_facts(self.bundle) | {"Draws": draws}
+        if method.name == "nuts" and options.temperature == 1:
+            return facts
+        return facts | {"Method": "; ".join(reservations(options)) or method.text}
 
     def __repr__(self) -> str:
         return facts_text(self.facts() | {"Run": str(self.path)})
@@ -143,7 +148,7 @@ def create_run(
     options: SampleConfig,
     starts: Starts,
     plan: Plan,
-    toolchain: Toolchain,
+    toolchain: Toolchain | None,
     *,
     kernel: Kernel = "stan",
     prior_only: bool = False,
@@ -161,7 +166,7 @@ def create_run(
     with atomic_folder(path) as folder:
         write_bundle(bundle, folder / "bundle")
         write_stan_folder(
-            bundle, rows, folder, starts,
+            with_temper(bundle, options), rows, folder, starts,
             grainsize=plan.grainsize, kernel=kernel, prior_only=prior_only,
         )  # fmt: skip
         (folder / "chains").mkdir()
@@ -174,8 +179,8 @@ def create_run(
             "family": bundle.family.name,
             "bundle_sha256": bundle.sha256,
             **{key: sha256_file(folder / name) for key, name in HASHED.items()},
-            "cmdstan": toolchain.version_text,
-            "compiler": toolchain.compiler,
+            "cmdstan": toolchain.version_text if toolchain else None,
+            "compiler": toolchain.compiler if toolchain else None,
             "sample": starts.resolve(options).model_dump(),
             "modes": [mode.log_density for mode in starts.found],
             "keep_metric": starts.one_mode,
@@ -221,4 +226,5 @@ def read_run(path: Path | str) -> Run:
     bundle = read_bundle(path / "bundle")
     if bundle.sha256 != manifest["bundle_sha256"]:
         raise InputError(f"'{path}/bundle' is not the bundle that this run was sampled with")
-    return Run(path, bundle, manifest)
+    options = SampleConfig.model_validate(manifest["sample"])
+    return Run(path, with_temper(bundle, options), manifest)

@@ -78,12 +78,15 @@ class Summary:
         Worst figures of the linear predictor and of the subspace coordinates.
     checks : tuple of Check
         The diagnostics with advice.
+    reservations : tuple of str
+        What keeps the draws from being those of the posterior.
     """
 
     rows: tuple[Row, ...]
     eta: Convergence
     phi: Convergence
     checks: tuple[Check, ...]
+    reservations: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -103,7 +106,16 @@ class Summary:
     def verdict(self) -> str:
         """Say in one line whether the diagnostics passed."""
         failed = [f"{check.name} ({check.finding})" for check in self.checks if not check.passed]
-        return "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
+        judged = "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
+        return " ".join([*self.warnings(), judged])
+
+    def warnings(self) -> list[str]:
+        """Say, a sentence each, what keeps the draws from being those of the posterior."""
+        return [f"Not the posterior: {reservation}." for reservation in self.reservations]
+
+    def judged(self) -> str:
+        """Name what was judged, each kind of diagnostic once."""
+        return ", ".join(dict.fromkeys(check.name.partition(" of ")[0] for check in self.checks))
 
     def __repr__(self) -> str:
         return f"{self._shown().to_string()}\n\n{self.verdict()}"
@@ -127,6 +139,7 @@ def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
         eta,
         phi_convergence(draws),
         diagnose(draws, worst(list(figures.values())), eta),
+        draws.reservations,
     )
 
 

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-
 from semistan.errors import SemistanError
 from semistan.stan.cmdstan import quiet_cmdstanpy
-from semistan.stan.sample import chain_file, missing_chains
+from semistan.stan.sample import chain_file, chain_seed, missing_chains
 
 SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
 
@@ -74,7 +72,7 @@ def _generate_chain(executable: Path, run: Path, chain: int, seed: int, output: 
         quiet_cmdstanpy().CmdStanModel(exe_file=str(executable)).generate_quantities(
             data=str(run / "data.json"),
             previous_fit=[str(fitted)],
-            seed=_chain_seed(seed, chain),
+            seed=chain_seed(seed, chain),
             gq_output_dir=str(output),
             sig_figs=SIGNIFICANT_DIGITS,
         )
@@ -88,11 +86,6 @@ def _generate_chain(executable: Path, run: Path, chain: int, seed: int, output: 
             f"{_console(output)}"
         )
     return written
-
-
-def _chain_seed(seed: int, chain: int) -> int:
-    """Return a chain's own seed, below 2^31 as CmdStan 2.27 expects."""
-    return int(np.random.SeedSequence((seed, chain)).generate_state(1)[0]) >> 1
 
 
 def _draw_lines(path: Path) -> Iterator[bytes]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from semistan.errors import SemistanError
 from semistan.model.config import SampleConfig
 from semistan.stan.cmdstan import quiet_cmdstanpy
@@ -25,6 +27,11 @@ def chain_file(folder: Path, chain: int) -> Path:
 def missing_chains(folder: Path, chains: int) -> list[int]:
     """Return the chains whose CSV is not there yet."""
     return [c for c in range(1, chains + 1) if not chain_file(folder, c).is_file()]
+
+
+def chain_seed(seed: int, chain: int) -> int:
+    """Return a chain's own seed, below 2^31 as CmdStan 2.27 expects."""
+    return int(np.random.SeedSequence((seed, chain)).generate_state(1)[0]) >> 1
 
 
 def sample_chains(
@@ -79,7 +86,7 @@ def sample_chains(
                 show_progress=show_progress,
             )
     except (RuntimeError, ValueError, TimeoutError) as error:
-        raise SemistanError(f"CmdStan failed: {_console_error(temporary, str(error))}") from None
+        raise SemistanError(f"CmdStan failed: {console_error(temporary, str(error))}") from None
     finally:
         _keep_finished(temporary, chains)
         shutil.rmtree(temporary, ignore_errors=True)
@@ -136,7 +143,7 @@ def _keep_finished(temporary: Path, chains: Path) -> None:
             path.rename(chain_file(chains, int(chain.split("=")[1].split()[0])))
 
 
-def _console_error(temporary: Path, fallback: str) -> str:
+def console_error(temporary: Path, fallback: str) -> str:
     """Return the first error that a chain printed."""
     for path in sorted(temporary.glob("*/*-stdout.txt")):
         lines = path.read_text("utf-8", errors="replace").splitlines()

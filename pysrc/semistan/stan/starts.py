@@ -64,6 +64,12 @@ class Starts:
 
     def text(self, options: SampleConfig) -> str:
         """Say what was found and what follows, given the resolved options."""
+        if options.method != "nuts":
+            return (
+                "each starts around a mode in the subspace"
+                if self.found
+                else "they start on the curve"
+            )
         if options.metric != "ggn":
             return f"the metric ({options.metric}) is adapted during warm-up"
         if len(self.found) == 1:

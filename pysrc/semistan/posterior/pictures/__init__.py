@@ -24,12 +24,12 @@ from semistan.posterior.pictures.chains import (
 from semistan.posterior.pictures.coefficients import coefficients_alt, draw_coefficients
 from semistan.posterior.pictures.densities import densities_alt, draw_densities
 from semistan.posterior.pictures.effect import draw_effect, effect_alt
-from semistan.posterior.pictures.energy import draw_energy, energy_alt
+from semistan.posterior.pictures.energy import draw_energy, energy_alt, energy_refusal
 from semistan.posterior.pictures.importance import draw_importance, importance_alt
 from semistan.posterior.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.posterior.pictures.material import Material, memory_material, run_material
 from semistan.posterior.pictures.ppc import draw_ppc, ppc_alt
-from semistan.posterior.pictures.style import look
+from semistan.posterior.pictures.style import look, reserve
 from semistan.posterior.pictures.subspace import draw_subspace, subspace_alt
 from semistan.posterior.pictures.write import check_suffix, write_picture
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS", "PICTURES", "Material", "Picture", "alt_text", "available", "check_kind",
     "check_suffix", "draw", "draw_effect", "draw_importance", "effect_alt", "importance_alt",
-    "memory_material", "run_material", "write_picture",
+    "memory_material", "reserve", "run_material", "write_picture",
 ]  # fmt: skip
 
 
@@ -90,7 +90,13 @@ PICTURES: tuple[Picture, ...] = (
     ),
     Picture("trace", "traces by chain", draw_trace, trace_alt),
     Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
-    Picture("energy", "energy of the sampler by chain", draw_energy, energy_alt),
+    Picture(
+        "energy",
+        "energy of the sampler by chain",
+        draw_energy,
+        energy_alt,
+        refusal=energy_refusal,
+    ),
 )
 
 KINDS = tuple(picture.name for picture in PICTURES)
@@ -115,7 +121,7 @@ def draw(material: Material, kind: str, **options: Any) -> Figure:
     """
     picture = _checked(material, kind, options)
     with look():
-        return picture.function(material, **options)
+        return reserve(picture.function(material, **options), material.reservations)
 
 
 def alt_text(material: Material, kind: str, **options: Any) -> str:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def energy_refusal(material: Material) -> str:
+    """Say why there is no energy: only NUTS has one."""
+    if "energy" in material.draws.sampler:
+        return ""
+    return f"draws of {material.draws.method.text} have no energy"
+
+
 def draw_energy(material: Material) -> Figure:
     """Draw one panel for each chain."""
     energy, ratios = material.draws.sampler["energy"], _ratios(material)

@@ -90,6 +90,11 @@ class Material:
         """``Posterior`` or ``Prior``: what the draws are from."""
         return "Prior" if self.prior_only else "Posterior"
 
+    @property
+    def reservations(self) -> tuple[str, ...]:
+        """What keeps the draws, of any of the fits, from being those of the posterior."""
+        return tuple(dict.fromkeys(text for _, d in self.several for text in d.reservations))
+
     def generator(self) -> np.random.Generator:
         """Return a new generator, the same for every call."""
         return np.random.default_rng(self.seed)

@@ -110,6 +110,16 @@ def finish(figure: Figure, title: str, *, caption: str = "", handles: Sequence[A
     return figure
 
 
+def reserve(figure: Figure, reservations: Sequence[str]) -> Figure:
+    """Say beside the title what keeps the draws from being those of the posterior."""
+    if reservations:
+        figure.text(
+            0.988, 1 - 0.1 / figure.get_figheight(), "\n".join(reservations), ha="right", va="top",
+            fontsize=8, color=SERIES[1],
+        )  # fmt: skip
+    return figure
+
+
 def label(text: str) -> str:
     """Return a name for a legend, which matplotlib before 3.10 hides if it begins with '_'."""
     return f" {text}" if text.startswith("_") else text

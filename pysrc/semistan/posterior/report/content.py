@@ -28,7 +28,11 @@ def report_content(results: Results, evidence: Evidence) -> Report:
         title=_title(results),
         formula=results.bundle.config.formula,
         glance=_glance(results),
-        notices=(*_prior_notice(results), *failure_notice(results.summary.checks)),
+        notices=(
+            *_prior_notice(results),
+            *_reservation_notice(results),
+            *failure_notice(results.summary.checks),
+        ),
         sections=(
             fitted_section(results),
             coefficients_section(results, evidence),
@@ -57,8 +61,16 @@ def _glance(results: Results) -> tuple[str, ...]:
         count(len(results.rows), "row"),
         f"k = {bundle.subspace.k} of d = {bundle.subspace.d:,}",
         f"{options.chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
+        *results.draws.reservations,
         f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
     )
+
+
+def _reservation_notice(results: Results) -> tuple[Notice, ...]:
+    if not results.draws.reservations:
+        return ()
+    items = tuple(("", f"Every figure of this page is {r}.") for r in results.draws.reservations)
+    return (Notice("warning", "These are not draws from the posterior", items),)
 
 
 def _prior_notice(results: Results) -> tuple[Notice, ...]:

@@ -104,22 +104,30 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
 
 def _sampling_facts(results: Results) -> Iterator[Fact]:
     options, manifest = results.options, results.manifest
-    yield Fact("Sampler", f"NUTS in CmdStan {manifest['cmdstan']}")
-    yield Fact(
-        "Draws",
-        f"{count(options.chains, 'chain')}, {count(options.draws, 'draw')} each "
-        f"after {options.warmup} of warm-up",
-    )
-    yield Fact("Target acceptance", f"{options.adapt_delta:g}")
-    yield Fact("Maximum tree depth", str(options.max_treedepth))
-    kept = "kept" if manifest["keep_metric"] else "adapted during warm-up"
-    start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
-    yield Fact("Metric", f"{start}; {kept}")
+    method = results.draws.method
+    where = f"in CmdStan {manifest['cmdstan']}" if method.by_stan else "in PyTorch"
+    yield Fact("Method", f"{method.text} {where}")
+    number = count(options.chains, "chain" if method.has_warmup else "approximation")
+    after = f" after {options.warmup} of warm-up" if method.has_warmup else ""
+    yield Fact("Draws", f"{number}, {count(options.draws, 'draw')} each{after}")
+    if options.temperature != 1:
+        yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
+    if method.name == "nuts":
+        yield from _nuts_facts(results)
     yield Fact("Likelihood", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
     yield Fact("Sampling seed", str(options.seed))
     if "sample" in (seconds := manifest["seconds"]):
         yield Fact("Time", f"{significant(seconds['sample'])} s")
     yield Fact("Versions", ", ".join(_versions(results)))
+
+
+def _nuts_facts(results: Results) -> Iterator[Fact]:
+    options = results.options
+    yield Fact("Target acceptance", f"{options.adapt_delta:g}")
+    yield Fact("Maximum tree depth", str(options.max_treedepth))
+    kept = "kept" if results.manifest["keep_metric"] else "adapted during warm-up"
+    start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
+    yield Fact("Metric", f"{start}; {kept}")
 
 
 def _versions(results: Results) -> Iterator[str]:

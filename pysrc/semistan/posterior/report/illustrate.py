@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
-from semistan.posterior.pictures import Material, alt_text, available, draw, draw_effect, effect_alt
+from semistan.posterior.pictures import (
+    Material,
+    alt_text,
+    available,
+    draw,
+    draw_effect,
+    effect_alt,
+    reserve,
+)
 from semistan.posterior.pictures.style import DPI, look
 from semistan.posterior.pictures.words import mean_words
 from semistan.posterior.pictures.write import METADATA
@@ -48,7 +56,10 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
     factors = tuple(predictors_of(results.bundle, results.table).levels)
     return tuple(
         embedded(
-            draw_effect(effect, table=results.table, label=label, factors=factors),
+            reserve(
+                draw_effect(effect, table=results.table, label=label, factors=factors),
+                results.draws.reservations,
+            ),
             "",
             effect_alt(effect, label=label),
         )

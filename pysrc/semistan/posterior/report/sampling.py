@@ -39,8 +39,8 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
                 "Convergence is judged on coefficients, dispersion and the linear predictor. "
                 "`phi` may be multimodal by design; its figures are shown apart."
             ),
-            Heading("Chains"),
-            chains_table(results),
+            Heading("Chains" if results.draws.method.has_warmup else "Approximations"),
+            *([chains_table(results)] if "energy" in results.draws.sampler else []),
             *gallery_of(evidence.pictures, "trace", "rank", "energy"),
         ),
     )
