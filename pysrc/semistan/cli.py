@@ -105,13 +105,15 @@ def fit(
     from semistan.subspace.constructions import training_epochs
 
     config = workflow.configure(model, overrides)
-    with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
+    epochs = training_epochs(config.subspace, config.train)
+    with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
         result = workflow.fit(
             config,
             out=out,
             overwrite=overwrite,
             show_progress=screen.is_interactive(),
             progress=progress,
+            chain_progress=chain_progress,
             say=screen.say,
         )
     _finish(result, as_json)
@@ -145,21 +147,29 @@ def train(
 def subspace(
     source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
     data: Data = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
     from semistan import analysis
     from semistan.bundle.bundle import read_bundle
+    from semistan.bundle.files import check_output_file
+    from semistan.outputs import plot_subspace
+    from semistan.posterior.pictures import check_suffix
     from semistan.posterior.run import MARKER, read_run
     from semistan.workflow import training_rows
 
-    if (source / MARKER).is_file():
-        run = read_run(source)
-        bundle, rows = run.bundle, run.rows()
-    else:
-        bundle = read_bundle(source)
-        rows = training_rows(bundle, data)
+    if picture is not None:
+        check_suffix(picture)
+        check_output_file(picture, overwrite=overwrite)
+    run = read_run(source) if (source / MARKER).is_file() else None
+    bundle = run.bundle if run else read_bundle(source)
+    rows = run.rows() if run else training_rows(bundle, data)
     screen.show_table(analysis.subspace_measures(bundle, rows), as_json=as_json)
+    if picture is not None:
+        plot_subspace(run or bundle, picture, rows=rows)
+    _wrote(picture)
 
 
 @app.command()
@@ -220,7 +230,14 @@ def sample(
             prior_only=prior_only, overwrite=overwrite, say=screen.say,
         )  # fmt: skip
     toolchain = workflow.toolchain_for(run.options)
-    result = workflow.sample(run, toolchain, show_progress=screen.is_interactive(), say=screen.say)
+    with screen.chain_bars() as progress:
+        result = workflow.sample(
+            run,
+            toolchain,
+            show_progress=screen.is_interactive(),
+            progress=progress,
+            say=screen.say,
+        )
     _finish(result, as_json)
 
 

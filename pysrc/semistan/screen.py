@@ -15,10 +15,12 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.progress import TaskID
 
     from semistan.doctor import Finding
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
+    from semistan.stan.chains import ChainProgress
     from semistan.subspace.descent import Progress
     from semistan.workflow import Fit
 
@@ -62,6 +64,34 @@ def training_bar(epochs: int) -> Iterator[Progress]:
         bar.update(task, completed=epoch, loss=f"loss {loss:.4f}, held out {held_out:.4f}")
         if epoch == epochs:
             bar.stop()
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def chain_bars() -> Iterator[ChainProgress]:
+    """Yield a callback that shows a progress bar for each chain from its first call on."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("chain {task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        console=notes,
+        disable=not is_interactive(),
+    )
+    tasks: dict[int, TaskID] = {}
+
+    def show(chain: int, iteration: int, iterations: int) -> None:
+        if chain not in tasks:
+            bar.start()
+            tasks[chain] = bar.add_task(str(chain), total=iterations)
+        bar.update(tasks[chain], completed=iteration)
 
     try:
         yield show

@@ -27,7 +27,7 @@ from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
-from semistan.stan.chains import stan_chains
+from semistan.stan.chains import ChainProgress, stan_chains, torch_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.folder import write_stan_folder
@@ -154,6 +154,7 @@ def fit(
     overrides: dict[str, Any] | None = None,
     show_progress: bool = False,
     progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
     say: Say = _silent,
 ) -> Fit:
     """Fit a model: everything from a formula and a table to a posterior.
@@ -174,6 +175,8 @@ def fit(
         Whether to show a progress bar per chain.
     progress : callable, optional
         Called during training with the epoch, the training and the validation loss.
+    chain_progress : callable, optional
+        Called with the chain, the iteration and their number by the methods of PyTorch.
     say : callable, optional
         Receives one line for each step.
 
@@ -203,7 +206,7 @@ def fit(
         bundle, prepared.rows, Path(out), config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
-    return sample(run, toolchain, show_progress=show_progress, say=say)
+    return sample(run, toolchain, show_progress=show_progress, progress=chain_progress, say=say)
 
 
 def toolchain_for(options: SampleConfig) -> Toolchain | None:
@@ -223,14 +226,33 @@ def toolchain_for(options: SampleConfig) -> Toolchain | None:
 
 
 def sample(
-    run: Run, toolchain: Toolchain | None, *, show_progress: bool = False, say: Say = _silent
+    run: Run,
+    toolchain: Toolchain | None,
+    *,
+    show_progress: bool = False,
+    progress: ChainProgress | None = None,
+    say: Say = _silent,
 ) -> Fit:
-    """Sample the chains that a run does not have yet, and write its results."""
+    """Sample the chains that a run does not have yet, and write its results.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    toolchain : Toolchain or None
+        From ``toolchain_for`` the run's options.
+    show_progress : bool
+        Whether CmdStan shows a progress bar per chain.
+    progress : callable, optional
+        Called with the chain, the iteration and their number by the methods of PyTorch.
+    say : callable, optional
+        Receives one line for each step.
+    """
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
     try:
-        _draw(run, toolchain, show_progress=show_progress)
+        _draw(run, toolchain, show_progress=show_progress, progress=progress)
     except KeyboardInterrupt:
         say(f"interrupted; go on with: semistan sample {run.path}")
         raise
@@ -242,10 +264,22 @@ def sample(
     return Fit(run, draws, summary)
 
 
-def _draw(run: Run, toolchain: Toolchain | None, *, show_progress: bool) -> None:
+def _draw(
+    run: Run,
+    toolchain: Toolchain | None,
+    *,
+    show_progress: bool,
+    progress: ChainProgress | None,
+) -> None:
     """Let the run's method make the draws that are missing."""
     if toolchain is None:
-        raise NotImplementedError
+        rows = run.rows()
+        with _threads(len(rows) * max(run.bundle.network.widths)):
+            torch_chains(
+                run.bundle, rows, run.path, run.options,
+                prior_only=run.prior_only, progress=progress,
+            )  # fmt: skip
+        return
     compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
     stan_chains(
         compiled.executable, run.path, run.options, run.plan,

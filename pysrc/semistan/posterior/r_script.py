@@ -58,7 +58,7 @@ def _settings(run: Run, relative: str) -> str:
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
         f"chains <- {run.options.chains}",
         f"method <- {_quoted(run.options.method)}",
-        f"reservations <- {_vector(reservations(run.options))}  # what keeps draws from being exact",
+        f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # is the response a count?",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.model.design import Rows
 from semistan.stan.approximate import approximate_chains
+from semistan.stan.elliptical_slice import elliptical_slice_chains
+from semistan.stan.flow import flow_chains
 from semistan.stan.methods import method_of
 from semistan.stan.plan import Plan
-from semistan.stan.sample import sample_chains
+from semistan.stan.sample import missing_chains, sample_chains
+from semistan.stan.starts import find_starts
+
+ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
 
 
 def stan_chains(
@@ -33,3 +41,28 @@ def stan_chains(
         sample_chains(
             executable, run, options, plan, keep_metric=keep_metric, show_progress=show_progress
         )
+
+
+def torch_chains(
+    bundle: Bundle,
+    rows: Rows,
+    run: Path,
+    options: SampleConfig,
+    *,
+    prior_only: bool,
+    progress: ChainProgress | None = None,
+) -> None:
+    """Let PyTorch sample or approximate the chains that a run does not have yet.
+
+    Raises
+    ------
+    InputError
+        If the method's library is not installed, or the method cannot start.
+    SemistanError
+        If the density is not finite where a chain starts, or a fit diverges.
+    """
+    if not missing_chains(run / "chains", options.chains):
+        return
+    starts = find_starts(bundle, rows, options, prior_only=prior_only)
+    draw = flow_chains if options.method == "flow" else elliptical_slice_chains
+    draw(bundle, rows, run, options, starts, prior_only=prior_only, progress=progress)

@@ -36,7 +36,8 @@ class Target:
     bundle: Bundle
     chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
     priors: tuple[tuple[str, Any], ...]  # parameter and its distribution
-    constants: dict[str, float]  # dispersion parameters that are not sampled
+    sampled: tuple[str, ...]  # dispersion parameters
+    constants: dict[str, float]  # those that are not sampled
     prior_only: bool
     temper: Temper | None = None
 
@@ -85,8 +86,10 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
         if not item.prior.density.is_constant
     )
     constants = {p.label: data[p.data_names[0]] for p in classes if p.prior.density.is_constant}
+    sampled = sampled_dispersion(bundle.config, bundle.family)
     temper = temper_of(bundle.config, bundle.design)
-    return Target(bundle, tuple(_chunks(bundle, problem)), priors, constants, prior_only, temper)
+    chunks = tuple(_chunks(bundle, problem))
+    return Target(bundle, chunks, priors, sampled, constants, prior_only, temper)
 
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
@@ -160,20 +163,18 @@ def log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor)
     """Return the log-likelihood of each row of a chunk, given its linear predictor."""
     import torch
 
-    config, family = target.bundle.config, target.bundle.family
-    sampled = dict(zip(sampled_dispersion(config, family), log_dispersion.exp(), strict=True))
+    sampled = dict(zip(target.sampled, log_dispersion.exp(), strict=True))
     fixed = {name: torch.tensor(v, dtype=eta.dtype) for name, v in target.constants.items()}
-    return family.log_lik(chunk.y, eta, fixed | sampled)
+    return target.bundle.family.log_lik(chunk.y, eta, fixed | sampled)
 
 
 def log_prior(target: Target, q: Tensor) -> Tensor:
     """Return the log prior density of q, the Jacobian of the dispersion's log included."""
     import torch
 
-    config, family = target.bundle.config, target.bundle.family
     phi, theta, log_dispersion = target.split(q)
     values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
-    values |= dict(zip(sampled_dispersion(config, family), log_dispersion.exp(), strict=True))
+    values |= dict(zip(target.sampled, log_dispersion.exp(), strict=True))
     total = log_dispersion.sum()
     for parameter, distribution in target.priors:
         total = total + distribution.log_prob(values[parameter]).sum()

@@ -1,0 +1,234 @@
+"""Draws written as CmdStan writes those of NUTS, whatever drew them.
+
+Everything that reads Stan's CSV files then reads them: ``semistan.read_draws``, CmdStanPy, rstan,
+and CmdStan's ``generate_quantities``, which expects seven columns before the first parameter and
+the parameters in the program's order. A method in PyTorch works in the program's unconstrained
+coordinates q (``target.py``); what the program would write for them is computed here,
+
+    lprior       log p(phi) + log p(theta) + log p(dispersion),
+    b_Intercept  eta_loc + eta_scale mean_i f(u_i; w) - x_loc' theta,
+
+and lp__, the log density that the program adds up in q, all constants included.
+
+Of NUTS's own columns, accept_stat__ and stepsize__ are 1, treedepth__ and divergent__ are 0,
+energy__ is -lp__, and n_leapfrog__ counts evaluations of the likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.model.network import Array, forward
+from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
+from semistan.stan.target import Target, log_prior
+from semistan.version import __version__
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
+DIGITS = 10
+LAYOUT = (2, 27, 0)  # the version of CmdStan whose layout this is
+MAX_DEPTH = 10
+SAMPLER = (
+    "lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a chain was drawn: what its file says above the draws.
+
+    Attributes
+    ----------
+    algorithm : str
+        The method's name in one word.
+    about : str
+        What the draws are, in one sentence.
+    chain, seed, warmup : int
+        Number of the chain, seed of the run, draws that were discarded.
+    """
+
+    algorithm: str
+    about: str
+    chain: int
+    seed: int
+    warmup: int
+
+
+def program_columns(
+    target: Target, q: Array, log_density: Array, evaluations: Array
+) -> dict[str, Array]:
+    """Compute what the program writes for draws of q, column by column in its order.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    q : array, shape (S, n)
+        Draws in unconstrained coordinates.
+    log_density : array, shape (S,)
+        Minus ``negative_log_posterior`` of each draw.
+    evaluations : array, shape (S,)
+        Evaluations of the likelihood that each draw took.
+
+    Returns
+    -------
+    dict of arrays, shape (S,)
+        The seven columns of a sampler, then those of the program, by their names in the file.
+    """
+    phi, theta, dispersion = _parameters(target, q)
+    vectors = {"phi": phi, "theta": theta}
+    if target.bundle.subspace.holds_theta:
+        del vectors["theta"]
+    names = target.bundle.design.coefficients
+    derived = {} if "theta" in vectors else _numbered("theta", theta)
+    fixed = {name: np.full(len(q), value) for name, value in target.constants.items()}
+    columns: dict[str, Array] = {}
+    for name, values in vectors.items():
+        columns |= _numbered(name, values)
+    columns |= {**dispersion, **derived, **fixed}
+    columns["lprior"] = _lprior(target, q)
+    columns["b_Intercept"] = _intercept(target, phi, theta)
+    columns |= {name: theta[:, j] for j, name in enumerate(names)}
+    lp = log_density + _constant(target)
+    return _sampler_columns(lp, evaluations) | columns
+
+
+def write_stan_csv(path: Path, columns: Mapping[str, Array], origin: Origin) -> None:
+    """Write one chain; the same draws give the same bytes, so that no time is in the file."""
+    values = np.column_stack(list(columns.values()))
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"# {line}\n" for line in _configuration(len(values), origin))
+        file.write(",".join(columns) + "\n")
+        file.write(
+            "# Adaptation terminated\n# Step size = 1\n# No free parameters for unit metric\n"
+        )
+        np.savetxt(file, values, fmt=f"%.{DIGITS}g", delimiter=",")
+        file.write(
+            "# \n#  Elapsed Time: 0 seconds (Warm-up)\n"
+            "#                0 seconds (Sampling)\n"
+            "#                0 seconds (Total)\n"
+            "# These times are not measured: the run's manifest has the real ones.\n# \n"
+        )
+
+
+def unconstrained(target: Target, values: Mapping[str, float | Array]) -> Array:
+    """Return q (n,) at the parameters' values in the user's units, as in ``inits-<c>.json``."""
+    bundle = target.bundle
+    parts = [np.asarray(values["phi"]) / bundle.subspace.phi_scale]
+    if not bundle.subspace.holds_theta:
+        parts.append(np.asarray(values["theta"]) / bundle.units.theta_scale)
+    names = sampled_dispersion(bundle.config, bundle.family)
+    return np.concatenate([*parts, np.log([float(values[name]) for name in names])])
+
+
+def _parameters(target: Target, q: Array) -> tuple[Array, Array, dict[str, Array]]:
+    """Return phi (S, k), theta (S, P) and the sampled dispersion, in the user's units."""
+    import torch
+
+    bundle = target.bundle
+    split = [target.split(row) for row in torch.tensor(q)]
+    phi, theta, log_dispersion = (
+        torch.stack([draw[i] for draw in split]).numpy() for i in range(3)
+    )
+    names = sampled_dispersion(bundle.config, bundle.family)
+    dispersion = dict(zip(names, np.exp(log_dispersion).T, strict=True))
+    return phi, theta * bundle.units.theta_scale, dispersion
+
+
+def _numbered(name: str, values: Array) -> dict[str, Array]:
+    return {f"{name}.{i + 1}": column for i, column in enumerate(values.T)}
+
+
+def _sampler_columns(lp: Array, evaluations: Array) -> dict[str, Array]:
+    one, zero = np.ones_like(lp), np.zeros_like(lp)
+    return dict(zip(SAMPLER, (lp, one, one, zero, evaluations, zero, -lp), strict=True))
+
+
+def _lprior(target: Target, q: Array) -> Array:
+    """Return the program's lprior: without the Jacobian of the dispersion's log, truncated."""
+    import torch
+
+    def of_one(row: Tensor) -> float:
+        return float(log_prior(target, row) - target.split(row)[2].sum())
+
+    return np.array([of_one(row) for row in torch.tensor(q)]) - _log_mass_above_zero(target)
+
+
+def _constant(target: Target) -> float:
+    """Return what lp__ has besides the log density: multipliers and truncation."""
+    bundle = target.bundle
+    scales = [bundle.subspace.phi_scale]
+    if not bundle.subspace.holds_theta:
+        scales.append(bundle.units.theta_scale)
+    return float(np.log(np.concatenate(scales)).sum()) - _log_mass_above_zero(target)
+
+
+def _log_mass_above_zero(target: Target) -> float:
+    """Return the log probability of positive values under the dispersion's priors, summed."""
+    from scipy import stats
+
+    bundle = target.bundle
+    distributions = {"normal": stats.norm, "student_t": stats.t, "cauchy": stats.cauchy}
+    data = prior_data(bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale)
+    total = 0.0
+    for item in class_priors(bundle.config, bundle.family):
+        density = item.prior.density
+        if item.positive and not density.positive and not density.is_constant:
+            arguments = [data[name] for name in item.data_names]
+            total += float(distributions[density.name].logsf(0, *arguments))
+    return total
+
+
+def _intercept(target: Target, phi: Array, theta: Array) -> Array:
+    """Return the mean of eta over the rows, moved to X = 0, for each draw."""
+    import torch
+
+    bundle = target.bundle
+    widest = max(bundle.network.free_widths) * max(len(chunk) for chunk in target.chunks)
+    size = max(1, ACTIVATIONS // widest)
+    total, rows = np.zeros(len(phi)), sum(len(chunk) for chunk in target.chunks)
+    with torch.no_grad():
+        for start in range(0, len(phi), size):
+            w = torch.from_numpy(bundle.subspace.lift(phi[start : start + size]))
+            for chunk in target.chunks:
+                f = forward(bundle.network, w, chunk.U)
+                total[start : start + size] += f.sum(dim=-1).numpy()
+    units = bundle.units
+    return units.eta_loc + units.eta_scale * total / rows - theta @ units.x_loc
+
+
+def _configuration(draws: int, origin: Origin) -> list[str]:
+    major, minor, patch = LAYOUT
+    return [
+        f"stan_version_major = {major}",
+        f"stan_version_minor = {minor}",
+        f"stan_version_patch = {patch}",
+        "model = program_model",
+        f"semistan_version = {__version__}",
+        "method = sample",
+        "  sample",
+        f"    num_samples = {draws}",
+        f"    num_warmup = {origin.warmup}",
+        "    save_warmup = 0",
+        "    thin = 1",
+        f"    algorithm = {origin.algorithm}",
+        f"        max_depth = {MAX_DEPTH}",
+        "      metric = unit_e",
+        "      stepsize = 1",
+        f"id = {origin.chain}",
+        "data",
+        "  file = data.json",
+        "random",
+        f"  seed = {origin.seed}",
+        "output",
+        f"  sig_figs = {DIGITS}",
+        f"Not NUTS: {origin.about}",
+    ]
