@@ -10,10 +10,10 @@ find one. The generalised Gauss-Newton matrix of the negative log posterior ther
     H = J' diag(-d^2 log p(y_i | eta_i) / d eta_i^2) J + curvature of the priors,  J = d eta / d q,
 
 is the inverse of the posterior's covariance if it is Gaussian: its inverse is the initial
-inverse metric. With a likelihood to the power 1 / T, so is the first term. Where theta is integrated
-out to temper phi alone (``temper``), (1 / T - 1) times the Schur complement on phi of H less
-phi's prior is added: the curvature of -log p(y | phi). Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006),
-Numerical Optimization, 10.3.
+inverse metric. A temperature divides the first term. Where theta is integrated out to temper phi
+alone, (1 / T - 1) S is added instead: S, the Schur complement on phi of H less phi's prior, is the
+curvature of -log p(y | phi). Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright
+(2006), Numerical Optimization, 10.3.
 """
 
 from __future__ import annotations
