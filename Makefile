@@ -45,6 +45,8 @@ $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 
 .venv/installed-bench: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	# Libraries below laplace-torch ask for torchvision, whose build breaks beside a CPU's torch.
+	$(BIN)/pip uninstall --quiet --yes torchvision
 	touch $@
 
 clean:

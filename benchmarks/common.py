@@ -25,6 +25,7 @@ RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take
 LIBRARIES = (
     "semistan", "numpy", "torch", "cmdstanpy", "arviz", "jax", "jaxlib", "numpyro", "pyro-ppl",
+    "statsmodels", "laplace-torch",
 )  # fmt: skip
 
 Run = Callable[[int], float]  # evaluate so many times and return the seconds taken
@@ -196,15 +197,29 @@ def report(
 ) -> None:
     """Print the table and write ``results/<name>.json``, ``<name>-quick.json`` if quick."""
     console.print(_table(name, records))
+    path = write_results(
+        name, options.quick, options.cores, [asdict(item) for item in records], toolchain
+    )
+    console.print(f"written to {path.relative_to(RESULTS.parents[1])}")
+
+
+def write_results(
+    name: str,
+    quick: bool,
+    cores: int,
+    records: Sequence[Mapping[str, Any]],
+    toolchain: Toolchain | None = None,
+) -> Path:
+    """Write ``results/<name>.json``, ``<name>-quick.json`` if quick, and return its path."""
     content = {
-        "machine": machine(options.cores),
+        "machine": machine(cores),
         "versions": versions(toolchain),
-        "records": [asdict(item) for item in records],
+        "records": list(records),
     }
-    path = RESULTS / f"{name}{'-quick' * options.quick}.json"
+    path = RESULTS / f"{name}{'-quick' * quick}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    console.print(f"written to {path.relative_to(RESULTS.parents[1])}")
+    return path
 
 
 def machine(cores: int) -> dict[str, Any]:
