@@ -99,7 +99,8 @@ def test_the_rate_is_constant_and_the_start_is_left_alone(monkeypatch):
     start = initial_parameters(problem, 1, generator())
     before = [tensor.detach().clone() for tensor in start.tensors()]
     continue_training((problem, problem), start, 4, options, generator())
-    assert rates == [0.03] * 40
+    assert np.allclose(rates, 0.1 * 0.03)
+    assert len(rates) == 40
     assert all(map(torch.equal, start.tensors(), before))
 
 
@@ -179,7 +180,7 @@ def test_the_average_is_better_than_the_path(name):
     assert loss < path.history["loss"][path.history["stage"] == 2].mean()
 
 
-@pytest.mark.parametrize("rate", [1e3, 1e6])
+@pytest.mark.parametrize("rate", [1e5, 1e7])
 def test_a_path_that_diverges_is_an_error(rate):
     problem, options = problem_of("count ~ x + nn(u, v)", name="poisson")
     start = initial_parameters(problem, 1, generator())
@@ -210,3 +211,20 @@ def test_progress_counts_on_from_the_stage_before():
     after(lambda *record: seen.append(record), 10)(2, 0.5, 0.6)
     assert seen == [(12, 0.5, 0.6)]
     assert after(None, 10) is None
+
+
+def test_the_prior_holds_the_weights_back_and_nothing_else(monkeypatch):
+    seen, step = [], trajectory.step
+
+    def spy(batch, parameters, optimiser, *rest):
+        seen.append(optimiser.param_groups)
+        step(batch, parameters, optimiser, *rest)
+
+    monkeypatch.setattr(trajectory, "step", spy)
+    problem, options = problem_of()
+    start = initial_parameters(problem, 1, generator())
+    continue_training((problem, problem), start, 2, options, generator())
+    weights, others = seen[0]
+    assert weights["weight_decay"] == 1 / len(problem)
+    assert [tuple(tensor.shape) for tensor in weights["params"]] == [start.control_points.shape]
+    assert others["weight_decay"] == 0

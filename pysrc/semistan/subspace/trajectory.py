@@ -1,6 +1,7 @@
 """The path of stochastic gradient descent around a trained network, and its averages.
 
-After training, the steps go on at a constant rate and wander around the solution. Over the
+After training, the steps go on at a constant rate and wander around the solution, held back by
+the Gaussian prior of the weights that the Laplace approximations have too (``ggn.py``). Over the
 weights w_1, ..., w_T at the ends of the epochs,
 
     w_SWA = mean of w_i,    variance = mean of (w_i - w_SWA)^2,    A = (w_j - w_SWA) for M of them,
@@ -36,11 +37,13 @@ from semistan.subspace.descent import (
     split_rows,
     step,
 )
+from semistan.subspace.ggn import PRIOR_PRECISION
 from semistan.subspace.problem import Problem
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
+RATE = 0.1  # of the learning rate at which training starts
 SHARE = 10  # a tenth of training's epochs, each in ten batches: as many steps as full batches took
 
 
@@ -88,7 +91,8 @@ def train_and_average(
     snapshots : int
         How many weight vectors to keep, M.
     options : TrainConfig
-        As for ``descend``; the constant rate is the ``learning_rate`` at which training starts.
+        As for ``descend``; the constant rate is a tenth of the ``learning_rate`` at which
+        training starts. At the full rate the path runs into overfitting on small tables.
     generator : torch.Generator
         Source of all randomness.
     progress : callable, optional
@@ -137,7 +141,9 @@ def continue_training(
     import torch
 
     parameters = Parameters(*(tensor.requires_grad_() for tensor in start.copy().tensors()))
-    optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
+    weights, *others = parameters.tensors()
+    prior = {"params": [weights], "weight_decay": PRIOR_PRECISION / len(rows[0])}
+    optimiser = torch.optim.Adam([prior, {"params": others}], lr=RATE * options.learning_rate)
     size = path_batch_size(len(rows[0]), options.batch_size)
     every = path_spacing(snapshots, options.epochs)
     mean = [torch.zeros_like(tensor) for tensor in start.tensors()]

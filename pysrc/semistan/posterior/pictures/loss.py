@@ -6,7 +6,7 @@ A flat loss along the curve says that the subspace holds many good networks, not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LOSS_WORDS = "The loss is the mean negative log-likelihood of a row."
 MOST_DROP = 20  # the first losses are cut off above this many times the range of the later ones
 
 
@@ -27,17 +28,15 @@ def draw_loss(material: Material) -> Figure:
     history, curve = material.bundle.trained.history, material.bundle.trained.curve
     figure = new_figure(2.9)
     first, *second = panels(figure, 2 if curve else 1, 2)
-    _training(first, history)
+    handles = training_panel(first, history)
     for axes in second:
-        axes.plot(curve["t"], curve["loss"], color=colour(0))
-        axes.set_xlabel("position t on the trained curve")
-        axes.set_ylabel("loss on all training rows")
+        curve_panel(axes, curve)
     return finish(
         figure,
         "Loss during training" + (" and along the curve" if curve else ""),
-        caption="The loss is the mean negative log-likelihood of a row."
-        + (" The state of least validation loss is kept." if _one_stage(history) else ""),
-        handles=_handles(history),
+        caption=LOSS_WORDS
+        + (" The state of least validation loss is kept." if is_one_stage(history) else ""),
+        handles=handles,
     )
 
 
@@ -62,26 +61,19 @@ def loss_refusal(material: Material) -> str:
     return "" if history and len(history["epoch"]) else "its bundle has no history of the training"
 
 
-def _kept(history: dict[str, Array]) -> int:
-    return int(np.nanargmin(history["validation_loss"]))
-
-
-def _one_stage(history: dict[str, Array]) -> bool:
-    """Say whether training had one stage, whose best state is kept."""
-    return "stage" not in history
-
-
-def _held_out(history: dict[str, Array]) -> bool:
-    return not np.array_equal(history["loss"], history["validation_loss"])
-
-
-def _training(axes: Axes, history: dict[str, Array]) -> None:
+def training_panel(axes: Axes, history: dict[str, Array]) -> list[Any]:
+    """Draw the loss by epoch, and the state that is kept; return the legend's entries."""
     epoch, kept = history["epoch"], _kept(history)
-    axes.plot(epoch, history["loss"], color=colour(0))
+    handles = axes.plot(epoch, history["loss"], color=colour(0), label="training rows")
     if _held_out(history):
-        axes.plot(epoch, history["validation_loss"], color=colour(1))
-    if _one_stage(history):
-        axes.plot([epoch[kept]], [history["validation_loss"][kept]], "o", color=INK, markersize=5)
+        handles += axes.plot(
+            epoch, history["validation_loss"], color=colour(1), label="validation rows"
+        )
+    if is_one_stage(history):
+        handles += axes.plot(
+            [epoch[kept]], [history["validation_loss"][kept]], "o", color=INK, markersize=5,
+            label="kept",
+        )  # fmt: skip
     both = np.concatenate([history["loss"], history["validation_loss"]])
     low, usual = np.nanmin(both), np.nanquantile(both, 0.9)
     top = low + MOST_DROP * (usual - low)
@@ -89,15 +81,24 @@ def _training(axes: Axes, history: dict[str, Array]) -> None:
         axes.set_ylim(low - 0.05 * (top - low), top)
     axes.set_xlabel("epoch")
     axes.set_ylabel("loss")
-
-
-def _handles(history: dict[str, Array]) -> list[object]:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=colour(0), label="training rows")]
-    if _held_out(history):
-        handles.append(Line2D([], [], color=colour(1), label="validation rows"))
-    if _one_stage(history):
-        kept = Line2D([], [], color=INK, marker="o", markersize=5, linestyle="", label="kept")
-        handles.append(kept)
     return list(handles)
+
+
+def curve_panel(axes: Axes, curve: dict[str, Array]) -> None:
+    """Draw the loss along the trained curve."""
+    axes.plot(curve["t"], curve["loss"], color=colour(0))
+    axes.set_xlabel("position t on the trained curve")
+    axes.set_ylabel("loss on all training rows")
+
+
+def is_one_stage(history: dict[str, Array]) -> bool:
+    """Say whether training had one stage, whose best state is kept."""
+    return "stage" not in history
+
+
+def _kept(history: dict[str, Array]) -> int:
+    return int(np.nanargmin(history["validation_loss"]))
+
+
+def _held_out(history: dict[str, Array]) -> bool:
+    return not np.array_equal(history["loss"], history["validation_loss"])

@@ -102,7 +102,7 @@ class Plane:
         else:
             phi, theta = (draws.flat(x).mean(axis=0) for x in (draws.phi, draws.theta))
             log_dispersion = [np.log(draws.dispersion[name]).mean() for name in names]
-        free = [] if bundle.subspace.holds_theta else theta / bundle.units.theta_scale
+        free = theta[:0] if bundle.subspace.holds_theta else theta / bundle.units.theta_scale
         return np.concatenate([phi / bundle.subspace.phi_scale, free, log_dispersion])
 
     @cached_property
@@ -214,13 +214,13 @@ def _near(plane: Plane) -> Array:
     steps = np.concatenate([[0.0], REACHES])[:, None, None] * ways
     points = (scale * (plane.centre[index] + steps)).reshape(-1, len(index))
     density = np.nan_to_num(plane.density(points), nan=-np.inf)
-    return points[density >= density.max() - NEAR]
+    return np.asarray(points[density >= density.max() - NEAR])
 
 
 def _profile(axes: Axes, part: Slice, density: str) -> None:
     axes.plot(part.axes[0], part.values, color=colour(0))
     axes.set_ylim(LEAST_DRAWN, 2)
-    axes.set_ylabel(f"{density}, relative to its maximum")
+    axes.set_ylabel(f"{density},\nrelative to its maximum")
 
 
 def _contours(figure: Figure, axes: Axes, part: Slice, plane: Plane) -> None:
@@ -229,7 +229,7 @@ def _contours(figure: Figure, axes: Axes, part: Slice, plane: Plane) -> None:
     axes.contour(*part.axes, values, levels=LEVELS[:-1], colors="white", linewidths=0.7,
                  linestyles="solid")  # fmt: skip
     bar = figure.colorbar(filled, ax=axes, spacing="uniform", pad=0.02)
-    bar.set_label(f"{plane.words}, relative to its maximum here")
+    bar.set_label(f"{plane.words},\nrelative to its maximum here")
     axes.set_ylabel(f"phi[{plane.chosen[1] + 1}]")
     axes.spines[["top", "right"]].set_visible(True)
 
