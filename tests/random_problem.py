@@ -65,7 +65,7 @@ def naive_jacobian(problem, state):
 def naive_curvature(problem, state):
     """Second derivatives of minus the log-likelihood in eta (n,), in closed form."""
     eta = problem.eta(state.theta, network_output(problem, state)).numpy()
-    mean = problem.family.mean(eta)
+    mean = problem.family.mean(eta, {})
     closed = {
         "gaussian": lambda: np.full(len(eta), float(ETA_SCALE * state.log_dispersion.exp()) ** -2),
         "poisson": lambda: mean,

@@ -8,6 +8,9 @@ from semistan.workflow import prepare, train
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}
+MORE_RESPONSES = {
+    "negbinomial": "count", "student": "y", "lognormal": "z", "gamma": "z", "beta": "I(z / 3)",
+}  # fmt: skip
 
 
 def small_frame(n=30, seed=0):
@@ -53,4 +56,6 @@ def small_bundle(formula=FORMULA, frame=None, **settings):
 
 
 def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
-    return small_bundle(f"{RESPONSES[name]} ~ {predictors}", family=name, **settings)
+    return small_bundle(
+        f"{(RESPONSES | MORE_RESPONSES)[name]} ~ {predictors}", family=name, **settings
+    )

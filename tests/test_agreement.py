@@ -9,6 +9,7 @@ from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
 from semistan.stan.data import stan_data
 from semistan.subspace.predictor import linear_predictor
+from small import MORE_RESPONSES
 from untrained import random_bundle
 
 TOLERANCE = 1e-9
@@ -43,6 +44,8 @@ def torch_log_density(bundle, rows, data, q):
     eta = data["eta_loc"] + data["eta_scale"] * f
     eta = eta + tensor(rows.X - rows.X.mean(axis=0)) @ theta
     y = tensor(rows.y)
+    if bundle.family.name not in ("gaussian", "poisson", "bernoulli"):
+        return lp + dispersed(bundle, data, q, eta, y)
     if bundle.family.name == "gaussian":
         sigma = q[-1].exp()
         arguments = (tensor(data[f"prior_sigma_{name}"]) for name in ("df", "location", "scale"))
@@ -52,6 +55,36 @@ def torch_log_density(bundle, rows, data, q):
     if bundle.family.name == "poisson":
         return lp + torch.distributions.Poisson(eta.exp()).log_prob(y).sum()
     return lp + torch.distributions.Bernoulli(logits=eta).log_prob(y).sum()
+
+
+def dispersed(bundle, data, q, eta, y):
+    """Log density of the dispersion, of its logarithm, and of y, by torch's distributions."""
+    d = torch.distributions
+    data = {
+        name: torch.tensor(x, dtype=torch.float64)
+        for name, x in data.items()
+        if name.startswith("prior_") and np.ndim(x) == 0
+    }
+    names = bundle.family.dispersion
+    log_values = q[-len(names) :]
+    value = dict(zip(names, log_values.exp(), strict=True))
+    prior = {
+        "sigma": lambda: d.StudentT(3.0, 0.0, data["prior_sigma_scale"]),
+        "shape": lambda: d.Exponential(data["prior_shape_rate"]),
+        "precision": lambda: d.Exponential(data["prior_precision_rate"]),
+        "nu": lambda: d.Gamma(data["prior_nu_shape"], data["prior_nu_rate"]),
+    }
+    lp = sum(prior[name]().log_prob(value[name]) for name in names) + log_values.sum()
+    lp = lp + (np.log(2) if "sigma" in names else 0)
+    shape, precision = value.get("shape"), value.get("precision")
+    likelihood = {
+        "negbinomial": lambda: d.NegativeBinomial(shape, logits=eta - shape.log()),
+        "student": lambda: d.StudentT(value["nu"], eta, value["sigma"]),
+        "lognormal": lambda: d.LogNormal(eta, value["sigma"]),
+        "gamma": lambda: d.Gamma(shape, shape * (-eta).exp()),
+        "beta": lambda: d.Beta(precision * eta.sigmoid(), precision * (-eta).sigmoid()),
+    }
+    return lp + likelihood[bundle.family.name]().log_prob(y).sum()
 
 
 def random_states(bundle):
@@ -79,6 +112,12 @@ def test_torch_onnx_stan_and_the_kernel_agree(
 ):
     bundle, rows = random_bundle(family, hidden=hidden, activation=activation, frozen=frozen)
     assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("family", MORE_RESPONSES)
+def test_families_without_a_kernel_agree_too(family, toolchain, tmp_path):
+    bundle, rows = random_bundle(family)
+    assert_agreement(bundle, rows, "stan", toolchain, tmp_path)
 
 
 @pytest.mark.parametrize("axes", (0, 1, 3))

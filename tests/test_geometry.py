@@ -16,6 +16,7 @@ from semistan.stan.starts import Starts, curve_states, find_starts, worth_sampli
 from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.curve import curve_points
 from semistan.subspace.predictor import linear_predictor
+from small import MORE_RESPONSES
 from untrained import random_bundle
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
@@ -40,6 +41,11 @@ def test_density_and_gradient_are_those_of_the_program(family, settings, toolcha
     for state, expected in zip(q, program.gradient, strict=True):
         gradient = -derivatives(target, torch.tensor(state))[0].numpy()
         assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
+
+
+@pytest.mark.parametrize("family", MORE_RESPONSES)
+def test_so_are_those_of_the_other_families(family, toolchain, tmp_path):
+    test_density_and_gradient_are_those_of_the_program(family, {}, toolchain, tmp_path)
 
 
 @pytest.mark.parametrize("hidden", ([], [4], [3, 5]), ids=str)

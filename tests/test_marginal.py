@@ -42,7 +42,7 @@ def model(formula, frame=None, **settings):
 
 def mu_by_hand(bundle, draws, frame):
     rows = apply_design(bundle.design, frame, response=False)
-    return bundle.family.mean(eta_by_hand(bundle, draws, rows.X, rows.U))
+    return bundle.family.mean(eta_by_hand(bundle, draws, rows.X, rows.U), {})
 
 
 def refusal(*arguments, **options):

@@ -44,11 +44,21 @@ def by_name(bundle, found, interval=0.9):
 
 
 def density(name, y, eta, dispersion, s):
-    if name == "gaussian":
-        return stats.norm.pdf(y, eta, dispersion["sigma"].ravel()[s])
-    if name == "poisson":
-        return stats.poisson.pmf(y, np.exp(eta))
-    return stats.bernoulli.pmf(y, 1 / (1 + np.exp(-eta)))
+    at = {key: values.ravel()[s] for key, values in dispersion.items()}
+    mean = 1 / (1 + np.exp(-eta))
+    densities = {
+        "gaussian": lambda: stats.norm.pdf(y, eta, at["sigma"]),
+        "poisson": lambda: stats.poisson.pmf(y, np.exp(eta)),
+        "bernoulli": lambda: stats.bernoulli.pmf(y, mean),
+        "negbinomial": lambda: stats.nbinom.pmf(
+            y, at["shape"], at["shape"] / (at["shape"] + np.exp(eta))
+        ),
+        "student": lambda: stats.t.pdf(y, at["nu"], eta, at["sigma"]),
+        "lognormal": lambda: stats.lognorm.pdf(y, at["sigma"], scale=np.exp(eta)),
+        "gamma": lambda: stats.gamma.pdf(y, at["shape"], scale=np.exp(eta) / at["shape"]),
+        "beta": lambda: stats.beta.pdf(y, at["precision"] * mean, at["precision"] * (1 - mean)),
+    }
+    return densities[name]()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,6 +27,11 @@ def random_frame(name, generator, n=30):
         "gaussian": generator.normal(100, 20, size=n),
         "poisson": generator.poisson(4, size=n).astype(float),
         "bernoulli": np.arange(n) % 2.0,
+        "negbinomial": np.random.default_rng(1).poisson(4, size=n).astype(float),
+        "student": np.random.default_rng(1).normal(100, 20, size=n),
+        "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
     }
     return frame.assign(y=responses[name])
 
@@ -65,7 +70,10 @@ def random_bundle(
         control_points=points,
         w_frozen=generator.normal(scale=0.7, size=spec.d_frozen),
         theta=units.theta_scale * generator.normal(size=2),
-        dispersion=dict.fromkeys(family(name).dispersion, 0.8 * units.eta_scale),
+        dispersion={
+            item.name: 0.8 * item.start * (units.eta_scale if item.has_units else 1)
+            for item in family(name).parameters
+        },
         history={},
         curve={},
         arc_length=arc_length(points),

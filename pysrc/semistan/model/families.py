@@ -19,9 +19,38 @@ from semistan.model.network import Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Dispersion = Mapping[str, Tensor]
+    Values = Mapping[str, Tensor]
 
 LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
+
+
+@dataclass(frozen=True, slots=True)
+class Dispersion:
+    """One positive parameter of a response distribution beside the linear predictor.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the program and the table.
+    text : str
+        What it is, in a few words.
+    prior : str
+        Its default prior.
+    has_units : bool
+        Whether it is in units of the linear predictor, and its prior is autoscaled.
+    start : float
+        Where training starts, in those units.
+    """
+
+    name: str
+    text: str
+    prior: str
+    has_units: bool = False
+    start: float = 1.0
+
+
+SIGMA = Dispersion("sigma", "residual standard deviation", "student_t(3, 0, 2.5)", has_units=True)
+SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponential(0.2)", start=3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +63,8 @@ class Family:
         The family's and its link's name.
     aliases : tuple of str
         Other names by which users know it.
-    dispersion : tuple of str
-        Names of its positive dispersion parameters.
+    parameters : tuple of Dispersion
+        Its dispersion parameters.
     integer : bool
         Whether the response is a whole number.
     support : callable
@@ -46,15 +75,18 @@ class Family:
         Maps a response to the location and scale of the linear predictor, in whose units
         the network and the default priors work.
     mean : callable
-        Inverse link: maps ``eta`` to ``mu``.
+        Maps ``eta`` and the dispersion to the mean of the response.
     log_lik : callable
         Maps torch tensors ``(y, eta, dispersion)`` to elementwise log densities.
     rng : callable
         Maps ``(eta, dispersion, numpy generator)`` to one response per element.
-    glm : str
-        Stan's GLM density.
     density, stan_rng : str
-        Stan's density of one response, and its random generation, by ``eta`` and dispersion.
+        Stan's density of a response, and its random generation, with ``{y}`` and ``{eta}`` in
+        place of the response and the linear predictor; the density takes vectors too.
+    glm : str
+        Stan's GLM density, if it has one.
+    has_kernel : bool
+        Whether ``log_lik.hpp`` has a function for it.
     stan_functions : tuple of str
         Files of ``stan/`` that ``stan_rng`` needs.
     """
@@ -62,33 +94,107 @@ class Family:
     name: str
     link: str
     aliases: tuple[str, ...]
-    dispersion: tuple[str, ...]
+    parameters: tuple[Dispersion, ...]
     integer: bool
     support: Callable[[Array], np.ndarray]
     support_text: str
     eta_units: Callable[[Array], tuple[float, float]]
-    mean: Callable[[Array], Array]
-    log_lik: Callable[[Tensor, Tensor, Dispersion], Tensor]
+    mean: Callable[[Array, Mapping[str, Array]], Array]
+    log_lik: Callable[[Tensor, Tensor, Values], Tensor]
     rng: Callable[[Array, Mapping[str, Array], np.random.Generator], Array]
-    glm: str
     density: str
     stan_rng: str
+    glm: str = ""
+    has_kernel: bool = False
     stan_functions: tuple[str, ...] = ()
 
+    @property
+    def dispersion(self) -> tuple[str, ...]:
+        """Names of the dispersion parameters."""
+        return tuple(parameter.name for parameter in self.parameters)
 
-def _gaussian_log_lik(y: Tensor, eta: Tensor, dispersion: Dispersion) -> Tensor:
+    def text_of(self, name: str) -> str:
+        """Say what a dispersion parameter is."""
+        return next(parameter.text for parameter in self.parameters if parameter.name == name)
+
+
+def _gaussian_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     sigma = dispersion["sigma"]
     return -0.5 * ((y - eta) / sigma) ** 2 - sigma.log() - 0.5 * math.log(2 * math.pi)
 
 
-def _poisson_log_lik(y: Tensor, eta: Tensor, _: Dispersion) -> Tensor:
+def _poisson_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
     return y * eta - eta.exp() - (y + 1).lgamma()
 
 
-def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Dispersion) -> Tensor:
+def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
     from torch.nn.functional import logsigmoid
 
     return logsigmoid((2 * y - 1) * eta)
+
+
+def _negbinomial_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    shape = dispersion["shape"]
+    total = shape.log().logaddexp(eta)
+    ways = (y + shape).lgamma() - shape.lgamma() - (y + 1).lgamma()
+    return ways + y * (eta - total) + shape * (shape.log() - total)
+
+
+def _student_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    nu, sigma = dispersion["nu"], dispersion["sigma"]
+    tails = (((y - eta) / sigma) ** 2 / nu).log1p()
+    constant = ((nu + 1) / 2).lgamma() - (nu / 2).lgamma() - (math.pi * nu).log() / 2
+    return constant - sigma.log() - (nu + 1) / 2 * tails
+
+
+def _lognormal_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    return _gaussian_log_lik(y.log(), eta, dispersion) - y.log()
+
+
+def _gamma_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    shape = dispersion["shape"]
+    by_mean = shape * (y.log() - eta - y * (-eta).exp())
+    return by_mean - y.log() + shape * shape.log() - shape.lgamma()
+
+
+def _beta_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    precision = dispersion["precision"]
+    a, b = precision * eta.sigmoid(), precision * (-eta).sigmoid()
+    ways = precision.lgamma() - a.lgamma() - b.lgamma()
+    return ways + (a - 1) * y.log() + (b - 1) * (-y).log1p()
+
+
+def _negbinomial_rng(
+    eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator
+) -> Array:
+    """Draw counts whose log mean varies by a gamma variable of mean 1."""
+    shape = np.broadcast_to(dispersion["shape"], eta.shape)
+    with np.errstate(divide="ignore"):
+        varied = np.log(generator.gamma(shape, 1 / shape))
+    return _poisson_rng(eta + varied, {}, generator)
+
+
+def _student_rng(
+    eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator
+) -> Array:
+    nu = np.broadcast_to(dispersion["nu"], eta.shape)
+    return np.asarray(eta + dispersion["sigma"] * generator.standard_t(nu))
+
+
+def _gamma_rng(
+    eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator
+) -> Array:
+    shape = np.broadcast_to(dispersion["shape"], eta.shape)
+    return np.asarray(np.exp(eta) * generator.gamma(shape, 1 / shape))
+
+
+def _beta_rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    precision = dispersion["precision"]
+    return np.asarray(generator.beta(precision * _expit(eta), precision * _expit(-eta)))
+
+
+def _lognormal_mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    return np.asarray(np.exp(eta + dispersion["sigma"] ** 2 / 2))
 
 
 def _poisson_rng(eta: Array, _: Mapping[str, Array], generator: np.random.Generator) -> Array:
@@ -107,6 +213,14 @@ def _expit(eta: Array) -> Array:
     return np.exp(-np.logaddexp(0.0, -eta))
 
 
+def _units(y: Array) -> tuple[float, float]:
+    return float(y.mean()), float(y.std(ddof=1))
+
+
+def _is_count(y: Array) -> np.ndarray:
+    return np.asarray((y >= 0) & (y == np.floor(y)) & np.isfinite(y))
+
+
 def _log_mean(y: Array) -> tuple[float, float]:
     return float(np.log(y.mean())), 1.0
 
@@ -120,50 +234,137 @@ FAMILIES: tuple[Family, ...] = (
         name="gaussian",
         link="identity",
         aliases=("normal",),
-        dispersion=("sigma",),
+        parameters=(SIGMA,),
         integer=False,
         support=np.isfinite,
         support_text="finite numbers",
-        eta_units=lambda y: (float(y.mean()), float(y.std(ddof=1))),
-        mean=lambda eta: eta,
+        eta_units=_units,
+        mean=lambda eta, _: eta,
         log_lik=_gaussian_log_lik,
         rng=lambda eta, disp, generator: generator.normal(eta, disp["sigma"]),
+        density="normal_lpdf({y} | {eta}, sigma)",
+        stan_rng="normal_rng({eta}, sigma)",
         glm="normal_id_glm_lpdf",
-        density="normal_lpdf",
-        stan_rng="normal_rng",
+        has_kernel=True,
     ),
     Family(
         name="poisson",
         link="log",
         aliases=(),
-        dispersion=(),
+        parameters=(),
         integer=True,
-        support=lambda y: (y >= 0) & (y == np.floor(y)) & np.isfinite(y),
+        support=_is_count,
         support_text="counts 0, 1, 2, ...",
         eta_units=_log_mean,
-        mean=np.exp,
+        mean=lambda eta, _: np.exp(eta),
         log_lik=_poisson_log_lik,
         rng=_poisson_rng,
+        density="poisson_log_lpmf({y} | {eta})",
+        stan_rng="poisson_log_safe_rng({eta})",
         glm="poisson_log_glm_lpmf",
-        density="poisson_log_lpmf",
-        stan_rng="poisson_log_safe_rng",
+        has_kernel=True,
         stan_functions=("poisson_log_safe_rng.stanfunctions",),
     ),
     Family(
         name="bernoulli",
         link="logit",
         aliases=(),
-        dispersion=(),
+        parameters=(),
         integer=True,
         support=lambda y: (y == 0) | (y == 1),
         support_text="0 or 1",
         eta_units=_logit_mean,
-        mean=_expit,
+        mean=lambda eta, _: _expit(eta),
         log_lik=_bernoulli_log_lik,
         rng=lambda eta, _, generator: (generator.random(eta.shape) < _expit(eta)).astype(float),
+        density="bernoulli_logit_lpmf({y} | {eta})",
+        stan_rng="bernoulli_logit_rng({eta})",
         glm="bernoulli_logit_glm_lpmf",
-        density="bernoulli_logit_lpmf",
-        stan_rng="bernoulli_logit_rng",
+        has_kernel=True,
+    ),
+    Family(
+        name="negbinomial",
+        link="log",
+        aliases=("neg_binomial_2", "negative_binomial"),
+        parameters=(SHAPE,),
+        integer=True,
+        support=_is_count,
+        support_text="counts 0, 1, 2, ...",
+        eta_units=_log_mean,
+        mean=lambda eta, _: np.exp(eta),
+        log_lik=_negbinomial_log_lik,
+        rng=_negbinomial_rng,
+        density="neg_binomial_2_log_lpmf({y} | {eta}, shape)",
+        stan_rng="poisson_log_safe_rng({eta} + log(gamma_rng(shape, shape)))",
+        glm="neg_binomial_2_log_glm_lpmf",
+        stan_functions=("poisson_log_safe_rng.stanfunctions",),
+    ),
+    Family(
+        name="student",
+        link="identity",
+        aliases=("student_t",),
+        parameters=(SIGMA, Dispersion("nu", "degrees of freedom", "gamma(2, 0.1)", start=10.0)),
+        integer=False,
+        support=np.isfinite,
+        support_text="finite numbers",
+        eta_units=_units,
+        mean=lambda eta, _: eta,
+        log_lik=_student_log_lik,
+        rng=_student_rng,
+        density="student_t_lpdf({y} | nu, {eta}, sigma)",
+        stan_rng="student_t_rng(nu, {eta}, sigma)",
+    ),
+    Family(
+        name="lognormal",
+        link="identity",
+        aliases=(),
+        parameters=(SIGMA,),
+        integer=False,
+        support=lambda y: (y > 0) & np.isfinite(y),
+        support_text="positive numbers",
+        eta_units=lambda y: _units(np.log(y)),
+        mean=_lognormal_mean,
+        log_lik=_lognormal_log_lik,
+        rng=lambda eta, disp, generator: generator.lognormal(eta, disp["sigma"]),
+        density="lognormal_lpdf({y} | {eta}, sigma)",
+        stan_rng="lognormal_rng({eta}, sigma)",
+    ),
+    Family(
+        name="gamma",
+        link="log",
+        aliases=(),
+        parameters=(SHAPE,),
+        integer=False,
+        support=lambda y: (y > 0) & np.isfinite(y),
+        support_text="positive numbers",
+        eta_units=_log_mean,
+        mean=lambda eta, _: np.exp(eta),
+        log_lik=_gamma_log_lik,
+        rng=_gamma_rng,
+        density="gamma_lpdf({y} | shape, shape * exp(-({eta})))",
+        stan_rng="gamma_rng(shape, shape * exp(-({eta})))",
+    ),
+    Family(
+        name="beta",
+        link="logit",
+        aliases=(),
+        parameters=(
+            Dispersion(
+                "precision",
+                "precision: large values are less dispersed",
+                "exponential(0.05)",
+                start=10.0,
+            ),
+        ),
+        integer=False,
+        support=lambda y: (y > 0) & (y < 1),
+        support_text="numbers between 0 and 1, both excluded",
+        eta_units=_logit_mean,
+        mean=lambda eta, _: _expit(eta),
+        log_lik=_beta_log_lik,
+        rng=_beta_rng,
+        density="beta_proportion_lpdf({y} | inv_logit({eta}), precision)",
+        stan_rng="beta_proportion_rng(inv_logit({eta}), precision)",
     ),
 )
 

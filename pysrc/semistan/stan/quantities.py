@@ -17,11 +17,12 @@ from semistan.stan.program import (
     data_lines,
     fixed_lines,
     header,
+    network_functions,
     parameters,
     parts_of,
     prepared_inputs,
     prior_lines,
-    theta_lines,
+    theta_text,
 )
 from semistan.stan.sources import stan_source
 
@@ -43,9 +44,9 @@ def quantities_program(bundle: Bundle) -> str:
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
-        ("transformed data", prepared_inputs()),
+        ("transformed data", prepared_inputs(parts)),
         ("parameters", parameters(parts, theta=_has_theta(parts))),
-        ("transformed parameters", declarations([*theta_lines(parts), *fixed_lines(parts)])),
+        ("transformed parameters", theta_text(parts) + declarations(fixed_lines(parts))),
         ("generated quantities", _generated_quantities(parts)),
     )
     top = header(bundle.config, parts.family, bundle.sha256) + "\n".join(comment(PURPOSE)) + "\n"
@@ -58,26 +59,29 @@ def _has_theta(parts: Parts) -> bool:
 
 
 def _functions(parts: Parts) -> str:
-    files = ("network.stanfunctions", *parts.family.stan_functions)
+    files = (*network_functions(parts), *parts.family.stan_functions)
     return "\n".join(stan_source(name) for name in files)
 
 
 def _data(parts: Parts) -> str:
-    fixed = (line for item in parts.constant for line in prior_lines(item))
-    return declarations([*data_lines(parts), *fixed])
+    needed = [*parts.constant, *([parts.horseshoe] if parts.horseshoe else [])]
+    return declarations(
+        [*data_lines(parts), *(line for item in needed for line in prior_lines(item))]
+    )
 
 
 def _generated_quantities(parts: Parts) -> str:
-    arguments = ", ".join(["eta[n]", *parts.family.dispersion])
+    density = parts.family.density.format(y="y[n]", eta="eta[n]")
+    replicate = parts.family.stan_rng.format(eta="eta[n]")
     local = (
         "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
         "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
-        + ("\n    + Xc * theta;\n" if _has_theta(parts) else ";\n")
+        + (f"\n    + Xc * {parts.beside_network};\n" if _has_theta(parts) else ";\n")
         + "for (n in 1 : N) {\n"
-        f"  log_lik[n] = {parts.family.density}(y[n] | {arguments});\n"
-        f"  y_rep[n] = {parts.family.stan_rng}({arguments});\n"
+        f"  log_lik[n] = {density};\n"
+        f"  y_rep[n] = {replicate};\n"
         "}\n"
     )
     declared = declarations(

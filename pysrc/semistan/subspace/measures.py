@@ -106,8 +106,8 @@ def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None =
     if w is None:
         points = trained.control_points
         w = points[0] if len(points) == 1 else trained.subspace.p_bar
-    dispersion = np.array(list(trained.dispersion.values())) / problem.eta_scale
-    arrays = (w, trained.w_frozen, trained.theta / units.theta_scale, np.log(dispersion))
+    log_dispersion = problem.log_dispersion(trained.dispersion)
+    arrays = (w, trained.w_frozen, trained.theta / units.theta_scale, log_dispersion)
     return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
 
 

@@ -8,6 +8,7 @@ does not depend on the units of y, x or u:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,8 +86,20 @@ class Problem:
 
     def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
         """Return the dispersion parameters in the user's units, by name."""
-        values = self.eta_scale * log_dispersion.exp()
-        return dict(zip(self.family.dispersion, values, strict=True))
+        return {
+            parameter.name: (self.eta_scale if parameter.has_units else 1.0)
+            * parameter.start
+            * value
+            for parameter, value in zip(self.family.parameters, log_dispersion.exp(), strict=True)
+        }
+
+    def log_dispersion(self, values: Mapping[str, float]) -> Array:
+        """Return what ``dispersion`` maps to these values."""
+        units = [
+            parameter.start * (self.eta_scale if parameter.has_units else 1.0)
+            for parameter in self.family.parameters
+        ]
+        return np.log(np.array([values[name] for name in self.family.dispersion]) / units)
 
     def eta(self, theta: Tensor, f: Tensor) -> Tensor:
         """Return the linear predictor, given theta / theta_scale and the network's output."""
