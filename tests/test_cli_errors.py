@@ -67,7 +67,9 @@ TABLES = {
         "names column 'aeg', which the data do not have. Did you mean 'age'?",
     ),
     "missing network column": (small_frame(), "y ~ x + nn(uu)", [], "names column 'uu'"),
-    "text for the network": (small_frame(), "y ~ x + nn(u, g)", [], "'g' must be numeric, got 'a'"),
+    "text for a function": (
+        small_frame(), "y ~ x + nn(u, log(g))", [], "'g' must be numeric, got 'a'",
+    ),
     "text as response": (small_frame(), "g ~ x + nn(u)", [], "column 'g' must be numeric"),
     "NaN": (
         spoilt("x", np.nan), FORMULA, [], "1 of 30 rows have missing or infinite values: x (1)",
@@ -103,7 +105,9 @@ TABLES = {
     "a wrong logarithm": (small_frame(), "y ~ log(x) + nn(u)", [], "'log(x)' is nan in row 1"),
     "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "'x.T' is not allowed"),
     "no nn()": (small_frame(), "y ~ x", [], "needs exactly one nn() term, got 0"),
-    "two parts": (small_frame(), "y ~ x | z + nn(u)", [], "formula 'y ~ x | z + nn(u)'"),
+    "two parts": (
+        small_frame(), "y ~ x | z + nn(u)", [], "in the formula y ~ x | z + nn(u) ^ there",
+    ),
     "unknown family": (small_frame(), FORMULA, ["--family", "posson"], "Did you mean 'poisson'?"),
     "unknown activation": (small_frame(), FORMULA, ["--activation", "tan"], "mean 'tanh'?"),
     "unknown density": (small_frame(), FORMULA, ["--prior-b", "norml(0,1)"], "mean 'normal'?"),
@@ -267,9 +271,15 @@ def test_a_table_in_place_of_a_model_is_explained(command):
     assert "give it by --data" in refused(command, "fit", "data.csv")
 
 
-def test_a_column_in_both_parts_is_warned_of(command, monkeypatch):
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("auto", "reported besides: b_u_orth"), ("off", "warning: nn() sees")]
+)
+def test_what_is_done_about_a_column_in_both_parts_is_said(mode, expected, command, monkeypatch):
     monkeypatch.setattr(workflow, "find_toolchain", lambda: 1 / 0)
     said = []
     with pytest.raises(ZeroDivisionError):
-        workflow.fit("y ~ x + u + nn(u, v)", small_frame(), out="run", say=said.append)
-    assert [line for line in said if "'u' is in a structured term and in nn()" in line]
+        workflow.fit(
+            "y ~ x + u + nn(u, v)", small_frame(), out="run", say=said.append,
+            overrides={"orthogonalise": mode},
+        )  # fmt: skip
+    assert [line for line in said if expected in line]

@@ -3,7 +3,8 @@ import re
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.formula import CALLABLE, parse_formula, variables
+from semistan.model.formula import parse_formula, variables
+from semistan.model.syntax import CALLABLE
 
 
 def refusal(text):

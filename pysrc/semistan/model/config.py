@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families import family
@@ -47,20 +48,54 @@ class SubspaceConfig(_Section):
         """Whether the structured coefficients lie in the subspace, without a prior of their own."""
         return self.construction == "naive"
 
+    @property
+    def scales_phi(self) -> bool:
+        """Whether training gives each coordinate a prior scale of its own."""
+        return self.construction == "pca"
+
 
 class PriorConfig(_Section):
-    """``[priors]``: one prior per class of parameters, in Stan's words."""
+    """``[priors]``: the prior of each class of parameters, in Stan's words.
+
+    The dispersion parameters of families other than gaussian have defaults of their own. A key
+    such as ``b_age`` gives one coefficient a prior of its own; ``phi = "auto"`` takes the
+    scales from what spans the subspace.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, str] = Field(init=False)
 
     b: str = "normal(0, 2.5)"
     phi: str = "normal(0, 5)"
     sigma: str = "student_t(3, 0, 2.5)"
+    shape: str | None = None
+    nu: str | None = None
+    precision: str | None = None
     autoscale: bool = True
 
-    @field_validator("b", "phi", "sigma")
+    @property
+    def coefficients(self) -> dict[str, str]:
+        """The priors of single coefficients, by their names."""
+        return dict(self.__pydantic_extra__)
+
+    @field_validator("b", "phi", "sigma", "shape", "nu", "precision")
     @classmethod
-    def _readable(cls, text: str, info: Any) -> str:
-        parse_prior(text, info.field_name)
+    def _readable(cls, text: str | None, info: Any) -> str | None:
+        if text is not None:
+            parse_prior(text, info.field_name)
         return text
+
+    @model_validator(mode="after")
+    def _readable_coefficients(self) -> PriorConfig:
+        for name, text in self.coefficients.items():
+            if not re.fullmatch(r"b_\w+", name, re.ASCII):
+                hint = did_you_mean(name, _keys(("priors",)))
+                raise InputError(
+                    f"unknown key '{name}'.{hint} The key of a coefficient is its name in the "
+                    "table, as b_age."
+                )
+            parse_prior(text, name)
+        return self
 
 
 class TrainConfig(_Section):
@@ -108,12 +143,20 @@ class SampleConfig(_Section):
 
 
 class ModelConfig(_Section):
-    """A model and how to fit it."""
+    """A model and how to fit it.
+
+    ``orthogonalise`` says which coefficients get what the network says along their columns: those
+    of terms whose variables are all in nn() (``auto``), ``all``, or none (``off``).
+    ``orthogonalise_in`` says where: in each draw afterwards (``posterior``), or in the program,
+    which then has the prior on the orthogonalised coefficient (``model``).
+    """
 
     formula: str
     family: str = "gaussian"
     data: str | None = None
     drop_missing: bool = False
+    orthogonalise: Literal["off", "auto", "all"] = "auto"
+    orthogonalise_in: Literal["posterior", "model"] = "posterior"
     network: NetworkConfig = NetworkConfig()
     subspace: SubspaceConfig = SubspaceConfig()
     priors: PriorConfig = PriorConfig()

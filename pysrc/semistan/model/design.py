@@ -8,17 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.errors import InputError, did_you_mean
-from semistan.model.formula import MATH, Formula, parse_formula, variables
+from semistan.errors import InputError
+from semistan.model.formula import Formula, check_term, factors, parse_formula, variables
 from semistan.model.network import Array
+from semistan.model.syntax import DAYS, MATH
+from semistan.model.table import (
+    check_columns,
+    check_kinds,
+    check_numeric,
+    first_dates,
+    in_days,
+    is_factor,
+    ordered_columns,
+    truth_as_numbers,
+    used_levels_only,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ALL_LEVELS = "spans_intercept=False"  # the network needs no reference level: it has biases
+POLYNOMIALS = "contrasts=contr.poly"  # as R and brms code ordered factors
+MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
+CONTEXT = {**MATH, DAYS: lambda days: days}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +50,13 @@ class Terms:
     columns : tuple of str
         Names of the resulting columns; the intercept is not among them.
     levels : dict
-        Levels of each factor, the first being the reference.
+        Levels of each factor as formulaic names it, the first being the reference.
     transforms : dict
         State of stateful transformations (knots, means, norms), as plain data.
     loc, scale : tuple of float
         Mean and standard deviation of each column over the training rows.
+    ordered : tuple of str
+        Columns whose levels are ordered; their contrasts are polynomials.
     """
 
     terms: tuple[str, ...]
@@ -45,15 +65,27 @@ class Terms:
     transforms: dict[str, Any]
     loc: tuple[float, ...]
     scale: tuple[float, ...]
+    ordered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The learnt design: ``x`` for the structured terms, ``u`` for the network."""
+    """The learnt design: ``x`` for the structured terms, ``u`` for the network.
+
+    Attributes
+    ----------
+    formula : str
+        The formula as written.
+    x, u : Terms
+        The learnt states.
+    origins : dict
+        First training date, in ISO 8601, of each column that ``days()`` counts from there.
+    """
 
     formula: str
     x: Terms
     u: Terms
+    origins: dict[str, str] = field(default_factory=dict)
 
     @property
     def coefficients(self) -> tuple[str, ...]:
@@ -126,19 +158,21 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     """
     if len(frame) < 2:
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
-    _check_columns(frame, (*variables(formula.response), *formula.predictors), formula.text)
-    _check_numeric(frame, formula.network_variables)
-    _check_kinds(frame, formula.structured_variables)
+    used = tuple(dict.fromkeys((*variables(formula.response), *formula.predictors)))
+    check_columns(frame, used, formula.text)
     y = _response(formula, frame)
-    x, X = _learn_terms(formula.structured, frame)
-    u, U = _learn_terms(formula.network, frame)
-    design = Design(formula.text, x, u)
+    table = used_levels_only(frame[list(used)], formula.predictors)
+    origins = first_dates(table, formula.dated)
+    numbers = in_days(table, origins)
+    check_kinds(numbers, formula.predictors)
+    x, X = _learn_structured(formula, numbers)
+    u, U = _learn_network(formula, numbers)
+    design = Design(formula.text, x, u, origins)
     _check_varies(x)
     _check_varies(u)
     _check_collinear(x, X)
     _check_names(design)
-    used = [*variables(formula.response), *formula.predictors]
-    return design, Rows(y, X, U, tuple(frame.index), frame[list(dict.fromkeys(used))])
+    return design, Rows(y, X, U, tuple(frame.index), table)
 
 
 def apply_design(design: Design, frame: pd.DataFrame, *, response: bool) -> Rows:
@@ -156,48 +190,24 @@ def apply_design(design: Design, frame: pd.DataFrame, *, response: bool) -> Rows
     Raises
     ------
     InputError
-        For missing columns, unseen factor levels, or values that are not finite.
+        For missing columns, unseen factor levels, text in place of numbers, or values that are
+        not finite.
+
+    Notes
+    -----
+    The rows' ``frame`` has dates in days.
     """
     formula = parse_formula(design.formula)
     if len(frame) == 0:
         raise InputError("the data have no rows")
     needed = (*(variables(formula.response) if response else ()), *formula.predictors)
-    _check_columns(frame, needed, formula.text)
-    _check_numeric(frame, formula.network_variables)
-    _check_levels(design, frame)
-    X, U = (_apply_terms(terms, frame) for terms in (design.x, design.u))
+    check_columns(frame, needed, formula.text)
+    table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
+    X, U = (_apply_terms(terms, table, coded) for terms, coded in _coded_terms(design))
     _check_finite(X, design.x.columns, frame)
     _check_finite(U, design.u.columns, frame)
     y = _response(formula, frame) if response else None
-    return Rows(y, X, U, tuple(frame.index), frame[list(dict.fromkeys(needed))])
-
-
-def complete_rows(
-    formula: Formula, frame: pd.DataFrame, *, response: bool, drop_missing: bool
-) -> tuple[pd.DataFrame, int]:
-    """Return the rows without missing or infinite values, and how many were dropped.
-
-    Raises
-    ------
-    InputError
-        If there are such values and ``drop_missing`` is false, naming columns and counts;
-        or if no row is left.
-    """
-    used = (*(variables(formula.response) if response else ()), *formula.predictors)
-    _check_columns(frame, used, formula.text)
-    missing = frame[list(dict.fromkeys(used))].apply(_missing)
-    bad = missing.any(axis=1)
-    if not bad.any():
-        return frame, 0
-    counts = ", ".join(f"{name} ({n})" for name, n in missing.sum().items() if n)
-    if not drop_missing:
-        raise InputError(
-            f"{int(bad.sum())} of {len(frame)} rows have missing or infinite values: {counts}. "
-            "Mend them, or drop these rows with --drop-missing."
-        )
-    if bad.all():
-        raise InputError(f"no row is left after dropping those with missing values: {counts}")
-    return frame[~bad], int(bad.sum())
+    return Rows(y, X, U, tuple(frame.index), table)
 
 
 def stan_name(column: str) -> str:
@@ -216,68 +226,176 @@ def design_to_plain(design: Design) -> dict[str, Any]:
 
 
 def design_from_plain(plain: Mapping[str, Any]) -> Design:
-    """Rebuild a design from ``design_to_plain``'s data."""
+    """Rebuild a design from ``design_to_plain``'s data, which may come from anybody.
 
-    def terms(content: Mapping[str, Any]) -> Terms:
-        return Terms(
-            terms=tuple(content["terms"]),
-            columns=tuple(content["columns"]),
-            levels=dict(content["levels"]),
-            transforms={key: _from_plain(value) for key, value in content["transforms"].items()},
-            loc=tuple(content["loc"]),
-            scale=tuple(content["scale"]),
-        )
+    Raises
+    ------
+    InputError
+        If a term holds anything that a formula may not, or the data are no design.
+    """
+    formula = parse_formula(str(plain["formula"]))
+    try:
+        x, u = (_terms_from_plain(plain[name], formula) for name in ("x", "u"))
+        dates = plain.get("origins", {})
+        origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
+        return Design(formula.text, x, u, origins)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the design is damaged: {error!r}") from None
 
-    return Design(plain["formula"], terms(plain["x"]), terms(plain["u"]))
+
+def _terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
+    terms = Terms(
+        terms=tuple(content["terms"]),
+        columns=tuple(str(column) for column in content["columns"]),
+        levels={str(name): list(levels) for name, levels in content["levels"].items()},
+        transforms={key: _from_plain(value) for key, value in content["transforms"].items()},
+        loc=tuple(float(value) for value in content["loc"]),
+        scale=tuple(float(value) for value in content["scale"]),
+        ordered=tuple(str(name) for name in content.get("ordered", ())),
+    )
+    for term in terms.terms:
+        check_term(term, formula.text)
+    sizes = {len(terms.columns), len(terms.loc), len(terms.scale)}
+    if len(sizes) > 1 or not np.isfinite([*terms.loc, *terms.scale]).all():
+        raise ValueError("columns, locations and scales do not fit")
+    used = {name for term in terms.terms for name in variables(term)} | factor_columns(terms).keys()
+    if unknown := used - set(formula.predictors):
+        raise ValueError(f"{sorted(unknown)} are not in the formula")
+    return terms
 
 
-def _learn_terms(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
-    if "Intercept" in terms:
+def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:
+    if "Intercept" in formula.structured:
         raise InputError(
             "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
         )
-    table = _materialise(_formulaic(terms), frame)
+    ordered = ordered_columns(frame, formula.structured_variables)
+    coded = _polynomials(formula.structured, ordered)
+    return _learn_terms(formula.structured, coded, frame, ordered)
+
+
+def _learn_network(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:
+    coded = {
+        term: _with_option(term, ALL_LEVELS)
+        for term in formula.network
+        if term.startswith("C(") or (_may_be_factor(term) and is_factor(frame[variables(term)[0]]))
+    }
+    return _learn_terms(formula.network, coded, frame)
+
+
+def _coded_terms(design: Design) -> tuple[tuple[Terms, dict[str, str]], ...]:
+    """Return each part's terms with how its factors are coded for formulaic."""
+    all_levels = {
+        term: coded
+        for term in design.u.terms
+        if (coded := _with_option(term, ALL_LEVELS)) in design.u.levels
+    }
+    polynomials = _polynomials(design.x.terms, design.x.ordered)
+    return (design.x, polynomials), (design.u, all_levels)
+
+
+def _polynomials(terms: tuple[str, ...], ordered: tuple[str, ...]) -> dict[str, str]:
+    """Return how factors of ordered columns are coded, unless the formula names contrasts."""
+    found = (factor for term in terms for factor in factors(term))
+    return {
+        factor: _with_option(factor, POLYNOMIALS)
+        for factor in found
+        if _may_be_factor(factor) and "contr" not in factor and variables(factor)[0] in ordered
+    }
+
+
+def _may_be_factor(factor: str) -> bool:
+    """Say whether a factor of a term is a column alone or ``C()`` of one."""
+    return factor.startswith("C(") or variables(factor) == (factor.strip("`"),)
+
+
+def _with_option(factor: str, option: str) -> str:
+    """Write a factor as ``C()`` with an option: ``g`` and ``C(g)`` as ``C(g, option)``."""
+    inside = factor[2:-1] if factor.startswith("C(") else factor
+    return f"C({inside}, {option})"
+
+
+def _learn_terms(
+    terms: tuple[str, ...],
+    coded: Mapping[str, str],
+    frame: pd.DataFrame,
+    ordered: tuple[str, ...] = (),
+) -> tuple[Terms, Array]:
+    every = [factor for term in terms for factor in factors(term)]
+    functions = (factor for factor in every if not _may_be_factor(factor))
+    check_numeric(frame, dict.fromkeys(name for f in functions for name in variables(f)))
+    plain = {name for f in every if not f.startswith("C(") for name in variables(f)}
+    table = _materialise(_formulaic(terms, coded), truth_as_numbers(frame, plain))
     spec = table.model_spec
     levels = {
         name: [_scalar(level) for level in state["categories"]]
         for name, (_, state) in spec.encoder_state.items()
         if "categories" in state
     }
-    matrix, columns = _without_intercept(table)
+    matrix, columns = _without_intercept(table, coded)
     _check_finite(matrix, columns, frame)
     loc = tuple(float(value) for value in matrix.mean(axis=0))
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
-    return Terms(terms, columns, levels, _plain(spec.transform_state), loc, scale), matrix
+    state = _plain(spec.transform_state)
+    return Terms(terms, columns, levels, state, loc, scale, ordered), matrix
 
 
-def _apply_terms(terms: Terms, frame: pd.DataFrame) -> Array:
+def _apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> Array:
     from formulaic import ModelSpec
     from formulaic.parser.types import Factor
 
+    frame = _as_numbers(terms, coded, table)
+    _check_levels(terms, frame)
     spec = ModelSpec(
-        formula=_formulaic(terms.terms),
+        formula=_formulaic(terms.terms, coded),
         transform_state={key: _from_plain(value) for key, value in terms.transforms.items()},
         encoder_state={
             name: (Factor.Kind.CATEGORICAL, {"categories": levels})
             for name, levels in terms.levels.items()
         },
     )
-    table = _materialise(spec, frame)
-    matrix, columns = _without_intercept(table)
-    assert columns == terms.columns
+    matrix, columns = _without_intercept(_materialise(spec, frame), coded)
+    if columns != terms.columns:
+        raise InputError(
+            f"the design makes columns {', '.join(columns)} of these data, and it was trained with "
+            f"{', '.join(terms.columns)}"
+        )
     return matrix
 
 
-def _without_intercept(table: pd.DataFrame) -> tuple[Array, tuple[str, ...]]:
-    """Split off formulaic's intercept, which is the first column whatever others are called."""
-    columns = tuple(str(column) for column in table.columns[1:])
-    return np.asarray(table.iloc[:, 1:], dtype=float), columns
+def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> pd.DataFrame:
+    """Refuse text where the design has numbers; return the table with truth values as such."""
+    names = {
+        name
+        for term in terms.terms
+        for factor in factors(term)
+        if not {coded.get(factor, factor), factor.strip("`")} & terms.levels.keys()
+        for name in variables(factor)
+    }
+    check_numeric(table, sorted(names))
+    return truth_as_numbers(table, names)
 
 
-def _formulaic(terms: tuple[str, ...]) -> Any:
+def _without_intercept(
+    table: pd.DataFrame, coded: Mapping[str, str]
+) -> tuple[Array, tuple[str, ...]]:
+    """Split off formulaic's intercept, which is the first column whatever others are called.
+
+    A column is named by its factors as the formula has them.
+    """
+    columns = [str(column) for column in table.columns[1:]]
+    for factor, code in coded.items():
+        columns = [column.replace(code, factor.strip("`")) for column in columns]
+    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(columns)
+
+
+def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
     from formulaic import Formula as Formulaic
 
-    return Formulaic(" + ".join(("1", *terms)))
+    written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
+    return Formulaic(" + ".join(("1", *written)))
 
 
 def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
@@ -285,63 +403,21 @@ def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
 
     try:
         with np.errstate(all="ignore"):
-            return spec.get_model_matrix(frame, context=MATH, na_action="ignore")
-    except (FormulaicError, TypeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+            return spec.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
+    except (FormulaicError, TypeError, ValueError, ArithmeticError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot evaluate the formula on these data: {reason}") from None
 
 
 def _response(formula: Formula, frame: pd.DataFrame) -> Array:
-    _check_numeric(frame, variables(formula.response))
-    y, columns = _without_intercept(_materialise(_formulaic((formula.response,)), frame))
+    names = variables(formula.response)
+    check_numeric(frame, names)
+    numbers = truth_as_numbers(frame[list(names)], names)
+    y, columns = _without_intercept(_materialise(_formulaic((formula.response,), {}), numbers), {})
     if len(columns) != 1:
         raise InputError(f"response '{formula.response}' must be one column, got {len(columns)}")
     _check_finite(y, (formula.response,), frame)
     return np.ascontiguousarray(y[:, 0])
-
-
-def _missing(column: pd.Series) -> Any:
-    values = column.isna()
-    return values | np.isinf(column) if column.dtype.kind == "f" else values
-
-
-def _check_columns(frame: pd.DataFrame, names: tuple[str, ...], formula: str) -> None:
-    known = [str(column) for column in frame.columns]
-    for name in names:
-        if name not in known:
-            raise InputError(
-                f"formula '{formula}' names column '{name}', which the data do not have."
-                f"{did_you_mean(name, known)}"
-            )
-        if known.count(name) > 1:
-            raise InputError(f"the data have {known.count(name)} columns named '{name}'")
-
-
-def _check_numeric(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
-    for name in names:
-        if frame[name].dtype.kind not in "biuf":
-            example = frame[name].iloc[0]
-            raise InputError(
-                f"column '{name}' must be numeric, got {example!r} ({frame[name].dtype}); "
-                "the response and the inputs of nn() are numbers: recode it as 0/1 or use "
-                "it as a structured term"
-            )
-
-
-def _check_kinds(frame: pd.DataFrame, names: tuple[str, ...]) -> None:
-    from pandas.api.types import infer_dtype
-
-    for name in names:
-        if frame[name].dtype.kind in "mMc":
-            raise InputError(
-                f"column '{name}' is of type {frame[name].dtype}, which a structured term "
-                "cannot use; turn it into a number or a factor"
-            )
-        if infer_dtype(frame[name], skipna=True).startswith("mixed"):
-            raise InputError(
-                f"column '{name}' mixes types ({infer_dtype(frame[name])}); make all its values "
-                "numbers or all of them strings"
-            )
 
 
 def _check_finite(matrix: Array, columns: tuple[str, ...], frame: pd.DataFrame) -> None:
@@ -393,9 +469,37 @@ def _check_names(design: Design) -> None:
         seen[name] = f"column '{column}'"
 
 
-def _check_levels(design: Design, frame: pd.DataFrame) -> None:
-    for factor, levels in design.x.levels.items():
-        (name, *_) = variables(factor if "(" in factor or factor.isidentifier() else f"`{factor}`")
+def factor_columns(terms: Terms) -> dict[str, list[Any]]:
+    """Return the levels by column; a factor that is no Python expression is a bare name."""
+    found: dict[str, list[Any]] = {}
+    for factor, levels in terms.levels.items():
+        bare = "(" not in factor and not factor.isidentifier()
+        (name, *_) = variables(f"`{factor}`" if bare else factor)
+        found.setdefault(name, levels)
+    return found
+
+
+def factor_notes(design: Design) -> tuple[str, ...]:
+    """Return warnings of factors with very many levels, and of dates that are read as text."""
+    notes = []
+    for name, levels in factor_columns(design.u).items():
+        if len(levels) >= MANY_LEVELS:
+            strong = " That is far too many: group them first." * (len(levels) >= TOO_MANY_LEVELS)
+            notes.append(
+                f"warning: '{name}' in nn() has {len(levels)} levels, each an input of its own "
+                f"with few rows to learn from.{strong}"
+            )
+    for name, levels in (factor_columns(design.x) | factor_columns(design.u)).items():
+        if all(isinstance(level, str) and re.match(r"\d{4}-\d\d-\d\d", level) for level in levels):
+            notes.append(
+                f"warning: '{name}' holds dates as text, each a level of its own; days({name}) is "
+                "the number of days since the first"
+            )
+    return tuple(notes)
+
+
+def _check_levels(terms: Terms, frame: pd.DataFrame) -> None:
+    for name, levels in factor_columns(terms).items():
         unseen = set(frame[name].dropna().unique()) - set(levels)
         if unseen:
             shown = ", ".join(repr(_scalar(level)) for level in sorted(unseen, key=str))

@@ -1,7 +1,7 @@
 """Read ``y ~ x1 + C(g) + x2:x3 + nn(u1, u2)`` into its three parts.
 
-formulaic parses the text. Only the functions listed here can be called, so that a formula
-from a file cannot run arbitrary code.
+formulaic parses the text; ``syntax.py`` says what may stand in it, so that a formula from a file
+cannot run arbitrary code.
 """
 
 from __future__ import annotations
@@ -13,34 +13,8 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
-import numpy as np
-
-from semistan.errors import InputError, did_you_mean
-
-EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
-
-# Stateless functions beside formulaic's own transforms.
-MATH = {
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "sin": np.sin,
-    "cos": np.cos,
-}
-TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
-CALLABLE = (*MATH, *TRANSFORMS)
-CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
-
-_ALLOWED_NODES = (
-    ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.BinOp, ast.UnaryOp,
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.USub, ast.UAdd,
-    ast.keyword, ast.List, ast.Tuple,
-)  # fmt: skip
+from semistan.errors import InputError
+from semistan.model.syntax import DAYS, EXAMPLE, check_expression, check_text, formula_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +49,11 @@ class Formula:
         return _unique(v for term in self.network for v in variables(term))
 
     @property
+    def dated(self) -> tuple[str, ...]:
+        """Columns of dates that ``days()`` turns into numbers."""
+        return _unique(d for term in (*self.structured, *self.network) for d in dated(term))
+
+    @property
     def predictors(self) -> tuple[str, ...]:
         """All columns needed to predict."""
         return _unique((*self.structured_variables, *self.network_variables))
@@ -89,23 +68,29 @@ def parse_formula(text: str) -> Formula:
         If the text is no formula, calls an unlisted function, has no response, removes the
         intercept, or has no ``nn()`` term or more than one.
     """
-    lhs, rhs = _parse(text)
-    for expression in (factor for term in (*lhs, *rhs) for factor in term):
-        _check_expression(expression, text)
-    if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or _calls_nn(lhs[0]):
-        raise InputError(f"formula '{text}' needs one response left of '~', as in '{EXAMPLE}'")
-    if ("1",) not in rhs:
+    try:
+        return _checked_formula(text)
+    except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
-            f"formula '{text}' removes the intercept, but the network's output bias is the "
-            "intercept: leave out '0 +' or '- 1'"
-        )
-    structured = (":".join(term) for term in rhs if term != ("1",) and not _calls_nn(term))
-    return Formula(text, lhs[0][0], tuple(structured), _network_terms(rhs, text))
+            f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
+        ) from None
+
+
+def check_term(term: str, text: str) -> None:
+    """Refuse a term that is anything but columns, arithmetic and the listed functions.
+
+    Raises
+    ------
+    InputError
+        With its place in the formula.
+    """
+    for factor in factors(term):
+        check_expression(_python(factor, text)[0], text)
 
 
 def variables(expression: str) -> tuple[str, ...]:
     """Return the columns that a term such as ``log(x):C(g)`` uses, in order."""
-    tree, quoted = _python("*".join(_split(expression, ":")), expression)
+    tree, quoted = _python("*".join(factors(expression)), expression)
     functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     roots = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     names = [
@@ -113,8 +98,50 @@ def variables(expression: str) -> tuple[str, ...]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and id(node) not in functions | roots
     ]
+    return _in_order(names, quoted)
+
+
+def dated(expression: str) -> tuple[str, ...]:
+    """Return the columns that a term such as ``days(d):C(g)`` counts in days, in order."""
+    tree, quoted = _python("*".join(factors(expression)), expression)
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == DAYS
+    ]
+    return _in_order([arg for call in calls for arg in call.args], quoted)
+
+
+def factors(term: str) -> tuple[str, ...]:
+    """Return the factors of a term: ``a`` and ``C(b)`` of ``a:C(b)``."""
+    return tuple(_split(term, ":"))
+
+
+def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str, ...]:
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
     return _unique(quoted.get(node.id, node.id) for node in names)
+
+
+def _checked_formula(text: str) -> Formula:
+    check_text(text)
+    lhs, rhs = _parse(text)
+    for expression in [factor for term in (*lhs, *rhs) for factor in term]:
+        check_expression(_python(expression, text)[0], text)
+    tilde = re.sub(r"`[^`]*`", lambda quoted: "_" * len(quoted[0]), text).index("~")
+    left, right = _stripped(text, 0, tilde), _stripped(text, tilde + 1, len(text))
+    if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or _calls_nn(lhs[0]):
+        raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
+    if ("1",) not in rhs:
+        zero = re.search(r"\b0\b|-\s*1\b", text[tilde:])
+        raise formula_error(
+            text,
+            "this removes the intercept, but the network's output bias is the intercept: leave "
+            "out '0 +' or '- 1'",
+            (tilde + zero.start(), tilde + zero.end()) if zero else right,
+        )
+    structured = (":".join(term) for term in rhs if term != ("1",) and not _calls_nn(term))
+    return Formula(text, lhs[0][0], tuple(structured), _network_terms(rhs, text, right))
 
 
 def _parse(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
@@ -122,21 +149,14 @@ def _parse(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     from formulaic import Formula as Formulaic
     from formulaic.errors import FormulaicError
 
-    unquoted = re.sub(r"`[^`]*`", "", text)
-    if unquoted.count("~") != 1:
-        raise InputError(f"a formula looks like '{EXAMPLE}', got '{text}'")
-    if re.search(r"(?<![\w.)])\.(?![\w.])", unquoted):
-        raise InputError(f"formula '{text}': '.' is not understood; name the columns")
-    if "|" in unquoted:
-        raise InputError(f"formula '{text}': there are no group-level terms, '|' is not understood")
     try:
         parsed = Formulaic(text)
-    except (FormulaicError, SyntaxError, TypeError) as error:
+    except (FormulaicError, SyntaxError, TypeError, ValueError, KeyError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"cannot read formula '{text}': {reason}") from None
+        raise formula_error(text, f"cannot read this: {reason}") from None
     sides = [list(getattr(parsed, side, ())) for side in ("lhs", "rhs")]
     if not all(hasattr(term, "factors") for side in sides for term in side):
-        raise InputError(f"formula '{text}' has several parts; use one '~' and no '|'")
+        raise formula_error(text, "this has several parts; use one '~' and no '|'")
     lhs, rhs = (
         [tuple(_rewritten(factor, text) for factor in term.factors) for term in side]
         for side in sides
@@ -169,53 +189,31 @@ def _calls_nn(term: Iterable[str]) -> bool:
     return any(re.match(r"nn\s*\(", factor) for factor in term)
 
 
-def _network_terms(terms: list[tuple[str, ...]], text: str) -> tuple[str, ...]:
+def _network_terms(
+    terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
+) -> tuple[str, ...]:
     networks = [term for term in terms if _calls_nn(term)]
     if len(networks) != 1:
-        raise InputError(
-            f"formula '{text}' needs exactly one nn() term, got {len(networks)}; as in '{EXAMPLE}'"
+        raise formula_error(
+            text,
+            f"needs exactly one nn() term, got {len(networks)}; as in '{EXAMPLE}'",
+            networks[1][0] if networks else right,
         )
     if len(networks[0]) != 1:
-        raise InputError(
-            f"formula '{text}': nn() cannot take part in an interaction; put the other "
-            "variable inside nn() instead"
+        raise formula_error(
+            text,
+            "nn() cannot take part in an interaction; put the other variable inside nn() instead",
+            ":".join(networks[0]),
         )
     tree, quoted = _python(networks[0][0], text)
     call = tree.body
     assert isinstance(call, ast.Call)
     arguments = tuple(_operand(node, quoted) for node in call.args)
     if not arguments or call.keywords or not all(variables(item) for item in arguments):
-        raise InputError(
-            f"formula '{text}': nn() takes at least one column and no options, as nn(u1, u2)"
+        raise formula_error(
+            text, "nn() takes at least one column and no options, as nn(u1, u2)", networks[0][0]
         )
     return arguments
-
-
-def _check_expression(expression: str, text: str) -> None:
-    """Refuse anything but columns, arithmetic and the listed functions."""
-    tree, _ = _python(expression, text)
-    body = tree.body
-    roots = body.args if isinstance(body, ast.Call) and _calls_nn((expression,)) else [body]
-    for node in (node for root in roots for node in ast.walk(root)):
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            if name == "nn":
-                raise InputError(f"formula '{text}': nn() must be a term of its own")
-            if name == "C" and not (node.args and isinstance(node.args[0], ast.Name)):
-                raise InputError(
-                    f"formula '{text}': C() takes a column, got '{expression}'; make the "
-                    "expression a column of its own"
-                )
-            if name not in (*CALLABLE, *CODINGS):
-                raise InputError(
-                    f"formula '{text}' calls '{name}', which is not available."
-                    f"{did_you_mean(name, CALLABLE)}"
-                )
-        elif isinstance(node, ast.Attribute):
-            if ast.unparse(node) not in CODINGS:
-                raise InputError(f"formula '{text}': '{ast.unparse(node)}' is not allowed")
-        elif not isinstance(node, _ALLOWED_NODES):
-            raise InputError(f"formula '{text}': '{ast.unparse(node)}' is not allowed")
 
 
 def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]:
@@ -231,7 +229,13 @@ def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]
     try:
         return ast.parse(source, mode="eval"), quoted
     except SyntaxError:
-        raise InputError(f"cannot read '{expression}' in formula '{text}'") from None
+        raise formula_error(text, f"cannot read '{expression}'", expression) from None
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """Leave out the blanks around a part of the formula."""
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), start + len(part.rstrip())
 
 
 def _split(text: str, separator: str) -> list[str]:

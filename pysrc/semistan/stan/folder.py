@@ -8,7 +8,7 @@ from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file, write_json
 from semistan.model.design import Rows
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.program import Kernel, bundle_program, labels
+from semistan.stan.program import Kernel, bundle_program, labels, raw_labels
 from semistan.stan.sources import KERNEL_HEADERS, stan_source
 from semistan.stan.starts import Starts
 
@@ -45,4 +45,5 @@ def write_stan_folder(
         write_stan_json(folder / f"inits-{chain}.json", values)
     for chain, mode in enumerate(starts.modes, start=1):
         write_stan_json(metric_file(folder, chain), {"inv_metric": mode.inv_metric})
-    write_json(folder / "labels.json", labels(bundle.design))
+    further = raw_labels(bundle.config, bundle.design)
+    write_json(folder / "labels.json", labels(bundle.design) | further)

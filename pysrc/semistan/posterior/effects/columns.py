@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.design import Design, apply_design
+from semistan.model.design import apply_design, factor_columns
 from semistan.model.formula import parse_formula, variables
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
     frame = apply_design(bundle.design, table, response=False).frame
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
-    return Predictors(frame, boolean | _learnt_levels(bundle.design))
+    learnt = factor_columns(bundle.design.x) | factor_columns(bundle.design.u)
+    return Predictors(frame, boolean | {name: tuple(levels) for name, levels in learnt.items()})
 
 
 def check_variables(bundle: Bundle, names: Iterable[str]) -> tuple[str, ...]:
@@ -158,16 +159,6 @@ def typical_values(predictors: Predictors, at: Mapping[str, Any]) -> dict[str, A
         name: _held(predictors, name, at[name]) if name in at else _typical(predictors, name)
         for name in names
     }
-
-
-def _learnt_levels(design: Design) -> dict[str, tuple[Any, ...]]:
-    """Return the levels by column; a factor that is no Python expression is a bare name."""
-    learnt: dict[str, tuple[Any, ...]] = {}
-    for factor, levels in design.x.levels.items():
-        bare = "(" not in factor and not factor.isidentifier()
-        (name, *_) = variables(f"`{factor}`" if bare else factor)
-        learnt.setdefault(name, tuple(levels))
-    return learnt
 
 
 def _values(predictors: Predictors, name: str, resolution: int) -> pd.DataFrame:

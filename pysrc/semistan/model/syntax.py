@@ -1,0 +1,326 @@
+"""What may stand in a formula, and the place where one goes wrong.
+
+A formula may come from a file that somebody else has written. Only the functions listed here
+can be called, on columns, numbers and literal options; there are no attributes, subscripts,
+comprehensions or assignments. The text is checked before formulaic sees it, so that every
+mistake has a place, and what formulaic makes of it is checked again by the same rules.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Any, NoReturn
+
+import numpy as np
+
+from semistan.errors import InputError, did_you_mean
+
+EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
+
+# Stateless functions beside formulaic's own transforms.
+MATH = {
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+}
+DAYS = "days"  # a column of dates becomes a number before formulaic sees it
+TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
+CALLABLE = (*MATH, DAYS, *TRANSFORMS)
+CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
+
+LONGEST = 100_000  # characters
+MOST_TERMS = 5_000
+LARGEST_DEGREE = 1_000
+LARGEST_WHOLE = 10**15
+SAME_LENGTH = {":": "@", "{": "(", "}": ")", "\n": " ", "\r": " ", "#": "?", "`": "?"}
+SHOWN = 100  # characters of a long formula around the place of a mistake
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv)
+_OF_FORMULAS = (ast.MatMult, ast.BitXor)  # ':' and '^'
+_PLAIN = (ast.Expression, ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.UAdd)
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a node of a tree is shown, and where in the formula its mistake is marked."""
+
+    shown: Callable[[ast.AST], str]
+    refuse: Callable[[ast.AST, str], NoReturn]
+    operators: tuple[type[ast.operator], ...] = _OPERATORS
+
+
+def formula_error(text: str, message: str, place: Span | str | None = None) -> InputError:
+    """Return an error that shows the formula with carets under a place.
+
+    Parameters
+    ----------
+    text : str
+        The formula.
+    message : str
+        What is wrong there, and what was expected.
+    place : pair of int, or str, optional
+        First position and the one after the last, or a piece of the formula, such as a column;
+        the whole formula by default.
+    """
+    start, end = _located(text, place or "") if isinstance(place, str | None) else place
+    line = re.sub(r"\s", " ", text)
+    first = max(0, start - SHOWN // 2) if len(line) > SHOWN else 0
+    last = max(first + SHOWN, min(end, start + SHOWN))
+    before, after = "... " * (first > 0), " ..." * (last < len(line))
+    carets = " " * (len(before) + start - first) + "^" * max(1, min(end, last) - start)
+    return InputError(f"in the formula\n  {before}{line[first:last]}{after}\n  {carets}\n{message}")
+
+
+def check_text(text: str) -> None:
+    """Refuse a formula whose text holds anything but terms, arithmetic and listed functions.
+
+    Raises
+    ------
+    InputError
+        With the place.
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"a formula has at most {LONGEST} characters, got {len(text)}")
+    masked = _masked(text)
+    tildes = [match.start() for match in re.finditer("~", masked)]
+    if len(tildes) != 1:
+        place = (tildes[1], tildes[1] + 1) if tildes else (len(text), len(text) + 1)
+        raise formula_error(text, f"a formula looks like '{EXAMPLE}', with one '~'", place)
+    for pattern, message in (
+        (r"(?<![\w.)])\.(?![\w.])", "'.' is not understood; name the columns"),
+        (r"\|", "there are no group-level terms, '|' is not understood"),
+    ):
+        if found := re.search(pattern, masked):
+            raise formula_error(text, message, found.span())
+    for start, end in ((0, tildes[0]), (tildes[0] + 1, len(masked))):
+        if masked[start:end].strip():
+            _check_side(text, masked, start, end)
+
+
+def check_expression(tree: ast.Expression, text: str) -> None:
+    """Refuse a factor that is anything but columns, arithmetic and the listed functions.
+
+    Raises
+    ------
+    InputError
+        With the place in the formula, if it can be found there.
+    """
+
+    def refuse(node: ast.AST, message: str) -> NoReturn:
+        raise formula_error(text, message, ast.unparse(node))
+
+    check_tree(tree, Report(ast.unparse, refuse))
+
+
+def check_tree(tree: ast.AST, report: Report) -> None:
+    """Check every node of a tree; ``nn()`` may stand outside any other call."""
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, within = todo.pop()
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "nn":
+                if within:
+                    report.refuse(node, "nn() must be a term of its own")
+                _check_network(node, report)
+                todo += [(argument, True) for argument in node.args]
+            else:
+                _check_call(node, report)
+                todo += [(argument, True) for argument in node.args[:1]]
+        else:
+            _check_node(node, report)
+            todo += [(child, within) for child in ast.iter_child_nodes(node)]
+
+
+def _check_side(text: str, masked: str, start: int, end: int) -> None:
+    start += len(masked[start:end]) - len(masked[start:end].lstrip())
+
+    def span(node: ast.AST) -> Span:
+        first, last = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
+        return start + first, end if last is None else start + last
+
+    def refuse(node: ast.AST, message: str) -> NoReturn:
+        raise formula_error(text, message, span(node))
+
+    def shown(node: ast.AST) -> str:
+        first, last = span(node)
+        return text[first:last]
+
+    tree = _parsed(text, masked[start:end].rstrip(), start)
+    check_tree(tree, Report(shown, refuse, (*_OPERATORS, *_OF_FORMULAS)))
+    terms = _terms(tree.body)
+    if terms > MOST_TERMS:
+        raise formula_error(text, f"this expands to more than {MOST_TERMS} terms", (start, end))
+
+
+def _parsed(text: str, source: str, start: int) -> ast.Expression:
+    try:
+        return ast.parse(source, mode="eval")
+    except SyntaxError as error:
+        at = start + min(max((error.offset or 1) - 1, 0), len(source))
+        if at == start and error.offset == 0:  # the end was reached
+            at = start + len(source)
+        reason = f"cannot read this: {_expected(error.msg)}"
+        raise formula_error(text, reason, (at, at + 1)) from None
+
+
+def _expected(reason: str) -> str:
+    if "never closed" in reason or "unmatched" in reason or "does not match" in reason:
+        return f"{reason}; expected as many closing as opening parentheses, in order"
+    return "expected a column, a listed function or an operator; odd names go in backticks"
+
+
+def _masked(text: str) -> str:
+    """Return Python of the same length, in ASCII: what stands in quotes is blanked."""
+
+    def mask(match: re.Match[str]) -> str:
+        token = match[0]
+        if token[0] == "`":
+            return "_" * len(token)
+        if token[0] in "'\"":
+            return f"{token[0]}{'_' * (len(token) - 2)}{token[0]}"
+        if token == "%in%":
+            return "@   "
+        if iskeyword(token) and token not in ("True", "False", "None"):
+            return "_" * len(token)
+        if token.isidentifier():
+            return "".join(c if c.isascii() else "_" for c in token)
+        return SAME_LENGTH.get(token, token)
+
+    return re.sub(r"`[^`]+`|'[^'\n]*'|\"[^\"\n]*\"|%in%|[^\W\d]\w*|.|\n", mask, text)
+
+
+def _check_node(node: ast.AST, report: Report) -> None:
+    if isinstance(node, ast.BinOp):
+        _check_arithmetic(node, report)
+    elif isinstance(node, ast.Constant):
+        _check_constant(node, report)
+    elif isinstance(node, ast.Attribute):
+        name = report.shown(node)
+        hint = f"; if a column is called so, write `{name}` in backticks"
+        whole = re.fullmatch(r"\w+(\.\w+)+", name)
+        report.refuse(node, f"'{name}' is not allowed{hint if whole else ''}")
+    elif not isinstance(node, (*_PLAIN, *report.operators)):
+        report.refuse(node, f"'{report.shown(node)}' is not allowed in a formula")
+
+
+def _check_arithmetic(node: ast.BinOp, report: Report) -> None:
+    if not isinstance(node.op, report.operators):
+        report.refuse(node, f"'{report.shown(node)}' is not allowed in a formula")
+    named = any(isinstance(part, ast.Name) for part in ast.walk(node))
+    if isinstance(node.op, ast.Pow | ast.BitXor) and not named:
+        report.refuse(node, "a power of numbers alone is not allowed; write its value")
+
+
+def _check_constant(node: ast.Constant, report: Report) -> None:
+    if isinstance(node.value, str):
+        report.refuse(node, "cannot read text in quotes here; a column's name goes in backticks")
+    if type(node.value) not in (int, float):
+        report.refuse(node, f"'{report.shown(node)}' is not allowed in a formula")
+    if isinstance(node.value, int) and node.value > LARGEST_WHOLE:
+        report.refuse(node, f"a whole number is at most {LARGEST_WHOLE:.0e}; write 1e20, say")
+
+
+def _check_network(node: ast.Call, report: Report) -> None:
+    for part in (*node.keywords, *(arg for arg in node.args if isinstance(arg, ast.Starred))):
+        report.refuse(
+            part,
+            f"'{report.shown(part)}' is not allowed: nn() takes columns and no options, "
+            "as nn(u1, u2)",
+        )
+
+
+def _check_call(node: ast.Call, report: Report) -> None:
+    name = report.shown(node.func)
+    if not isinstance(node.func, ast.Name) or name not in CALLABLE:
+        report.refuse(
+            node.func, f"function '{name}' is not available.{did_you_mean(name, CALLABLE)}"
+        )
+    if not node.args:
+        report.refuse(node, f"{name}() needs a column first, as {name}(x)")
+    if name in ("C", DAYS) and not isinstance(node.args[0], ast.Name):
+        report.refuse(
+            node.args[0],
+            f"{name}() takes a column, got '{report.shown(node.args[0])}'; make the expression a "
+            "column of its own",
+        )
+    for argument in node.args[1:]:
+        _check_option(name, None, argument, report)
+    for keyword in node.keywords:
+        _check_option(name, keyword.arg, keyword.value, report)
+
+
+def _check_option(name: str, key: str | None, value: ast.expr, report: Report) -> None:
+    """Options are literals, and for ``C()`` a coding as well."""
+    refusal = f"'{report.shown(value)}' is not allowed: "
+    if name in MATH or name in ("I", DAYS):
+        report.refuse(value, f"{refusal}{name}() takes one argument")
+    if name == "C" and _is_coding(value, report):
+        return
+    literal = _literal(value)
+    if literal is _NONE:
+        report.refuse(value, f"{refusal}an option is a number, a text or a list of these")
+    if key in (None, "df", "degree") and isinstance(literal, int) and literal > LARGEST_DEGREE:
+        report.refuse(value, f"a degree or number of columns is at most {LARGEST_DEGREE}")
+
+
+def _is_coding(node: ast.expr, report: Report) -> bool:
+    if isinstance(node, ast.Call):
+        options = (*node.args, *(keyword.value for keyword in node.keywords))
+        if any(_literal(option) is _NONE for option in options):
+            return False
+        node = node.func
+    return isinstance(node, ast.Attribute) and "".join(report.shown(node).split()) in CODINGS
+
+
+_NONE = object()
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return _NONE
+
+
+def _terms(node: ast.AST) -> float:
+    """Return at least as many terms as formulaic makes of one side."""
+    chain = []
+    while isinstance(node, ast.BinOp):
+        chain.append(node)
+        node = node.left
+    terms = _terms(node.operand) if isinstance(node, ast.UnaryOp) else 1
+    for parent in reversed(chain):
+        terms = _combined(parent, terms)
+    return terms
+
+
+def _combined(node: ast.BinOp, left: float) -> float:
+    if isinstance(node.op, ast.Pow | ast.BitXor):
+        power = getattr(node.right, "value", None)
+        return left ** min(power, 100) if isinstance(power, int | float) else np.inf
+    right = _terms(node.right)
+    if isinstance(node.op, ast.Add | ast.Sub):
+        return left + right
+    return left * right + (0 if isinstance(node.op, ast.MatMult) else left + right)
+
+
+def _located(text: str, piece: str) -> Span:
+    """Find a piece of the formula, whatever its blanks; the whole formula if it is not there."""
+    tokens = [re.escape(token) for token in re.findall(r"\w+|[^\w\s]", piece.strip("`"))]
+    pattern = r"\s*".join(tokens)
+    if tokens and (found := re.search(rf"(?<![\w.])`?{pattern}`?(?!\w)", text)):
+        return found.span()
+    return len(text) - len(text.lstrip()), max(1, len(text.rstrip()))
