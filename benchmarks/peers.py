@@ -109,7 +109,7 @@ def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
         theta_scale=units.theta_scale,
         eta_loc=units.eta_loc,
         eta_scale=units.eta_scale,
-        priors=prior_data(bundle.config, bundle.family, units, bundle.subspace.phi_scale),
+        priors=prior_data(bundle),
     )
 
 

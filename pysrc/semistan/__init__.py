@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from semistan.analysis import loo as loo
     from semistan.analysis import marginal_effects as marginal_effects
     from semistan.analysis import predict as predict
+    from semistan.analysis import priors as priors
     from semistan.analysis import score as score
     from semistan.analysis import subspace_measures as subspace_measures
     from semistan.bundle.bundle import read_bundle as read_bundle
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from semistan.outputs import generate as generate
     from semistan.outputs import plot as plot
     from semistan.outputs import plot_effect as plot_effect
+    from semistan.outputs import plot_subspace as plot_subspace
     from semistan.outputs import r_script as r_script
     from semistan.outputs import report as report
     from semistan.posterior.draws import read_draws as read_draws
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from semistan.posterior.predict import posterior_epred as posterior_epred
     from semistan.posterior.predict import posterior_linpred as posterior_linpred
     from semistan.posterior.predict import posterior_predict as posterior_predict
+    from semistan.posterior.prior_draws import prior_draws as prior_draws
     from semistan.posterior.run import read_run as read_run
     from semistan.stan.data import stan_data as stan_data
     from semistan.stan.program import bundle_program
@@ -61,11 +64,14 @@ _PUBLIC = {
     "marginal_effects": ("analysis", "marginal_effects"),
     "plot": ("outputs", "plot"),
     "plot_effect": ("outputs", "plot_effect"),
+    "plot_subspace": ("outputs", "plot_subspace"),
     "posterior_epred": ("posterior.predict", "posterior_epred"),
     "posterior_linpred": ("posterior.predict", "posterior_linpred"),
     "posterior_predict": ("posterior.predict", "posterior_predict"),
     "predict": ("analysis", "predict"),
     "prepare": ("workflow", "prepare"),
+    "prior_draws": ("posterior.prior_draws", "prior_draws"),
+    "priors": ("analysis", "priors"),
     "r_script": ("outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
     "read_draws": ("posterior.draws", "read_draws"),

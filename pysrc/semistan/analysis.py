@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
+from semistan.bundle.bundle import MARKER as BUNDLE
+from semistan.bundle.bundle import Bundle, read_bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.config import ModelConfig
 from semistan.model.design import Rows
+from semistan.model.families import family
 from semistan.model.formula import parse_formula, variables
-from semistan.posterior.draws import Array, read_draws
+from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
@@ -24,6 +28,8 @@ from semistan.posterior.prediction import (
     predict_chunks,
     summarise_prediction,
 )
+from semistan.posterior.prior_draws import prior_draws
+from semistan.posterior.run import MARKER as RUN
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring import loo as psis
 from semistan.posterior.scoring.compare import compare_elpd
@@ -37,9 +43,10 @@ from semistan.posterior.scoring.scores import (
     scores_table,
 )
 from semistan.posterior.tables import check_table_path, table_writer
+from semistan.stan.priors import priors_as_used, priors_before_training
 from semistan.subspace.measures import measure
-from semistan.subspace.problem import make_problem
-from semistan.workflow import new_rows
+from semistan.subspace.problem import make_problem, units_of
+from semistan.workflow import Say, configure, new_rows, prepare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +56,54 @@ RunLike = Run | str | Path
 EFFECT_KINDS = ("pd", "conditional")
 PAIR_DRAWS = 1000  # for a grid over two columns
 MOST_ROWS = 1000  # over which partial dependence is averaged
+
+
+def priors(
+    model: str | Path | ModelConfig | Bundle | Run,
+    data: pd.DataFrame | str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """List every prior, as written and as used; nothing is trained.
+
+    Parameters
+    ----------
+    model : str, Path, ModelConfig, Bundle or Run
+        A formula, the path of a ``model.toml``, a configuration, or what was trained, or its
+        folder.
+    data : pandas.DataFrame or path, optional
+        The table of a model; by default the one that ``model.toml`` names.
+    overrides : mapping, optional
+        Dotted keys of a model's configuration, as ``{"priors.b": "normal(0, 1)"}``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``parameter``, ``written``, ``used`` (in the units of the data) and ``source``: a default,
+        given for the class, or for the one coefficient. How wide phi's prior is may be known
+        after training only.
+
+    Raises
+    ------
+    InputError
+        If the model or the data cannot be used.
+    """
+    import pandas as pd
+
+    bundle = _trained(model)
+    if bundle is not None:
+        if data is not None or overrides:
+            raise InputError(f"'{model}' is trained, with priors and data of its own")
+        return pd.DataFrame(map(asdict, priors_as_used(bundle)))
+    settings, frame = dict(overrides or {}), data
+    if isinstance(data, str | Path):
+        frame, settings["data"] = None, str(data)
+    assert not isinstance(model, Bundle | Run)
+    prepared = prepare(configure(model, settings), frame)
+    assert prepared.rows.y is not None
+    units = units_of(prepared.design, family(prepared.config.family), prepared.rows.y)
+    lines = priors_before_training(prepared.config, prepared.design, units)
+    return pd.DataFrame(map(asdict, lines))
 
 
 def predict(
@@ -61,6 +116,8 @@ def predict(
     seed: int = 1,
     engine: str = "torch",
     drop_missing: bool = False,
+    say: Say | None = None,
+    prior: bool = False,
 ) -> pd.DataFrame:
     """Predict new rows: one line per row with mean, error and interval.
 
@@ -75,7 +132,8 @@ def predict(
         default ``epred``, or ``linpred`` where a part is asked for.
     part : str
         Of the linear predictor: ``all``, ``structured`` (x' theta) or ``nn`` (the network,
-        centred over the training rows); b_Intercept and both parts add up to all.
+        centred over the training rows); b_Intercept and both parts add up to all. Where
+        coefficients are orthogonalised, the parts are those of b_x_orth and b_Intercept_orth.
     interval : float
         Probability of the interval.
     seed : int
@@ -84,6 +142,11 @@ def predict(
         ``torch``, or ``onnx`` for the bundle's ``predictor.onnx``.
     drop_missing : bool
         Whether rows with missing values are left out.
+    say : callable, optional
+        Receives one line about them.
+    prior : bool
+        Whether to predict from the priors, with as many draws by the seed as the run has; the
+        run needs no chains then.
 
     Raises
     ------
@@ -101,6 +164,8 @@ def predict(
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
+        say=say,
+        prior=prior,
     )
     return pd.concat([summarise_prediction(chunk, interval) for chunk in chunks], ignore_index=True)
 
@@ -117,6 +182,8 @@ def write_predictions(
     seed: int = 1,
     engine: str = "torch",
     drop_missing: bool = False,
+    say: Say | None = None,
+    prior: bool = False,
 ) -> None:
     """Write what ``predict`` returns, and all draws on request, holding only some rows at a time.
 
@@ -145,6 +212,8 @@ def write_predictions(
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
+        say=say,
+        prior=prior,
     )
     with ExitStack() as stack:
         append = stack.enter_context(table_writer(table))
@@ -162,6 +231,7 @@ def score(
     interval: float = 0.9,
     seed: int = 1,
     drop_missing: bool = False,
+    say: Say | None = None,
 ) -> pd.DataFrame:
     """Score a run's predictions of rows with a known response.
 
@@ -177,7 +247,7 @@ def score(
         If the rows cannot be used.
     """
     run = opened(run)
-    judged = judge(run, frame, interval=interval, seed=seed, drop_missing=drop_missing)
+    judged = judge(run, frame, interval=interval, seed=seed, drop_missing=drop_missing, say=say)
     return scores_table(scores(run.bundle, judged, interval))
 
 
@@ -188,6 +258,7 @@ def judge(
     interval: float = 0.9,
     seed: int = 1,
     drop_missing: bool = False,
+    say: Say | None = None,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
     run = opened(run)
@@ -197,7 +268,7 @@ def judge(
             f"scoring needs the response, but the rows have no column '{absent.pop()}'; "
             "'semistan predict' needs none"
         )
-    rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing)
+    rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing, say=say)
     generator = np.random.default_rng(seed)
     return pointwise(run.bundle, read_draws(run), rows, interval=interval, generator=generator)
 
@@ -417,6 +488,17 @@ def opened(run: RunLike) -> Run:
     return run if isinstance(run, Run) else read_run(run)
 
 
+def _trained(model: Any) -> Bundle | None:
+    """Return the bundle of what was trained, or None if it was not."""
+    if isinstance(model, Bundle | Run):
+        return model if isinstance(model, Bundle) else model.bundle
+    if not isinstance(model, str | Path) or "~" in str(model):
+        return None
+    if (Path(model) / RUN).is_file():
+        return read_run(model).bundle
+    return read_bundle(model) if (Path(model) / BUNDLE).is_file() else None
+
+
 def _posterior(run: RunLike) -> Run:
     run = opened(run)
     if run.prior_only:
@@ -433,14 +515,23 @@ def _predictions(
     seed: int,
     engine: str,
     drop_missing: bool,
+    say: Say | None,
+    prior: bool,
 ) -> Iterator[Prediction]:
     kind = kind or ("epred" if part == "all" else "linpred")
     check_prediction(kind, part)
     compute = engine_named(engine, run.bundle, run.path / "bundle")
     positions = frame.reset_index(drop=True)
-    rows = new_rows(run.bundle, positions, drop_missing=drop_missing)
+    rows = new_rows(run.bundle, positions, drop_missing=drop_missing, say=say)
     generator = np.random.default_rng(seed)
-    return predict_chunks(run.bundle, read_draws(run), rows, kind, part, generator, compute)
+    draws = _prior_draws(run, generator) if prior else read_draws(run)
+    return predict_chunks(run.bundle, draws, rows, kind, part, generator, compute)
+
+
+def _prior_draws(run: Run, generator: np.random.Generator) -> Draws:
+    """Draw from the priors, as many as the run has."""
+    shape = (run.options.chains, run.options.draws)
+    return prior_draws(run.bundle, run.rows(), shape, generator)
 
 
 def _names(runs: list[Run]) -> list[str]:

@@ -137,6 +137,8 @@ def train(
     config = workflow.configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
     prepared = workflow.prepare(config)
+    for note in prepared.notes:
+        screen.say(note)
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         bundle = workflow.train(prepared, progress)
     write_bundle(bundle, out, overwrite=overwrite)
@@ -183,7 +185,7 @@ def stan(
     *,
     overrides: dict[str, Any],
 ) -> None:
-    """Write the Stan program, its data and initial values, without sampling."""
+    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
     from semistan import workflow
     from semistan.bundle.bundle import read_bundle
 
@@ -196,7 +198,9 @@ def stan(
         prior_only=prior_only,
         overwrite=overwrite,
     )
-    screen.say(f"wrote {out}/program.stan, data.json, inits-*.json and labels.json")
+    screen.say(
+        f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"
+    )
 
 
 @app.command()
@@ -242,6 +246,25 @@ def sample(
 
 
 @app.command()
+@configurable(*MODEL_FLAGS)
+def priors(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|BUNDLE|RUN", help="A model.toml, a formula, a bundle or a run."
+        ),
+    ],
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Print each prior as written and as used in the units of the data, before any training."""
+    from semistan import analysis
+
+    screen.show_table(analysis.priors(model, overrides=overrides), as_json=as_json)
+
+
+@app.command()
 def summary(run: RunFolder, as_json: Json = False) -> None:
     """Print a run's coefficient table and diagnostics."""
     from semistan.workflow import read_fit
@@ -258,7 +281,10 @@ def predict(
         typer.Option(help="epred (mean; the default), linpred (linear predictor) or predict."),
     ] = None,
     part: Annotated[
-        str, typer.Option(help="Of linpred: all, structured (x' theta) or nn (centred).")
+        str,
+        typer.Option(
+            help="Of linpred: all, structured (x' theta, orthogonalised) or nn (centred)."
+        ),
     ] = "all",
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     out: Annotated[
@@ -269,6 +295,9 @@ def predict(
     ] = None,
     seed: Seed = 1,
     engine: Annotated[str, typer.Option(help="torch, or onnx (predictor.onnx alone).")] = "torch",
+    prior: Annotated[
+        bool, typer.Option("--prior", help="Predict from the priors; needs no chains.")
+    ] = False,
     drop_missing: DropMissing = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -282,7 +311,8 @@ def predict(
             check_output_file(path, overwrite=overwrite)
     write_predictions(
         run, read_table(newdata), out or sys.stdout, draws, kind=kind, part=part,
-        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
+        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing, say=screen.say,
+        prior=prior,
     )  # fmt: skip
     _wrote(out, draws)
 
@@ -301,8 +331,9 @@ def score(
     from semistan.inputs import read_table
 
     table = score_rows(
-        run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing
-    )
+        run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
+        say=screen.say,
+    )  # fmt: skip
     screen.show_table(table, as_json=as_json)
 
 

@@ -25,8 +25,9 @@ from semistan.bundle.files import atomic_folder, read_json, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
 from semistan.inputs import read_table
 from semistan.model.config import ModelConfig
-from semistan.model.design import apply_design, complete_rows
+from semistan.model.design import apply_design
 from semistan.model.formula import parse_formula
+from semistan.model.missing import complete_rows
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,

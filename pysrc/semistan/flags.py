@@ -22,13 +22,29 @@ def _hidden(text: str) -> tuple[int, ...]:
         raise InputError(f"--hidden takes numbers of units as '16,16', got '{text}'") from None
 
 
+def _priors(texts: list[str]) -> dict[str, str]:
+    """Read ``b_age=normal(0, 1)`` and the like as keys of the configuration."""
+    found = {}
+    for text in texts:
+        name, separator, prior = (part.strip() for part in text.partition("="))
+        if not separator or not name.isidentifier():
+            raise InputError(
+                f"--prior takes a parameter and its prior as b_age='normal(0, 1)', got '{text}'"
+            )
+        found[f"priors.{name}"] = prior
+    return found
+
+
 def _number_or_auto(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: its parameter's name, the keys of the configuration that it sets, its help."""
+    """One flag: its parameter's name, the keys of the configuration that it sets, its help.
+
+    A flag without keys of its own reads them from its value.
+    """
 
     name: str
     keys: tuple[str, ...]
@@ -36,6 +52,11 @@ class Flag:
     help: str
     panel: str
     read: Callable[[Any], Any] = lambda value: value
+
+    def settings(self, value: Any) -> dict[str, Any]:
+        """Return the keys and values that a given flag sets."""
+        found = self.read(value)
+        return dict.fromkeys(self.keys, found) if self.keys else dict(found)
 
     @property
     def parameter(self) -> inspect.Parameter:
@@ -53,7 +74,8 @@ class Flag:
 
 MODEL_FLAGS = (
     Flag("data", ("data",), str, "CSV file with the data.", MODEL),
-    Flag("family", ("family",), str, "gaussian, poisson or bernoulli.", MODEL),
+    Flag("family", ("family",), str,
+         "gaussian, student, lognormal, poisson, negbinomial, bernoulli, gamma or beta.", MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
          MODEL, _hidden),
     Flag("activation", ("network.activation",), str,
@@ -70,11 +92,20 @@ MODEL_FLAGS = (
     Flag("snapshots", ("subspace.snapshots",), int,
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("prior_b", ("priors.b",), str, "Prior on coefficients, as 'normal(0, 2.5)'.", MODEL),
-    Flag("prior_phi", ("priors.phi",), str, "Prior on subspace coordinates.", MODEL),
+    Flag("prior_phi", ("priors.phi",), str,
+         "Prior on subspace coordinates; auto: as wide as the control points spread.", MODEL),
     Flag("prior_sigma", ("priors.sigma",), str, "Prior on the residual sd.", MODEL),
+    Flag("prior", (), list[str],
+         "Prior on one parameter, as b_age='student_t(3, 0, 2.5)'; repeatable.", MODEL, _priors),
     Flag("autoscale", ("priors.autoscale",), bool,
          "Multiply priors on b and sigma by the units of y and x.", MODEL),
-    Flag("drop_missing", ("drop_missing",), bool, "Drop rows with missing or infinite values.",
+    Flag("drop_missing", ("drop_missing",), bool,
+         "Drop rows with missing or infinite values, and name them.", MODEL),
+    Flag("orthogonalise", ("orthogonalise",), str,
+         "Coefficients that get what the network says along their columns: auto (where nn() sees "
+         "all that the term uses), all or off.", MODEL),
+    Flag("orthogonalise_in", ("orthogonalise_in",), str,
+         "posterior (in each draw, reported besides) or model (sampled, with the prior on them).",
          MODEL),
 )  # fmt: skip
 TRAIN_FLAGS = (
@@ -122,10 +153,10 @@ def configurable(*flags: Flag) -> Callable[[Callable[..., None]], Callable[..., 
         def with_flags(**given: Any) -> None:
             values = {flag: given.pop(flag.name) for flag in flags}
             overrides = {
-                key: flag.read(value)
+                key: setting
                 for flag, value in values.items()
                 if value is not None
-                for key in flag.keys
+                for key, setting in flag.settings(value).items()
             }
             command(overrides=overrides, **given)
 

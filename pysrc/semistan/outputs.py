@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.analysis import RunLike, opened
+from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
+from semistan.model.design import Rows
 from semistan.posterior.draws import read_draws
+from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities
 from semistan.posterior.pictures import draw, draw_effect, reserve, run_material, write_picture
+from semistan.posterior.pictures.measures import Measured, draw_measures
 from semistan.posterior.pictures.words import eta_words, mean_words
 from semistan.posterior.r_script import write_r_script
 from semistan.posterior.report import write_report
 from semistan.stan.cmdstan import find_toolchain
-from semistan.workflow import new_rows, read_fit
+from semistan.workflow import new_rows, read_fit, training_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,8 +85,40 @@ def plot_effect(run: RunLike, effect: Effect, out: Path | str | None = None) -> 
     """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows."""
     material = run_material(opened(run))
     words = mean_words(material) if effect.scale == "response" else eta_words(material)
-    figure = draw_effect(effect, table=material.table, label=words)
+    table = predictors_of(material.bundle, material.table).frame
+    figure = draw_effect(effect, table=table, label=words)
     reserve(figure, material.reservations)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_subspace(
+    source: RunLike | Bundle, out: Path | str | None = None, *, rows: Rows | None = None
+) -> Figure:
+    """Draw a subspace's spread, losses, a slice of it, and the error of its first directions.
+
+    Parameters
+    ----------
+    source : Run, path of a run, or Bundle
+        A run shows its draws on the slice.
+    out : path, optional
+        PNG or SVG file to write.
+    rows : Rows, optional
+        A bundle's training rows, as ``semistan.training_rows`` reads them.
+
+    Raises
+    ------
+    InputError
+        If the file's suffix is unknown, a run lacks chains, or a bundle's rows are not given and
+        no longer where they were.
+    """
+    if isinstance(source, Bundle):
+        measured = Measured(source, rows or training_rows(source))
+    else:
+        run = opened(source)
+        measured = Measured(run.bundle, run.rows(), read_draws(run), run.prior_only)
+    figure = draw_measures(measured)
     if out is not None:
         write_picture(figure, Path(out))
     return figure

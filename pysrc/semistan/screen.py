@@ -106,6 +106,8 @@ def show_fit(fit: Fit) -> None:
     out.print(escape(facts_text(fit.run.facts())) + "\n")
     _print_whole(coefficient_table(fit.summary.rows))
     out.print()
+    for note in fit.summary.notes:
+        out.print(escape(note))
     out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")
     show_diagnostics(fit.summary)
     out.print(escape(f"Run: {fit.run.path}"))
@@ -158,8 +160,8 @@ def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
 
 def _print_whole(table: Table) -> None:
     """Print a table as wide as it is: cut names cannot be told apart."""
-    width = out.measure(table, options=out.options.update(max_width=10_000)).maximum
-    out.print(table, width=max(width, 1), crop=False)
+    table.width = max(out.measure(table, options=out.options.update(max_width=10_000)).maximum, 1)
+    out.print(table, crop=False)
 
 
 def plain_table(table: pd.DataFrame) -> Table:
@@ -200,6 +202,7 @@ def summary_json(fit: Fit) -> dict[str, Any]:
         "family": fit.run.bundle.family.name,
         "method": fit.run.options.method,
         "reservations": list(summary.reservations),
+        "notes": list(summary.notes),
         "passed": summary.passed,
         "coefficients": {
             row.name: dict(zip(COLUMNS, map(_finite, row.values), strict=True))
@@ -216,12 +219,7 @@ def summary_json(fit: Fit) -> dict[str, Any]:
 def _priors(fit: Fit) -> list[str]:
     from semistan.stan.priors import priors_as_used
 
-    bundle = fit.run.bundle
-    used = priors_as_used(
-        bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale,
-        bundle.design.coefficients,
-    )  # fmt: skip
-    return [f"{name} ~ {prior}" for name, _, prior in used]
+    return [f"{line.parameter} ~ {line.used}" for line in priors_as_used(fit.run.bundle)]
 
 
 def _figures(figures: Convergence) -> str:

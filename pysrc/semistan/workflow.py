@@ -20,11 +20,14 @@ from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
-from semistan.model.design import Design, Rows, apply_design, complete_rows, learn_design
+from semistan.model.design import Design, Rows, apply_design, factor_notes, learn_design
 from semistan.model.families import check_response, family
 from semistan.model.formula import parse_formula
+from semistan.model.missing import complete_rows
+from semistan.model.orthogonal import announcement, check_orthogonal
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
+from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.chains import ChainProgress, stan_chains, torch_chains
@@ -34,7 +37,9 @@ from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import check_version, method_of
 from semistan.stan.plan import Plan, default_plan, timed_plan
+from semistan.stan.priors import check_priors
 from semistan.stan.program import Kernel, bundle_program, stan_program
+from semistan.stan.scripts import write_scripts
 from semistan.stan.starts import find_starts
 from semistan.stan.temper import integrates_theta, with_temper
 from semistan.subspace.constructions import construction
@@ -57,12 +62,16 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A checked model with its training rows: everything that can be known before training."""
+    """A checked model with its training rows: everything that can be known before training.
+
+    ``notes`` say what the user should know: dropped rows, factors of many levels.
+    """
 
     config: ModelConfig
     design: Design
     rows: Rows
     source: Source
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,13 +129,16 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     table = read_table(str(config.data)) if frame is None else frame
-    kept, dropped = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
+    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     design, rows = learn_design(formula, kept)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
     check_dimension(config.subspace, network_spec(config, design).d)
+    check_orthogonal(config, design)
+    check_priors(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
-    return Prepared(config, design, rows, Source(path, len(rows), dropped))
+    notes = (*([missing.text] if missing else []), *factor_notes(design))
+    return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
 
 
 def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
@@ -194,7 +206,10 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame)
-    _warn_of_twins(config, say)
+    for note in prepared.notes:
+        say(note)
+    if orthogonal := announcement(config, prepared.design):
+        say(orthogonal)
     toolchain = toolchain_for(config.sample)
     kernel = compile_model(config, prepared.design, toolchain, say)
     started = time.monotonic()
@@ -258,6 +273,8 @@ def sample(
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     draws, rows = read_draws(run), run.rows()
+    if draws.orthogonal and not draws.orthogonal.in_model:
+        write_gamma(run.path / STORED, draws.phi, draws.orthogonal)
     summary = summarise(run.bundle, draws, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, draws, rows), run.path / "posterior.nc")
@@ -295,9 +312,14 @@ def read_fit(run: Run | str | Path) -> Fit:
 
 
 def new_rows(
-    bundle: Bundle, frame: pd.DataFrame, *, response: bool = False, drop_missing: bool = False
+    bundle: Bundle,
+    frame: pd.DataFrame,
+    *,
+    response: bool = False,
+    drop_missing: bool = False,
+    say: Say | None = None,
 ) -> Rows:
-    """Apply a bundle's design to new rows.
+    """Apply a bundle's design to new rows, and say which of them were dropped.
 
     Raises
     ------
@@ -305,7 +327,9 @@ def new_rows(
         For missing columns or values, or factor levels that the model has not seen.
     """
     formula = parse_formula(bundle.config.formula)
-    kept, _ = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
+    kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
+    if missing and say:
+        say(missing.text)
     rows = apply_design(bundle.design, kept, response=response)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
@@ -355,9 +379,10 @@ def new_run(
 def _plan(
     bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
 ) -> Plan:
-    """Plan the cores; only NUTS on compiled programs has threads that are worth timing."""
-    one_thread = integrates_theta(bundle.config, bundle.design)
-    if toolchain is None or options.method != "nuts" or one_thread:
+    """Plan the cores: PyTorch takes one chain at a time, and only NUTS has threads to be timed."""
+    if toolchain is None:
+        return Plan(1, 1, len(rows))
+    if options.method != "nuts" or integrates_theta(bundle.config, bundle.design):
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
     compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     return timed_plan(bundle, rows, options, compiled.executable)
@@ -395,30 +420,21 @@ def export_stan(
     prior_only: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Write a folder with the Stan program, its data, initial values and labels."""
+    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts and scripts."""
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
+    resolved = starts.resolve(options)
+    kernel: Kernel = "cpp" if options.kernel == "cpp" and bundle.family.has_kernel else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
             grainsize=default_plan(options, len(rows)).grainsize,
-            kernel="cpp" if options.kernel == "cpp" else "stan",
-            prior_only=prior_only,
+            kernel=kernel, prior_only=prior_only,
         )  # fmt: skip
-
-
-def _warn_of_twins(config: ModelConfig, say: Say) -> None:
-    """Say which columns are both a structured term and an input of the network."""
-    formula = parse_formula(config.formula)
-    for name in formula.structured_variables:
-        if name in formula.network_variables:
-            say(
-                f"warning: '{name}' is in a structured term and in nn(): the network can imitate "
-                "the term, so that only the priors tell its coefficient apart"
-            )
+        write_scripts(folder, resolved, keep_metric=starts.one_mode, kernel=kernel)
 
 
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
@@ -436,7 +452,8 @@ def compile_model(
     if toolchain is None:
         return "stan"
     integrated = integrates_theta(config, design)
-    wanted: Kernel = "stan" if config.sample.kernel == "stan" or integrated else "cpp"
+    in_stan = config.sample.kernel == "stan" or not family(config.family).has_kernel or integrated
+    wanted: Kernel = "stan" if in_stan else "cpp"
     if integrated and config.sample.kernel != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")
     try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from semistan.bundle.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
+from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
 from semistan.stan.methods import METHODS, Method, reservations
 
@@ -23,9 +28,9 @@ class Draws:
     phi : array, shape (C, S, k)
         Subspace coordinates.
     theta : array, shape (C, S, P)
-        Structured coefficients, in the user's units.
+        What multiplies x beside the network as it is, in the user's units.
     coefficients : dict of arrays, shape (C, S)
-        ``b_Intercept`` and the structured coefficients by name.
+        ``b_Intercept`` and the structured coefficients by name, orthogonalised ones besides.
     dispersion : dict of arrays, shape (C, S)
         Dispersion parameters by name.
     lprior : array, shape (C, S)
@@ -38,6 +43,8 @@ class Draws:
         How the draws were made.
     reservations : tuple of str
         What keeps them from being draws of the posterior.
+    orthogonal : Orthogonal, optional
+        What of the network the orthogonalised coefficients hold, if there are any.
     """
 
     phi: Array
@@ -49,6 +56,7 @@ class Draws:
     max_treedepth: int
     method: Method = METHODS["nuts"]
     reservations: tuple[str, ...] = ()
+    orthogonal: Orthogonal | None = None
 
     @property
     def chains(self) -> int:
@@ -64,6 +72,22 @@ class Draws:
     def interpreted(self) -> dict[str, Array]:
         """The coefficients and dispersion parameters by name, in the table's order."""
         return {**self.coefficients, **self.dispersion}
+
+    @property
+    def identified(self) -> dict[str, Array]:
+        """Those of them that are identified, on which convergence is judged."""
+        left_out = self.orthogonal.unidentified if self.orthogonal else ()
+        return {name: x for name, x in self.interpreted.items() if name not in left_out}
+
+    @property
+    def effects(self) -> Array:
+        """The structured part's coefficients (C, S, P): orthogonalised where they are."""
+        return self.orthogonal.added(self.theta) if self.orthogonal else self.theta
+
+    @property
+    def intercept(self) -> Array:
+        """The intercept (C, S) that goes with ``effects``."""
+        return self.coefficients.get(INTERCEPT, self.coefficients["b_Intercept"])
 
     def __repr__(self) -> str:
         names = ", ".join(self.interpreted)
@@ -89,6 +113,7 @@ class Draws:
             self, phi=self.phi[:, index], theta=self.theta[:, index],
             coefficients=some(self.coefficients), dispersion=some(self.dispersion),
             lprior=self.lprior[:, index], sampler=some(self.sampler),
+            orthogonal=self.orthogonal and self.orthogonal.thin(index),
         )  # fmt: skip
 
 
@@ -102,7 +127,21 @@ def read_draws(run: Run) -> Draws:
     """
     method = METHODS[run.options.method]
     chains = [_read_chain(path, method) for path in run.csv_files]
-    design, bundle = run.bundle.design, run.bundle
+    draws, bundle = draws_of_columns(run.bundle, chains, run.options), run.bundle
+    columns = orthogonal_columns(bundle.config, bundle.design)
+    if not columns or draws.orthogonal:
+        return draws
+    gamma = read_gamma(run.path / STORED, draws.phi, columns)
+    if gamma is None:
+        gamma = network_along(bundle, run.rows(), draws.phi, columns)
+    return orthogonalised(bundle, draws, gamma)
+
+
+def draws_of_columns(
+    bundle: Bundle, chains: Sequence[Mapping[str, Array]], options: SampleConfig
+) -> Draws:
+    """Collect draws from the columns that the program writes, given for each chain by name."""
+    design, method = bundle.design, METHODS[options.method]
 
     def scalar(name: str) -> Array:
         return np.stack([chain[name] for chain in chains])
@@ -111,17 +150,54 @@ def read_draws(run: Run) -> Draws:
         parts = [scalar(f"{name}.{i}") for i in range(1, size + 1)]
         return np.stack(parts, axis=-1) if parts else np.zeros((*scalar("lprior").shape, 0))
 
-    return Draws(
+    sheared = in_model(bundle.config, design)
+    further = further_names(bundle.config, design) if sheared else {}
+    draws = Draws(
         phi=vector("phi", bundle.subspace.k),
-        theta=vector("theta", len(design.coefficients)),
-        coefficients={name: scalar(name) for name in ("b_Intercept", *design.coefficients)},
+        theta=vector("theta_raw" if sheared else "theta", len(design.coefficients)),
+        coefficients={
+            name: scalar(name) for name in ("b_Intercept", *design.coefficients, *further)
+        },
         dispersion={name: scalar(name) for name in bundle.family.dispersion},
         lprior=scalar("lprior"),
         sampler={name: scalar(column) for name, column in method.columns.items()},
-        max_treedepth=run.options.max_treedepth,
+        max_treedepth=options.max_treedepth,
         method=method,
-        reservations=reservations(run.options),
+        reservations=reservations(options),
     )
+    if not sheared:
+        return draws
+    columns, theta = orthogonal_columns(bundle.config, design), vector("theta", len(design.x.loc))
+    gamma = (theta - draws.theta)[..., list(columns)]
+    return replace(draws, orthogonal=Orthogonal(columns, gamma, True, tuple(further)))
+
+
+def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
+    """Add coefficients that hold what the network says along their columns.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model, whose configuration says which columns.
+    draws : Draws
+        Draws of a program that samples what multiplies x beside the network as it is.
+    gamma : array, shape (C, S, p)
+        From ``network_along``.
+
+    Returns
+    -------
+    Draws
+        With ``b_x_orth`` of these columns, and ``b_Intercept_orth``, which goes with them.
+    """
+    further = further_names(bundle.config, bundle.design)
+    columns = tuple(further.values())
+    names = ("b_Intercept", *(bundle.design.coefficients[j] for j in columns))
+    orthogonal = Orthogonal(columns, gamma, False, names)
+    total = orthogonal.added(draws.theta)
+    shift = gamma @ bundle.units.x_loc[list(columns)]
+    added = {INTERCEPT: draws.coefficients["b_Intercept"] - shift}
+    added |= {name: total[..., j] for name, j in further.items()}
+    return replace(draws, coefficients=draws.coefficients | added, orthogonal=orthogonal)
 
 
 def _read_chain(path: Path, method: Method) -> dict[str, Array]:

@@ -49,7 +49,12 @@ def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
             "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
             "__obs__": np.arange(len(rows)),
         },
-        dims={"theta": ["coef"], "phi": ["subspace_dim"], response: ["__obs__"]},
+        dims={
+            "theta": ["coef"],
+            "theta_raw": ["coef"],
+            "phi": ["subspace_dim"],
+            response: ["__obs__"],
+        },
         attrs=_attributes(run),
     )
 
@@ -62,6 +67,8 @@ def write_inference_data(data: Any, path: Path) -> None:
 
 def _variables(draws: Draws) -> dict[str, Array]:
     theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
+    if draws.orthogonal and draws.orthogonal.in_model:
+        theta = {"theta": draws.effects, "theta_raw": draws.theta}
     return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
 
 

@@ -4,7 +4,8 @@ The linear predictor has two parts besides the intercept,
 
     eta = b_Intercept + x' theta + f_c(u),
 
-where f_c is the network's part, centred over the training rows in each draw.
+where f_c is the network's part, centred over the training rows in each draw. Where coefficients
+are orthogonalised to the network, they hold what it says along their columns, and f_c is without.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ def posterior_linpred(
     rows : Rows
         Rows at which to predict.
     part : str
-        ``all``, ``structured`` (x' theta alone) or ``nn`` (f_c alone).
+        ``all``, ``structured`` (x' theta alone, orthogonalised where it is) or ``nn`` (f_c alone).
     engine : callable, optional
         What computes eta; PyTorch by default.
     """
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
-    structured = theta @ rows.X.T
+    structured = draws.flat(draws.effects) @ rows.X.T
     if part == "structured":
         return structured
     compute = engine or torch_engine(bundle)
     pieces = _pieces(len(phi), len(rows) * max(bundle.network.widths))
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
-        return eta - structured - draws.flat(draws.coefficients["b_Intercept"])[:, None]
+        return eta - structured - draws.flat(draws.intercept)[:, None]
     return eta
 
 
@@ -61,7 +62,8 @@ def posterior_epred(
     bundle: Bundle, draws: Draws, rows: Rows, *, engine: Engine | None = None
 ) -> Array:
     """Draws of the mean mu = g^-1(eta), shape (S, N)."""
-    return bundle.family.mean(posterior_linpred(bundle, draws, rows, engine=engine))
+    eta = posterior_linpred(bundle, draws, rows, engine=engine)
+    return bundle.family.mean(eta, dispersion_columns(draws))
 
 
 def posterior_predict(

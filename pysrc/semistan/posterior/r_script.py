@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from semistan.bundle.files import atomic_file, read_json
+from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.posterior.run import Run
 from semistan.stan.methods import reservations
 from semistan.version import __version__
@@ -54,6 +55,7 @@ def _settings(run: Run, relative: str) -> str:
         f"# family: {run.bundle.family.name}, link: {run.bundle.family.link}",
         "#",
         "# Rscript read.R, or source() it and carry on with `draws`.",
+        *_elsewhere(run),
         "",
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
         f"chains <- {run.options.chains}",
@@ -68,6 +70,14 @@ def _settings(run: Run, relative: str) -> str:
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _elsewhere(run: Run) -> list[str]:
+    """Say where coefficients are that the program does not write."""
+    config, design = run.bundle.config, run.bundle.design
+    if in_model(config, design) or not orthogonal_columns(config, design):
+        return []
+    return ["# The chains have no orthogonalised coefficients: they are in summary.csv."]
 
 
 def _labels(run: Run) -> dict[str, str]:

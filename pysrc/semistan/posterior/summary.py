@@ -13,6 +13,8 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
 from semistan.model.design import Rows
+from semistan.model.orthogonal import ORTHOGONAL, RAW
+from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
     Check,
     Convergence,
@@ -80,6 +82,8 @@ class Summary:
         The diagnostics with advice.
     reservations : tuple of str
         What keeps the draws from being those of the posterior.
+    notes : tuple of str
+        Sentences on how to read the coefficients beside the network.
     """
 
     rows: tuple[Row, ...]
@@ -87,6 +91,7 @@ class Summary:
     phi: Convergence
     checks: tuple[Check, ...]
     reservations: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -118,10 +123,12 @@ class Summary:
         return ", ".join(dict.fromkeys(check.name.partition(" of ")[0] for check in self.checks))
 
     def __repr__(self) -> str:
-        return f"{self._shown().to_string()}\n\n{self.verdict()}"
+        text = "\n\n".join((*self.notes, self.verdict()))
+        return f"{self._shown().to_string()}\n\n{text}"
 
     def _repr_html_(self) -> str:
-        return f"{self._shown().to_html()}<p>{escape(self.verdict())}</p>"
+        text = "".join(f"<p>{escape(text)}</p>" for text in (*self.notes, self.verdict()))
+        return f"{self._shown().to_html()}{text}"
 
     def _shown(self) -> pd.DataFrame:
         import pandas as pd
@@ -133,13 +140,33 @@ class Summary:
 def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
     """Summarise a run's draws; ``rows`` are the training rows."""
     figures = {name: convergence(values) for name, values in draws.interpreted.items()}
+    judged = [figures[name] for name in draws.identified]
     eta = eta_convergence(bundle, draws, rows)
     return Summary(
         tuple(_row(name, values, figures[name]) for name, values in draws.interpreted.items()),
         eta,
         phi_convergence(draws),
-        diagnose(draws, worst(list(figures.values())), eta),
+        diagnose(draws, worst(judged), eta),
         draws.reservations,
+        (*_orthogonal_note(draws), *filter(None, [collinearity(bundle, draws, rows).warning()])),
+    )
+
+
+def _orthogonal_note(draws: Draws) -> tuple[str, ...]:
+    """Say which coefficients to read where some are orthogonalised to the network."""
+    if draws.orthogonal is None:
+        return ()
+    raw = draws.orthogonal.unidentified
+    read = [name for name in draws.identified if name in draws.coefficients]
+    if draws.orthogonal.in_model:
+        read = [name for name in read if f"{name}{RAW}" in raw]
+    else:
+        read = [name for name in read if name.endswith(ORTHOGONAL)]
+    return (
+        f"Orthogonalised to the network: read {', '.join(read)}. {', '.join(raw)} "
+        f"stand{'s' * (len(raw) == 1)} beside the network as it is, which can imitate "
+        f"{'it' if len(raw) == 1 else 'them'}. Orthogonalised coefficients hold all that the "
+        "network says along their columns, also by way of inputs that vary with them.",
     )
 
 

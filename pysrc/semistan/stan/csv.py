@@ -25,7 +25,8 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.model.network import Array, forward
-from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
+from semistan.model.orthogonal import further_names
+from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
 from semistan.stan.target import Target, log_prior
 from semistan.version import __version__
 
@@ -89,6 +90,8 @@ def program_columns(
         del vectors["theta"]
     names = target.bundle.design.coefficients
     derived = {} if "theta" in vectors else _numbered("theta", theta)
+    raw = _theta_raw(target, phi, theta)
+    derived |= _numbered("theta_raw", raw) if target.shear else {}
     fixed = {name: np.full(len(q), value) for name, value in target.constants.items()}
     columns: dict[str, Array] = {}
     for name, values in vectors.items():
@@ -97,6 +100,9 @@ def program_columns(
     columns["lprior"] = _lprior(target, q)
     columns["b_Intercept"] = _intercept(target, phi, theta)
     columns |= {name: theta[:, j] for j, name in enumerate(names)}
+    if target.shear:
+        further = further_names(target.bundle.config, target.bundle.design)
+        columns |= {name: raw[:, j] for name, j in further.items()}
     lp = log_density + _constant(target)
     return _sampler_columns(lp, evaluations) | columns
 
@@ -173,36 +179,47 @@ def _constant(target: Target) -> float:
 
 def _log_mass_above_zero(target: Target) -> float:
     """Return the log probability of positive values under the dispersion's priors, summed."""
-    from scipy import stats
-
-    bundle = target.bundle
-    distributions = {"normal": stats.norm, "student_t": stats.t, "cauchy": stats.cauchy}
-    data = prior_data(bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale)
-    total = 0.0
-    for item in class_priors(bundle.config, bundle.family):
-        density = item.prior.density
-        if item.positive and not density.positive and not density.is_constant:
-            arguments = [data[name] for name in item.data_names]
-            total += float(distributions[density.name].logsf(0, *arguments))
-    return total
+    data = prior_data(target.bundle)
+    return sum(
+        float(group.density.in_scipy(*(data[name] for name in group.data_names)).logsf(0))
+        for group in prior_groups(target.bundle.config, target.bundle.design)
+        if group.is_truncated
+    )
 
 
 def _intercept(target: Target, phi: Array, theta: Array) -> Array:
     """Return the mean of eta over the rows, moved to X = 0, for each draw."""
+    units, N = target.bundle.units, sum(len(chunk) for chunk in target.chunks)
+    mean = _network_sums(target, phi, np.ones((1, N)))[:, 0] / N
+    return np.asarray(units.eta_loc + units.eta_scale * mean - theta @ units.x_loc)
+
+
+def _theta_raw(target: Target, phi: Array, theta: Array) -> Array:
+    """Return theta (S, P) beside the network as it is."""
+    if target.shear is None:
+        return theta
+    raw, columns = theta.copy(), target.shear.columns.numpy()
+    gamma = _network_sums(target, phi, target.shear.along.numpy())
+    raw[:, columns] -= gamma * target.bundle.units.theta_scale[columns]
+    return raw
+
+
+def _network_sums(target: Target, phi: Array, by_rows: Array) -> Array:
+    """Return sums (S, m) of the network's output over the rows, weighted by (m, N)."""
     import torch
 
     bundle = target.bundle
     widest = max(bundle.network.free_widths) * max(len(chunk) for chunk in target.chunks)
     size = max(1, ACTIVATIONS // widest)
-    total, rows = np.zeros(len(phi)), sum(len(chunk) for chunk in target.chunks)
+    total = np.zeros((len(phi), len(by_rows)))
+    parts = np.split(by_rows, np.cumsum([len(chunk) for chunk in target.chunks])[:-1], axis=1)
     with torch.no_grad():
         for start in range(0, len(phi), size):
             w = torch.from_numpy(bundle.subspace.lift(phi[start : start + size]))
-            for chunk in target.chunks:
+            for chunk, part in zip(target.chunks, parts, strict=True):
                 f = forward(bundle.network, w, chunk.U)
-                total[start : start + size] += f.sum(dim=-1).numpy()
-    units = bundle.units
-    return units.eta_loc + units.eta_scale * total / rows - theta @ units.x_loc
+                total[start : start + size] += f.numpy() @ part.T
+    return total
 
 
 def _configuration(draws: int, origin: Origin) -> list[str]:

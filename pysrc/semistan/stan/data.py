@@ -14,6 +14,7 @@ from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
 from semistan.model.design import Rows
 from semistan.model.network import ACTIVATIONS, Array
+from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.stan.priors import prior_data
 from semistan.stan.temper import temper_of
 
@@ -71,7 +72,8 @@ def stan_data(
         "Pi": bundle.subspace.Pi,
         "phi_scale": bundle.subspace.phi_scale,
         **_theta_inside(bundle),
-        **prior_data(bundle.config, bundle.family, units, bundle.subspace.phi_scale),
+        **_orthogonal(bundle),
+        **prior_data(bundle),
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),
     }
@@ -81,6 +83,14 @@ def _theta_inside(bundle: Bundle) -> dict[str, Array]:
     if not bundle.config.subspace.holds_theta:
         return {}
     return {"theta_bar": bundle.subspace.theta_bar, "theta_Pi": bundle.subspace.theta_Pi}
+
+
+def _orthogonal(bundle: Bundle) -> dict[str, Any]:
+    """Return which coefficients are sampled orthogonalised to the network, if any."""
+    if not in_model(bundle.config, bundle.design):
+        return {}
+    columns = orthogonal_columns(bundle.config, bundle.design)
+    return {"n_orth": len(columns), "orth": [j + 1 for j in columns]}
 
 
 def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:

@@ -37,10 +37,10 @@ from semistan.bundle.files import atomic_file
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
-from semistan.model.network import Array, forward
+from semistan.model.network import Array
 from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
 from semistan.stan.geometry import Mode
-from semistan.stan.priors import class_priors
+from semistan.stan.priors import prior_groups
 from semistan.stan.sample import chain_file, missing_chains
 from semistan.stan.starts import Starts
 from semistan.stan.target import (
@@ -49,7 +49,6 @@ from semistan.stan.target import (
     log_prior,
     make_target,
     negative_log_posterior,
-    weights,
 )
 
 Report = Callable[[int, int, int], None]  # chain, iteration, iterations in all
@@ -218,14 +217,14 @@ def reference_of(target: Target, mode: Mode | None) -> Reference:
     if mode is not None:
         return _gaussian(mode.q, mode.inv_metric)
     scales = {"phi": target.bundle.subspace.phi_scale, "theta": target.bundle.units.theta_scale}
-    for item in class_priors(target.bundle.config, target.bundle.family):
-        if item.is_vector and item.prior.density.name != "normal":
+    for group in prior_groups(target.bundle.config, target.bundle.design):
+        if group.is_vector and group.density.name != "normal":
             raise InputError(
                 f"elliptical slice sampling found no mode in the subspace and needs a normal "
-                f"prior instead: prior '{item.label}' is {item.prior}; write normal(0, scale), "
-                "or choose method = 'nuts'"
+                f"prior instead: prior '{group.label}' is {group.priors[0]}; write "
+                "normal(0, scale), or choose method = 'nuts'"
             )
-    normal = {name: prior for name, prior in target.priors if name in scales}
+    normal = {p.parameter: p.distribution for p in target.priors if p.parameter in scales}
     parts = [
         [getattr(prior, moment).numpy() / scales[name] for name, prior in normal.items()]
         for moment in ("loc", "scale")
@@ -420,10 +419,7 @@ def _given_predictor(target: Target, q: Array) -> Density:
         return lambda moved: _log_density(target, moved)
     with torch.no_grad():
         phi, theta, _ = target.split(torch.tensor(q))
-        w = weights(target, phi)
-        eta = [
-            chunk.eta(theta, forward(target.bundle.network, w, chunk.U)) for chunk in target.chunks
-        ]
+        eta = target.predictors(phi, theta)
 
     def density(moved: Array) -> float:
         with torch.no_grad():

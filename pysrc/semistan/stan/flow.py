@@ -288,7 +288,7 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
 
     sizes = torch.tensor([float(len(chunk)) for chunk in target.chunks])
     N = int(sizes.sum())
-    if N <= ROWS or target.integrates_theta:
+    if N <= ROWS or target.integrates_theta or target.shear:  # these need all rows
         return target, 1.0
     chunk = target.chunks[int(torch.multinomial(sizes, 1, generator=generator))]
     index = torch.randperm(len(chunk), generator=generator)[:ROWS]

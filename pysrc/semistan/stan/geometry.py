@@ -134,12 +134,13 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     phi, theta, log_dispersion = target.split(q)
     m = target.coordinates
     w = weights(target, phi)
-    for chunk in target.chunks:
-        f, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
-        J = chunk.eta_scale * _by_q(target, onto(target.bundle.subspace, J_w), chunk.Z)
-        by_eta, by_dispersion = _likelihood_curvature(
-            target, chunk, chunk.eta(theta, f), log_dispersion
-        )
+    held = _held_by_theta(target, w)
+    for chunk, eta in zip(target.chunks, target.predictors(phi, theta), strict=True):
+        J_phi = _by_phi(target, w, chunk)
+        if target.shear:
+            J_phi = J_phi - chunk.Z[:, target.shear.columns] @ held
+        J = chunk.eta_scale * _by_q(target, J_phi, chunk.Z)
+        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion)
         gradient[:m] += J.T @ by_eta[0]
         matrix[:m, :m] += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
         gradient[m:] += by_dispersion[0]
@@ -167,6 +168,23 @@ def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tup
     of_phi = torch.zeros_like(matrix)
     of_phi[phi, phi], of_phi[m:, m:] = schur, matrix[m:, m:]
     return (1 - target.power) * slope, (target.power - 1) * of_phi
+
+
+def _by_phi(target: Target, w: Tensor, chunk: Problem) -> Tensor:
+    """Return the derivatives (n, k) of the network's output by phi."""
+    _, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
+    return onto(target.bundle.subspace, J_w)
+
+
+def _held_by_theta(target: Target, w: Tensor) -> Tensor:
+    """Return the derivatives (p, k) by phi of what of the network theta holds."""
+    held = w.new_zeros(())
+    if target.shear:
+        start = 0
+        for chunk in target.chunks:
+            A = target.shear.along[:, start : start + len(chunk)]
+            held, start = held + A @ _by_phi(target, w, chunk), start + len(chunk)
+    return held
 
 
 def _by_q(target: Target, J_phi: Tensor, Z: Tensor) -> Tensor:

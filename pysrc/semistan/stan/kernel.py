@@ -11,9 +11,10 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
 from semistan.model.network import Array
+from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.priors import sampled_dispersion
+from semistan.stan.priors import has_horseshoe, sampled_dispersion
 from semistan.stan.starts import curve_states, initial_values
 from semistan.stan.temper import temper_of
 from semistan.subspace.predictor import linear_predictor
@@ -21,6 +22,7 @@ from semistan.subspace.predictor import linear_predictor
 ROWS = 10
 STATES = 3
 VALUE_TOLERANCE = 1e-9  # relative, of the log density
+WORST_CONDITION = 1e3  # of the columns onto which the program projects
 GRADIENT_TOLERANCE = 1e-4  # relative, against finite differences
 
 
@@ -35,7 +37,7 @@ def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
     str or None
         What is wrong, or None if nothing is.
     """
-    some = rows.first(ROWS)
+    some = kernel_rows(bundle, rows)
     model = quiet_cmdstanpy().CmdStanModel(exe_file=str(executable))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -46,6 +48,18 @@ def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
             return _value_failure(bundle, some, model, folder) or _gradient_failure(model, folder)
         except (RuntimeError, ValueError, OSError) as error:
             return str(error).splitlines()[0]
+
+
+def kernel_rows(bundle: Bundle, rows: Rows) -> Rows:
+    """Return the first ten rows, or more if columns onto which the program projects need them."""
+    if not in_model(bundle.config, bundle.design):
+        return rows.first(ROWS)
+    columns = list(orthogonal_columns(bundle.config, bundle.design))
+    Z = ((rows.X - bundle.units.x_loc) / bundle.units.x_scale)[:, columns]
+    n = ROWS
+    while n < len(rows) and np.linalg.cond(Z[:n]) > WORST_CONDITION:
+        n *= 2
+    return rows.first(n)
 
 
 def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str | None:
@@ -68,17 +82,21 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
 
     phi = fit.stan_variable("phi").reshape(STATES, -1)
     P = len(bundle.design.coefficients)  # an empty vector has no columns
-    theta = fit.stan_variable("theta").reshape(STATES, P) if P else np.zeros((STATES, 0))
+    name = "theta_raw" if in_model(bundle.config, bundle.design) else "theta"
+    theta = fit.stan_variable(name).reshape(STATES, P) if P else np.zeros((STATES, 0))
     eta = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta)
     dispersion = {
         name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
     }
     log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
     jacobian = np.log(bundle.subspace.phi_scale).sum()
-    if not bundle.subspace.holds_theta:
+    positive = list(sampled_dispersion(bundle.config, bundle.family))
+    if has_horseshoe(bundle.config):
+        positive += ["hs_local", "hs_global", "hs_slab"]
+    elif not bundle.subspace.holds_theta:
         jacobian += np.log(bundle.units.theta_scale).sum()
-    for name in sampled_dispersion(bundle.config, bundle.family):
-        jacobian = jacobian + np.log(fit.stan_variable(name))
+    for name in positive:
+        jacobian = jacobian + np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1)
     temper = temper_of(bundle.config, bundle.design)
     power = 1 / temper.temperature if temper else 1.0
     return np.asarray(fit.stan_variable("lprior") + power * log_lik.sum(dim=1).numpy() + jacobian)

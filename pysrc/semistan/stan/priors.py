@@ -1,23 +1,47 @@
-"""The priors of one model: as written, as used, and as lines and data of the program."""
+"""The priors of one model: as written, as used, and as lines and data of the program.
+
+``phi = "auto"`` is normal(0, 2 s_j) for coordinate j, where s_j is the standard deviation of the
+control points along direction j: the subspace's own extent decides how far phi may move, and the
+control points lie within one to two standard deviations. The subspace around a single network has
+no control points to be spread; its own scale of each coordinate is s_j.
+
+``b = "horseshoe()"`` is the regularised horseshoe of Piironen and Vehtari (2017), for many
+coefficients of which few matter, with brms's arguments and defaults: scale_global is the expected
+ratio of those that matter to the others, over sqrt(N). It is in the units of each coefficient, not
+of sigma, and has parameters of its own, of which the coefficients are made,
+
+    theta_j = zb_j / sqrt(1 / (tau lambda_j)^2 + 1 / c^2),    zb_j ~ normal(0, 1),
+    tau = scale_global hs_global,    hs_global ~ student_t(df_global, 0, 1) above 0,
+    lambda_j = hs_local_j ~ student_t(df, 0, 1) above 0,
+    c^2 = scale_slab^2 hs_slab,    hs_slab ~ inv_gamma(df_slab / 2, df_slab / 2).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.config import ModelConfig
-from semistan.model.families import Family
+from semistan.errors import InputError, did_you_mean
+from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.design import Design
+from semistan.model.families import Dispersion, Family, family
 from semistan.model.network import Array
-from semistan.model.priors import Prior, parse_prior
+from semistan.model.priors import AUTO, Density, Prior, parse_prior
 from semistan.subspace.problem import Units
+
+if TYPE_CHECKING:
+    from semistan.bundle.bundle import Bundle
+
+AUTO_FACTOR = 2.0  # standard deviations of the control points in one of the prior's
+LATER = "known after training"
 
 
 @dataclass(frozen=True, slots=True)
-class ClassPrior:
-    """The prior of one class of parameters.
+class PriorGroup:
+    """Priors of the same density on parameters of one class: one statement of the program.
 
     Attributes
     ----------
@@ -25,87 +49,284 @@ class ClassPrior:
         The user's name of the class: ``b``, ``phi``, ``sigma``.
     parameter : str
         The parameter's name in the program: ``theta``, ``phi``, ``sigma``.
-    prior : Prior
-        As written.
+    density : Density
+        What they share.
+    priors : tuple of Prior
+        As written: one for each member, or one for a class without a list of members.
+    members : tuple of int, optional
+        Positions among the coefficients, if there are others with another density.
     positive : bool
         Whether the parameter is restricted to positive values.
     """
 
     label: str
     parameter: str
-    prior: Prior
-    positive: bool
+    density: Density
+    priors: tuple[Prior, ...]
+    members: tuple[int, ...] | None = None
+    positive: bool = False
 
     @property
     def is_vector(self) -> bool:
         """Whether the parameter is a vector, each element with a prior of its own scale."""
         return self.label in ("b", "phi")
 
+    def by_element(self, name: str) -> bool:
+        """Say whether an argument, by its name in the data block, has a value for each element."""
+        if not self.density.is_horseshoe:
+            return self.is_vector
+        return name.removeprefix(f"{self.stem}_") in self.density.carriers
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the density is cut off at zero."""
+        return self.positive and not (self.density.positive or self.density.is_constant)
+
+    @property
+    def stem(self) -> str:
+        """How the group's names in the data block start: also the name of its index set."""
+        group = "" if self.members is None else f"_{self.density.name}"
+        return f"prior_{self.label}{group}"
+
     @property
     def data_names(self) -> tuple[str, ...]:
         """Names of the density's arguments in the data block."""
-        return tuple(f"prior_{self.label}_{name}" for name in self.prior.density.arguments)
+        return tuple(f"{self.stem}_{name}" for name in self.density.arguments)
+
+    @property
+    def target(self) -> str:
+        """The parameters in the program, as ``theta[prior_b_normal]`` if they are some of many."""
+        return self.parameter if self.members is None else f"{self.parameter}[{self.stem}]"
 
 
-def class_priors(config: ModelConfig, family: Family) -> tuple[ClassPrior, ...]:
+@dataclass(frozen=True, slots=True)
+class PriorLine:
+    """One parameter's prior, as written and as used, and what decided it.
+
+    Attributes
+    ----------
+    parameter : str
+        Its name in the tables: ``b_age``, ``phi``, ``sigma``.
+    written, used : str
+        The prior, with the scales of the user's text and of the program's data.
+    source : str
+        ``default``, ``class`` (given for all of its kind) or ``coefficient``.
+    """
+
+    parameter: str
+    written: str
+    used: str
+    source: str
+
+
+def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
     """Return the priors of phi, theta (unless the subspace holds it) and the dispersion."""
-    priors = config.priors.model_dump()
-    classes = [("phi", "phi", False)]
+    phi = parse_prior(config.priors.phi, "phi")
+    groups = [PriorGroup("phi", "phi", phi.density, (phi,))]
     if not config.subspace.holds_theta:
-        classes.append(("b", "theta", False))
-    classes += [(name, name, True) for name in family.dispersion]
-    return tuple(
-        ClassPrior(label, parameter, parse_prior(priors[label], label), positive)
-        for label, parameter, positive in classes
-    )
+        groups += _coefficient_groups(config.priors, design.coefficients)
+    for item in family(config.family).parameters:
+        prior = _dispersion_prior(config.priors, item)
+        groups.append(PriorGroup(item.name, item.name, prior.density, (prior,), positive=True))
+    return tuple(groups)
 
 
 def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
     """Return the dispersion parameters that are sampled, not fixed by a constant() prior."""
-    priors = class_priors(config, family)
-    return tuple(p.label for p in priors if p.positive and not p.prior.density.is_constant)
+    return tuple(
+        item.name
+        for item in family.parameters
+        if not _dispersion_prior(config.priors, item).density.is_constant
+    )
 
 
-def prior_data(
-    config: ModelConfig, family: Family, units: Units, phi_scale: Array
-) -> dict[str, Any]:
+def prior_data(bundle: Bundle) -> dict[str, Any]:
     """Return the arguments of every prior as used, under their names in the data block."""
-    data: dict[str, float | Array] = {}
-    for item in class_priors(config, family):
-        used = [_used(item, config, scale) for scale in _scales(item, units, phi_scale)]
-        for index, name in enumerate(item.data_names):
+    data: dict[str, Any] = {}
+    for group in prior_groups(bundle.config, bundle.design):
+        if group.members is not None:
+            data[f"n_{group.stem}"] = len(group.members)
+            data[group.stem] = np.array(group.members) + 1
+        used = _used(group, bundle)
+        for index, name in enumerate(group.data_names):
             values = np.array([prior.values[index] for prior in used])
-            data[name] = values if item.is_vector else float(values[0])
+            data[name] = values if group.by_element(name) else float(values[0])
     return data
 
 
-def priors_as_used(
-    config: ModelConfig,
-    family: Family,
-    units: Units,
-    phi_scale: Array,
-    coefficients: tuple[str, ...],
-) -> Iterator[tuple[str, str, str]]:
-    """Yield (parameter, prior as written, prior as used), phi as one unless its scales differ."""
-    one_scale = np.ptp(phi_scale) == 0
-    phi = ("phi",) if one_scale else tuple(f"phi[{j + 1}]" for j in range(len(phi_scale)))
-    names = {"b": coefficients, "phi": phi}
-    for item in class_priors(config, family):
-        scales = _scales(item, units, phi_scale[: len(phi)])
-        for name, scale in zip(names.get(item.label, (item.label,)), scales, strict=True):
-            yield name, str(item.prior), str(_used(item, config, scale))
+def phi_units(bundle: Bundle) -> Array:
+    """Return what the scale of phi's prior is multiplied by, shape (k,)."""
+    scale = bundle.subspace.phi_scale
+    if bundle.config.priors.phi.strip() != AUTO:
+        return scale
+    points = bundle.trained.control_points.reshape(-1, bundle.subspace.d)
+    if len(points) == 1:
+        return AUTO_FACTOR * scale
+    return np.asarray(AUTO_FACTOR * bundle.subspace.project(points).std(axis=0, ddof=1))
 
 
-def _scales(item: ClassPrior, units: Units, phi_scale: Array) -> list[float]:
-    if item.label == "phi":
-        return [float(scale) for scale in phi_scale]
-    if item.label == "b":
-        return [float(scale) for scale in units.theta_scale]
-    return [units.eta_scale]
+def priors_as_used(bundle: Bundle) -> tuple[PriorLine, ...]:
+    """Return every prior of a trained model, phi's as one unless its scales differ."""
+    return tuple(_lines(bundle.config, bundle.design, bundle.units, phi_units(bundle)))
 
 
-def _used(item: ClassPrior, config: ModelConfig, scale: float) -> Prior:
-    fixed = item.prior.density.is_constant or not config.priors.autoscale
-    if fixed and item.label != "phi":  # phi's scales are the subspace's, not the data's
-        return item.prior
-    return item.prior.rescaled(scale)
+def priors_before_training(
+    config: ModelConfig, design: Design, units: Units
+) -> tuple[PriorLine, ...]:
+    """Return every prior of a model; how wide phi's is may depend on the subspace."""
+    return tuple(_lines(config, design, units, None))
+
+
+def check_priors(config: ModelConfig, design: Design) -> None:
+    """Refuse priors of coefficients that the model does not have or does not sample.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest coefficient.
+    """
+    if _is_horseshoe(config.priors):
+        _check_horseshoe(config, design)
+    for name in config.priors.coefficients:
+        if config.subspace.holds_theta:
+            raise InputError(
+                f"prior '{name}': in the construction '{config.subspace.construction}' the "
+                "coefficients lie in the subspace and have no priors of their own"
+            )
+        if name == "b_Intercept":
+            raise InputError(
+                "prior 'b_Intercept': the intercept is the mean of the network's output, which "
+                "has the prior of phi"
+            )
+        if name not in design.coefficients:
+            raise InputError(
+                f"prior '{name}': the model has no such coefficient."
+                f"{did_you_mean(name, design.coefficients)}"
+            )
+
+
+def has_horseshoe(config: ModelConfig) -> bool:
+    """Say whether the coefficients are made of a horseshoe's parameters."""
+    return _is_horseshoe(config.priors) and not config.subspace.holds_theta
+
+
+def check_horseshoe_method(config: ModelConfig, method: str) -> None:
+    """Refuse a method that works in the coordinates of theta, which the horseshoe lacks.
+
+    Raises
+    ------
+    InputError
+        Naming the method.
+    """
+    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
+        raise InputError(
+            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
+        )
+
+
+def _is_horseshoe(config: PriorConfig) -> bool:
+    return parse_prior(config.b, "b").density.is_horseshoe
+
+
+def _check_horseshoe(config: ModelConfig, design: Design) -> None:
+    if config.priors.coefficients:
+        name = next(iter(config.priors.coefficients))
+        raise InputError(
+            f"prior '{name}': horseshoe() is for all coefficients together, none can have another"
+        )
+    if not design.coefficients:
+        raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
+    check_horseshoe_method(config, config.sample.method)
+
+
+def _coefficient_groups(config: PriorConfig, names: Sequence[str]) -> list[PriorGroup]:
+    """Group the coefficients by their density; one group of all has no list of members."""
+    of_class = parse_prior(config.b, "b")
+    own = {name: parse_prior(text, name) for name, text in config.coefficients.items()}
+    priors = [own.get(name, of_class) for name in names]
+    densities = sorted({prior.density for prior in priors} or {of_class.density}, key=str)
+    if len(densities) == 1:
+        return [PriorGroup("b", "theta", densities[0], tuple(priors))]
+    groups = []
+    for density in densities:
+        members = tuple(j for j, prior in enumerate(priors) if prior.density == density)
+        chosen = tuple(priors[j] for j in members)
+        groups.append(PriorGroup("b", "theta", density, chosen, members))
+    return groups
+
+
+def _used(group: PriorGroup, bundle: Bundle) -> list[Prior]:
+    """Return the prior of each member as used; phi's is written once for all."""
+    if group.label == "phi":  # its scales are the subspace's, not the data's
+        return [group.priors[0].rescaled(float(scale)) for scale in phi_units(bundle)]
+    if group.label == "b":
+        scale = bundle.units.theta_scale
+        scale = scale if group.members is None else scale[list(group.members)]
+    else:
+        scale = np.array(
+            [
+                _dispersion_units(item, bundle.units)
+                for item in bundle.family.parameters
+                if item.name == group.label
+            ]
+        )
+    return [
+        _autoscaled(prior, float(units), bundle.config.priors)
+        for prior, units in zip(group.priors, scale, strict=True)
+    ]
+
+
+def _autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
+    fixed = prior.density.is_constant or not config.autoscale
+    return prior if fixed else prior.rescaled(units)
+
+
+def _lines(
+    config: ModelConfig, design: Design, units: Units, phi_scales: Array | None
+) -> Iterator[PriorLine]:
+    yield from _phi_lines(config, phi_scales)
+    if not config.subspace.holds_theta:
+        yield from _coefficient_lines(config.priors, design.coefficients, units.theta_scale)
+    for item in family(config.family).parameters:
+        prior, scale = _dispersion_prior(config.priors, item), _dispersion_units(item, units)
+        source = _source(config.priors, item.name)
+        used = _autoscaled(prior, scale, config.priors)
+        yield PriorLine(item.name, str(prior), str(used), source)
+
+
+def _coefficient_lines(
+    config: PriorConfig, names: Sequence[str], units: Array
+) -> Iterator[PriorLine]:
+    for name, scale in zip(names, units, strict=True):
+        own = config.coefficients.get(name)
+        prior = parse_prior(own or config.b, "b")
+        source = "coefficient" if own else _source(config, "b")
+        yield PriorLine(name, str(prior), str(_autoscaled(prior, float(scale), config)), source)
+
+
+def _dispersion_prior(config: PriorConfig, item: Dispersion) -> Prior:
+    return parse_prior(getattr(config, item.name) or item.prior, item.name)
+
+
+def _dispersion_units(item: Dispersion, units: Units) -> float:
+    return units.eta_scale if item.has_units else 1.0
+
+
+def _phi_lines(config: ModelConfig, scales: Array | None) -> Iterator[PriorLine]:
+    prior, source = parse_prior(config.priors.phi, "phi"), _source(config.priors, "phi")
+    automatic = config.priors.phi.strip() == AUTO
+    written = AUTO if automatic else str(prior)
+    if scales is None:
+        known = not automatic and not config.subspace.scales_phi
+        yield PriorLine("phi", written, written if known else LATER, source)
+    elif np.ptp(scales) == 0:
+        yield PriorLine("phi", written, str(prior.rescaled(float(scales[0]))), source)
+    else:
+        for j, scale in enumerate(scales, start=1):
+            yield PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
+
+
+def _source(config: PriorConfig, label: str) -> str:
+    """Say whether a class's prior is the default one."""
+    default = PriorConfig.model_fields[label].default
+    return "default" if getattr(config, label) == default else "class"

@@ -15,8 +15,9 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
+from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
 from semistan.stan.layout import WIDTH, call, comment, declarations, program_text
-from semistan.stan.priors import ClassPrior, class_priors
+from semistan.stan.priors import PriorGroup, prior_groups
 from semistan.stan.sources import stan_source
 from semistan.stan.temper import Temper, temper_of
 from semistan.stan.tempered import marginal_data, marginal_functions, marginal_model
@@ -24,13 +25,48 @@ from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
+THETA_RAW = """\
+// Structured coefficients beside the network as it is: theta holds what the
+//   network says along the columns at orth.
+vector[P] theta_raw
+  = shear(theta, orth,
+          along
+          * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation));
+"""
+HORSESHOE_LINES = [
+    ("vector[P] zb;", "standardised coefficients"),
+    ("vector<lower=0>[P] hs_local;", "lambda: scale of each coefficient"),
+    ("real<lower=0> hs_global;", "tau: scale of all, over prior_b_scale_global"),
+    ("real<lower=0> hs_slab;", "square of the largest scale, over prior_b_scale_slab^2"),
+]
+HORSESHOE_THETA = """\
+vector[P] theta  // structured coefficients
+  = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
+              sqrt(hs_slab) * prior_b_scale_slab);
+"""
+HORSESHOE_DENSITY = """\
+lprior += std_normal_lpdf(zb);
+lprior += student_t_lpdf(hs_local | prior_b_df, 0, 1) + P * log(2);
+lprior += student_t_lpdf(hs_global | prior_b_df_global, 0, 1) + log(2);
+lprior += inv_gamma_lpdf(hs_slab | prior_b_df_slab / 2, prior_b_df_slab / 2);
+"""
 GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
-DISPERSION_TEXT = {"sigma": "residual standard deviation"}
+LEAST_SQUARES = """\
+matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
+  = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
+"""
 ARGUMENT_TEXT = {
     "df": "degrees of freedom",
     "location": "location",
     "scale": "scale",
     "rate": "rate",
+    "shape": "shape",
+    "meanlog": "mean of its logarithm",
+    "sdlog": "standard deviation of its logarithm",
+    "scale_global": "scale of tau",
+    "df_global": "degrees of freedom of tau",
+    "scale_slab": "scale of c",
+    "df_slab": "degrees of freedom of c",
     "value": "value",
 }
 
@@ -45,7 +81,7 @@ class Parts:
         The response family.
     design : Design
         Names of the structured coefficients.
-    priors : tuple of ClassPrior
+    priors : tuple of PriorGroup
         The priors as written.
     kernel : str
         ``stan``, or ``cpp`` if the C++ kernel is declared.
@@ -53,14 +89,22 @@ class Parts:
         Whether theta moves with phi instead of being a parameter.
     temper : Temper, optional
         How the posterior is tempered, if it is.
+    orthogonal : tuple of int
+        Positions of the coefficients that are sampled orthogonalised to the network.
     """
 
     family: Family
     design: Design
-    priors: tuple[ClassPrior, ...]
+    priors: tuple[PriorGroup, ...]
     kernel: Kernel
     holds_theta: bool
     temper: Temper | None = None
+    orthogonal: tuple[int, ...] = ()
+
+    @property
+    def beside_network(self) -> str:
+        """Name of the coefficients that multiply X beside the network as it is."""
+        return "theta_raw" if self.orthogonal else "theta"
 
     @property
     def integrates_theta(self) -> bool:
@@ -68,14 +112,19 @@ class Parts:
         return self.temper is not None and self.temper.integral is not None
 
     @property
-    def sampled(self) -> tuple[ClassPrior, ...]:
+    def sampled(self) -> tuple[PriorGroup, ...]:
         """The priors of what is sampled."""
-        return tuple(item for item in self.priors if not item.prior.density.is_constant)
+        return tuple(item for item in self.priors if not item.density.is_constant)
 
     @property
-    def constant(self) -> tuple[ClassPrior, ...]:
+    def constant(self) -> tuple[PriorGroup, ...]:
         """The priors that fix a dispersion parameter."""
-        return tuple(item for item in self.priors if item.prior.density.is_constant)
+        return tuple(item for item in self.priors if item.density.is_constant)
+
+    @property
+    def horseshoe(self) -> PriorGroup | None:
+        """The prior of the coefficients, if they are made of a horseshoe's parameters."""
+        return next((item for item in self.priors if item.density.is_horseshoe), None)
 
     @property
     def y_type(self) -> str:
@@ -139,12 +188,19 @@ def labels(design: Design) -> dict[str, str]:
     return {"b_Intercept": "Intercept", **columns}
 
 
+def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
+    """Map the names of coefficients beside the network as it is, where theta is something else."""
+    names = further_names(config, design) if in_model(config, design) else {}
+    return {name: f"{design.x.columns[j]} (raw)" for name, j in names.items()}
+
+
 def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
     record = family(config.family)
     parts = Parts(
-        record, design, class_priors(config, record), kernel, config.subspace.holds_theta,
+        record, design, prior_groups(config, design), kernel, config.subspace.holds_theta,
         temper_of(config, design),
+        orthogonal_columns(config, design) if in_model(config, design) else (),
     )  # fmt: skip
     return replace(parts, kernel="stan") if parts.integrates_theta else parts
 
@@ -160,9 +216,17 @@ def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> st
 
 def _functions(parts: Parts) -> str:
     if parts.integrates_theta:
-        return stan_source("network.stanfunctions") + "\n" + marginal_functions(parts)
-    likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
-    return stan_source("network.stanfunctions") + "\n" + likelihood
+        likelihood = marginal_functions(parts)
+    else:
+        likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
+    return "\n".join([*(stan_source(name) for name in network_functions(parts)), likelihood])
+
+
+def network_functions(parts: Parts) -> tuple[str, ...]:
+    """Return the files with the functions of the network and of theta."""
+    shear = ("shear.stanfunctions",) if parts.orthogonal else ()
+    horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
+    return ("network.stanfunctions", *shear, *horseshoe)
 
 
 def _signature(parts: Parts) -> list[str]:
@@ -176,17 +240,32 @@ def _signature(parts: Parts) -> list[str]:
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
-    tail = ", ".join(["theta", *parts.family.dispersion])
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
         + "    = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,\n"
         + "              activation);\n"
-        + f"  return {parts.family.glm}(\n"
-        + "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
-        + f"    {tail});\n"
+        + (_glm(parts) if parts.family.glm else _density(parts))
         + "}\n"
+    )
+
+
+def _glm(parts: Parts) -> str:
+    tail = ", ".join(["theta", *parts.family.dispersion])
+    return (
+        f"  return {parts.family.glm}(\n"
+        "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
+        f"    {tail});\n"
+    )
+
+
+def _density(parts: Parts) -> str:
+    density = parts.family.density.format(y="y[start : end]", eta="eta")
+    return (
+        "  vector[end - start + 1] eta\n"
+        "    = eta_loc + eta_scale * f + Xc[start : end] * theta;\n"
+        f"  return {density};\n"
     )
 
 
@@ -256,6 +335,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
         *(_theta_inside() if parts.holds_theta else []),
+        *(_orthogonal_lines() if parts.orthogonal else []),
     ]
 
 
@@ -266,29 +346,48 @@ def _theta_inside() -> list[tuple[str, str]]:
     ]
 
 
-def prior_lines(item: ClassPrior) -> list[tuple[str, str]]:
-    """Declare the arguments of a prior."""
-    lines = []
-    for argument, name in zip(item.prior.density.arguments, item.data_names, strict=True):
-        bound = "" if argument == "location" else "<lower=0>"
+def _orthogonal_lines() -> list[tuple[str, str]]:
+    return [
+        ("int<lower=1> n_orth;", "coefficients orthogonalised to the network"),
+        ("array[n_orth] int<lower=1, upper=P> orth;", "which"),
+    ]
+
+
+def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    """Declare the arguments of priors, after the members of their group if it has not all."""
+    lines = _member_lines(item)
+    for argument, name in zip(item.density.arguments, item.data_names, strict=True):
+        bound = "" if argument in ("location", "meanlog") else "<lower=0>"
         size = {"b": "P", "phi": "k"}.get(item.label)
+        size = size if item.members is None else f"n_{item.stem}"
+        size = size if item.by_element(name) else None
         kind = f"vector{bound}[{size}]" if size else f"real{bound}"
-        text = f"{item.prior.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
-        if item.prior.density.is_constant:
+        text = f"{item.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
+        if item.density.is_constant:
             text = f"fixed value of {item.parameter}"
         lines.append((f"{kind} {name};", text))
     return lines
 
 
+def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    if item.members is None:
+        return []
+    number = f"n_{item.stem}"
+    return [
+        (f"int<lower=1, upper=P> {number};", f"coefficients with a {item.density.name} prior"),
+        (f"array[{number}] int<lower=1, upper=P> {item.stem};", "which"),
+    ]
+
+
 def _transformed_data(parts: Parts) -> str:
     if parts.integrates_theta:
-        return prepared_inputs() + declarations(marginal_data(parts))
+        return prepared_inputs(parts) + declarations(marginal_data(parts))
     split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
-    return declarations([split]) + prepared_inputs()
+    return declarations([split]) + prepared_inputs(parts)
 
 
-def prepared_inputs() -> str:
-    """Centre X, and take U through the layers that are constant."""
+def prepared_inputs(parts: Parts) -> str:
+    """Centre X, and take U through the layers that are constant; prepare least squares on X."""
     declared = declarations(
         [
             ("array[n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
@@ -297,25 +396,31 @@ def prepared_inputs() -> str:
             ("matrix[N, free_widths[1]] H;", "input of the first Bayesian layer"),
         ]
     )
-    return declared + (
-        "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
-        "if (frozen == 0) {  // large inputs are not held once more\n"
-        "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-        "} else {\n"
-        "  matrix[N, Q] Z;  // network inputs, standardised\n"
-        "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-        "  H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
-        "}\n"
+    return (
+        declared
+        + (
+            "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
+            "if (frozen == 0) {  // large inputs are not held once more\n"
+            "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+            "} else {\n"
+            "  matrix[N, Q] Z;  // network inputs, standardised\n"
+            "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+            "  H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
+            "}\n"
+        )
+        + (LEAST_SQUARES if parts.orthogonal else "")
     )
 
 
 def parameters(parts: Parts, *, theta: bool = True) -> str:
     """Declare what is sampled, with or without the structured coefficients."""
     lines = [("vector<multiplier=phi_scale>[k] phi;", "subspace coordinates: w = lift(phi, ...)")]
-    if theta and not parts.holds_theta:
+    if parts.horseshoe:
+        lines += HORSESHOE_LINES
+    elif theta and not parts.holds_theta:
         lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
     lines += [
-        (f"real<lower=0> {item.parameter};", DISPERSION_TEXT[item.parameter])
+        (f"real<lower=0> {item.parameter};", parts.family.text_of(item.parameter))
         for item in parts.sampled
         if item.positive
     ]
@@ -325,32 +430,37 @@ def parameters(parts: Parts, *, theta: bool = True) -> str:
 def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the dispersion parameters that are fixed."""
     return [
-        (f"real {item.parameter} = {item.data_names[0]};", DISPERSION_TEXT[item.parameter])
+        (f"real {item.parameter} = {item.data_names[0]};", parts.family.text_of(item.parameter))
         for item in parts.constant
     ]
 
 
-def theta_lines(parts: Parts) -> list[tuple[str, str]]:
-    """Declare theta where the subspace holds it."""
-    line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
-    return [line] if parts.holds_theta else []
+def theta_text(parts: Parts) -> str:
+    """Declare theta where the subspace holds it, or what of it stands beside the network."""
+    if parts.holds_theta:
+        line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
+        return declarations([line])
+    made = HORSESHOE_THETA if parts.horseshoe else ""
+    return made + (THETA_RAW if parts.orthogonal else "")
 
 
 def _transformed_parameters(parts: Parts) -> str:
-    lines = [*theta_lines(parts), *fixed_lines(parts), ("real lprior = 0;", "log prior density")]
-    return declarations(lines) + "".join(_prior_density(item) for item in parts.sampled)
+    lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
+    densities = "".join(_prior_density(item) for item in parts.sampled)
+    return theta_text(parts) + declarations(lines) + densities
 
 
-def _prior_density(item: ClassPrior) -> str:
-    density, (first, *rest) = item.prior.density, item.data_names
-    truncated = item.positive and not density.positive
+def _prior_density(item: PriorGroup) -> str:
+    if item.density.is_horseshoe:
+        return HORSESHOE_DENSITY
+    density, (first, *rest) = item.density, item.data_names
     text = call(
         f"lprior += {density.name}_lpdf",
-        [f"{item.parameter} | {first}", *rest],
-        "" if truncated else ";",
+        [f"{item.target} | {first}", *rest],
+        "" if item.is_truncated else ";",
         width=WIDTH - 2,
     )
-    if truncated:
+    if item.is_truncated:
         text += call(f"  - {density.name}_lccdf", [f"0 | {first}", *rest], ";", width=WIDTH - 2)
     return text
 
@@ -359,8 +469,8 @@ def _model(parts: Parts) -> str:
     if parts.integrates_theta:
         return marginal_model(parts) + "target += lprior;\n"
     arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
-                 "activation", "p_bar", "axes", "Pi", "eta_loc", "eta_scale", "phi", "theta",
-                 *parts.family.dispersion]  # fmt: skip
+                 "activation", "p_bar", "axes", "Pi", "eta_loc", "eta_scale", "phi",
+                 parts.beside_network, *parts.family.dispersion]  # fmt: skip
     tail = " / temperature;" if parts.temper else ";"
     return (
         "if (!prior_only) {\n"
@@ -386,4 +496,6 @@ def _generated_quantities(parts: Parts) -> str:
             zip(parts.design.coefficients, parts.design.x.columns, strict=True), start=1
         )
     ]
-    return intercept + declarations(coefficients)
+    names = parts.design.coefficients
+    raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
+    return intercept + declarations([*coefficients, *raw])

@@ -111,11 +111,11 @@ def _arguments(
         "sig_figs": SIGNIFICANT_DIGITS,
         "refresh": max(1, (options.warmup + options.draws) // 50),
         "force_one_process_per_chain": True,
-        **(_step_size_only(options.warmup) if keep_metric else {}),
+        **(step_size_only(options.warmup) if keep_metric else {}),
     }
 
 
-def _step_size_only(warmup: int) -> dict[str, int]:
+def step_size_only(warmup: int) -> dict[str, int]:
     """Return phases of adaptation without a window in which the metric is estimated.
 
     The whole of warm-up is the last phase: if it were the first, Stan would close an empty

@@ -10,10 +10,16 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
-from semistan.model.network import Array
+from semistan.model.network import Array, forward
+from semistan.model.orthogonal import in_model
 from semistan.stan.geometry import Mode, find_mode
-from semistan.stan.priors import sampled_dispersion
-from semistan.stan.target import coordinates, make_target
+from semistan.stan.priors import (
+    check_horseshoe_method,
+    has_horseshoe,
+    prior_data,
+    sampled_dispersion,
+)
+from semistan.stan.target import Target, coordinates, make_target, weights
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -56,7 +62,9 @@ class Starts:
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
-        adapted = "dense_e" if len(self.values[0]["phi"]) <= MOST_DIMENSIONS else "diag_e"
+        first = self.values[0]
+        small = len(first["phi"]) <= MOST_DIMENSIONS and "hs_local" not in first
+        adapted = "dense_e" if small else "diag_e"
         metric = options.metric if self.found or options.metric != "ggn" else adapted
         automatic = SHORT_WARMUP if self.one_mode else WARMUP
         warmup = automatic if options.warmup == "auto" else options.warmup
@@ -90,13 +98,21 @@ def find_starts(
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
     mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
-    if no mode is found, it starts on the curve, at t = (c - 1/2) / chains, with the trained
-    theta jittered and the trained dispersion.
+    if no mode is found, or none is looked for in a horseshoe's funnel, it starts on the curve, at
+    t = (c - 1/2) / chains, with the trained theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    if options.metric == "ggn" and bundle.subspace.k <= MOST_DIMENSIONS:
+    check_horseshoe_method(bundle.config, options.method)
+    climb = (
+        options.metric == "ggn"
+        and bundle.subspace.k <= MOST_DIMENSIONS
+        and not has_horseshoe(bundle.config)
+    )
+    if climb or in_model(bundle.config, bundle.design):
         target = make_target(bundle, rows, prior_only=prior_only)
+        on_curve = np.array([_sheared(target, state) for state in on_curve])
+    if climb:
         found = [find_mode(target, state) for state in on_curve]
         modes = tuple(mode for mode in found if mode is not None)
         if len(modes) == options.chains:
@@ -105,6 +121,20 @@ def find_starts(
     theta = slice(bundle.subspace.k, coordinates(bundle))
     on_curve[:, theta] += JITTER * generator.normal(size=on_curve[:, theta].shape)
     return Starts(tuple(initial_values(bundle, state) for state in on_curve))
+
+
+def _sheared(target: Target, state: Array) -> Array:
+    """Turn a state with the trained theta, beside the network as it is, into the program's."""
+    import torch
+
+    if target.shear is None:
+        return state
+    q = torch.tensor(state)
+    phi, theta, log_dispersion = target.split(q)
+    w = weights(target, phi)
+    f = torch.cat([forward(target.bundle.network, w, chunk.U) for chunk in target.chunks])
+    theta = 2 * theta - target.raw(theta, f)
+    return torch.cat([q[: len(phi)], theta, log_dispersion]).numpy()
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
@@ -137,8 +167,18 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     sampled = sampled_dispersion(bundle.config, bundle.family)
     values: dict[str, Any] = {"phi": bundle.subspace.phi_scale * state[:k]}
     if not bundle.config.subspace.holds_theta:
-        values["theta"] = bundle.units.theta_scale * state[k:m]
+        theta = bundle.units.theta_scale * state[k:m]
+        values |= _horseshoe(bundle, theta) if has_horseshoe(bundle.config) else {"theta": theta}
     return values | dict(zip(sampled, np.exp(state[m:]).tolist(), strict=True))
+
+
+def _horseshoe(bundle: Bundle, theta: Array) -> dict[str, Any]:
+    """Return parameters of the horseshoe that make theta, each within its own scale."""
+    data = prior_data(bundle)
+    tau, c = data["prior_b_scale_global"], data["prior_b_scale_slab"]
+    local = np.maximum(1, np.abs(theta) / tau)
+    zb = theta * np.sqrt(1 / (tau * local) ** 2 + 1 / c**2)
+    return {"zb": zb, "hs_local": local, "hs_global": 1.0, "hs_slab": 1.0}
 
 
 def _evidence(mode: Mode) -> float:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Rows
 from semistan.model.network import forward, frozen_features
-from semistan.model.priors import Density
 from semistan.stan.marginal import Conditional, log_marginal
-from semistan.stan.priors import class_priors, prior_data, sampled_dispersion
+from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
+from semistan.stan.shear import Shear, shear_of
 from semistan.stan.temper import Temper, temper_of
 from semistan.subspace.problem import Problem, make_problem
 
@@ -30,16 +30,35 @@ CHUNK = 4_000_000  # derivatives by weights that are held at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TorchPrior:
+    """The prior of a parameter, or of some of its elements."""
+
+    parameter: str
+    distribution: Any
+    members: Tensor | None = None
+
+    def log_density(self, values: Tensor) -> Tensor:
+        """Return the log density of the parameter's value, summed."""
+        chosen = values if self.members is None else values[self.members]
+        total: Tensor = self.distribution.log_prob(chosen).sum()
+        return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """The negative log posterior of q as the program computes it, up to a constant."""
+    """The negative log posterior of q as the program computes it, up to a constant.
+
+    A horseshoe on theta is left out: it is no density of q.
+    """
 
     bundle: Bundle
     chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
-    priors: tuple[tuple[str, Any], ...]  # parameter and its distribution
+    priors: tuple[TorchPrior, ...]
     sampled: tuple[str, ...]  # dispersion parameters
     constants: dict[str, float]  # those that are not sampled
     prior_only: bool
     temper: Temper | None = None
+    shear: Shear | None = None
 
     @property
     def power(self) -> float:
@@ -67,6 +86,19 @@ class Target:
         theta = torch.from_numpy(subspace.theta_bar) + torch.from_numpy(subspace.theta_Pi) @ phi
         return phi, theta / torch.from_numpy(self.bundle.units.theta_scale), q[m:]
 
+    def raw(self, theta: Tensor, f: Tensor) -> Tensor:
+        """Return theta / theta_scale beside the network's output f (N,) over all rows."""
+        return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
+
+    def predictors(self, phi: Tensor, theta: Tensor) -> list[Tensor]:
+        """Return the linear predictor of each chunk's rows, given phi and theta / theta_scale."""
+        import torch
+
+        w = weights(self, phi)
+        f = [forward(self.bundle.network, w, chunk.U) for chunk in self.chunks]
+        raw = self.raw(theta, torch.cat(f)) if self.shear else theta
+        return [chunk.eta(raw, part) for chunk, part in zip(self.chunks, f, strict=True)]
+
 
 def coordinates(bundle: Bundle) -> int:
     """Return the number of phi's and free theta's elements."""
@@ -76,20 +108,24 @@ def coordinates(bundle: Bundle) -> int:
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
     """Collect what the posterior needs from a bundle and its training rows."""
+    import torch
+
     problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
-    phi_scale = bundle.subspace.phi_scale
-    data = prior_data(bundle.config, bundle.family, bundle.units, phi_scale)
-    classes = class_priors(bundle.config, bundle.family)
+    data, groups = prior_data(bundle), prior_groups(bundle.config, bundle.design)
     priors = tuple(
-        (item.parameter, _distribution(item.prior.density, [data[n] for n in item.data_names]))
-        for item in classes
-        if not item.prior.density.is_constant
-    )
-    constants = {p.label: data[p.data_names[0]] for p in classes if p.prior.density.is_constant}
+        TorchPrior(
+            group.parameter, group.density.in_torch(*(data[name] for name in group.data_names)),
+            None if group.members is None else torch.tensor(group.members),
+        )
+        for group in groups
+        if not (group.density.is_constant or group.density.is_horseshoe)
+    )  # fmt: skip
+    constants = {g.label: data[g.data_names[0]] for g in groups if g.density.is_constant}
     sampled = sampled_dispersion(bundle.config, bundle.family)
     temper = temper_of(bundle.config, bundle.design)
     chunks = tuple(_chunks(bundle, problem))
-    return Target(bundle, chunks, priors, sampled, constants, prior_only, temper)
+    shear = shear_of(bundle, problem.Z)
+    return Target(bundle, chunks, priors, sampled, constants, prior_only, temper, shear)
 
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
@@ -109,10 +145,8 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
     If theta is integrated out, that is log p(y | phi, theta) + (1 / T - 1) log p(y | phi).
     """
     phi, theta, log_dispersion = target.split(q)
-    w = weights(target, phi)
     total = q.new_zeros(())
-    for chunk in target.chunks:
-        eta = chunk.eta(theta, forward(target.bundle.network, w, chunk.U))
+    for chunk, eta in zip(target.chunks, target.predictors(phi, theta), strict=True):
         total = total + log_lik(target, chunk, eta, log_dispersion).sum()
     if not target.integrates_theta:
         return target.power * total
@@ -129,11 +163,12 @@ def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor)
     rows = replace(chunks[0], y=y, Z=Z)
     scale = torch.tensor(target.bundle.units.theta_scale)
     start = torch.tensor(target.bundle.trained.theta) / scale
+    (prior,) = (prior for prior in target.priors if prior.parameter == "theta")
     conditional = Conditional(
-        rows.eta(torch.zeros_like(start), f),
+        rows.eta(target.raw(torch.zeros_like(start), f), f),
         rows.eta_scale * Z,
         lambda eta: log_lik(target, rows, eta, log_dispersion),
-        lambda t: dict(target.priors)["theta"].log_prob(scale * t) + scale.log(),
+        lambda t: prior.distribution.log_prob(scale * t) + scale.log(),
     )
     return log_marginal(conditional, start)
 
@@ -176,15 +211,6 @@ def log_prior(target: Target, q: Tensor) -> Tensor:
     values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
     values |= dict(zip(target.sampled, log_dispersion.exp(), strict=True))
     total = log_dispersion.sum()
-    for parameter, distribution in target.priors:
-        total = total + distribution.log_prob(values[parameter]).sum()
+    for prior in target.priors:
+        total = total + prior.log_density(values[prior.parameter])
     return total
-
-
-def _distribution(density: Density, arguments: list[Any]) -> Any:
-    """Return a prior as a torch distribution."""
-    import torch
-
-    assert density.distribution is not None
-    values = [torch.as_tensor(argument, dtype=torch.float64) for argument in arguments]
-    return getattr(torch.distributions, density.distribution)(*values, validate_args=False)

@@ -31,7 +31,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.design import Design
 from semistan.model.families import family
-from semistan.model.priors import parse_prior
+from semistan.stan.priors import prior_groups
 
 LAPLACE_FAMILIES = ("gaussian", "poisson", "bernoulli")  # stan/cumulant_<family>.stanfunctions
 
@@ -80,9 +80,16 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
         )
     if not design.coefficients:
         return Temper(options.temperature, None)
-    normal = parse_prior(config.priors.b, "b").density.name == "normal"
+    densities = {group.density.name for group in prior_groups(config, design) if group.label == "b"}
+    if len(densities) > 1:
+        raise InputError(
+            "temper = 'subspace' needs priors of the same density on all coefficients, got "
+            f"{', '.join(sorted(densities))}; use temper = 'likelihood'"
+        )
+    if "horseshoe" in densities:
+        raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
     name = family(config.family).name
-    if normal and name == "gaussian":
+    if densities == {"normal"} and name == "gaussian":
         return Temper(options.temperature, "exact")
     if name not in LAPLACE_FAMILIES:
         raise InputError(

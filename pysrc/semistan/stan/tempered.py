@@ -50,7 +50,8 @@ def marginal_model(parts: Parts) -> str:
         "vector[N] offset  // linear predictor without the structured terms\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation);\n"
+        "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+        + ("\n    + Xc * (theta_raw - theta);\n" if parts.orthogonal else ";\n")
         + glm
         + "// p(y | phi), theta integrated out, to the power 1 / T instead of 1\n"
         + "target += (1 / temperature - 1)\n"
@@ -98,4 +99,4 @@ def _laplace_density(parts: Parts) -> str:
 def _prior(parts: Parts) -> tuple[str, tuple[str, ...]]:
     """Return the density of the coefficients' prior and its arguments' names."""
     (item,) = (item for item in parts.priors if item.label == "b")
-    return item.prior.density.name, item.data_names
+    return item.density.name, item.data_names

@@ -110,7 +110,7 @@ def _columns(
     """Check both columns; return the predictors, the variable and the levels of ``by``."""
     predictors = predictors_of(material.bundle, material.table)
     if variable is None:
-        variable = _first_input(material, by)
+        variable = _first_input(material, predictors, by)
     check_variables(material.bundle, (variable, *((by,) if by else ())))
     if variable == by:
         raise InputError(f"column '{variable}' cannot be both variable and by")
@@ -122,9 +122,11 @@ def _columns(
     return predictors, variable, _levels(predictors, by)
 
 
-def _first_input(material: Material, by: str | None) -> str:
+def _first_input(material: Material, predictors: Predictors, by: str | None) -> str:
+    """Return the network's first numeric column, or else its first one."""
     names = parse_formula(material.bundle.design.formula).network_variables
-    return next((name for name in names if name != by), names[0])
+    numeric = (name for name in names if name != by and name not in predictors.levels)
+    return next(numeric, names[0])
 
 
 def _levels(predictors: Predictors, by: str | None) -> tuple[Any, ...]:
@@ -145,7 +147,7 @@ def _band(material: Material, columns: dict[str, Any], by: str | None, level: An
     rows = apply_design(material.bundle.design, frame, response=False)
     draws, family = material.draws.thin(4 * MOST_DRAWS), material.bundle.family
     eta = posterior_linpred(material.bundle, draws, rows)
-    mu = family.mean(eta)
+    mu = family.mean(eta, dispersion_columns(draws))
     if family.name == "bernoulli":
         return _Band(np.quantile(mu, PROBABILITIES, axis=0), mu.mean(axis=0))
     return _Band(_predictive_quantiles(material, draws, eta), mu.mean(axis=0))

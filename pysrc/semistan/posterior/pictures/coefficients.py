@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import Material
 from semistan.posterior.pictures.style import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+INTERCEPTS = ("b_Intercept", INTERCEPT)
 NARROWEST = 1 / 30  # of the axis, the least width of a readable interval
 
 
@@ -77,9 +79,8 @@ def _values(material: Material, draws: Draws, standardise: bool) -> dict[str, Ar
     """Return the draws of each quantity by name, on the scale that is shown."""
     if not standardise:
         return draws.interpreted
-    scales = dict(
-        zip(material.bundle.design.coefficients, material.bundle.units.x_scale, strict=True)
-    )
+    columns = slope_columns(material.bundle.config, material.bundle.design)
+    scales = {name: material.bundle.units.x_scale[j] for name, j in columns.items()}
     return {
         name: values * scales[name] for name, values in draws.coefficients.items() if name in scales
     }
@@ -90,7 +91,7 @@ def _groups(
 ) -> list[list[str]]:
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
-    apart = ("b_Intercept", *material.bundle.family.dispersion)
+    apart = (*INTERCEPTS, *material.bundle.family.dispersion)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -134,7 +135,7 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
     if group[0] in material.bundle.family.dispersion:
         return f"{group[0]}, in units of {material.response}"
-    if group == ["b_Intercept"]:
+    if group[0] in INTERCEPTS:
         return f"{eta_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"
     return f"change of {eta_words(material)} for {unit} of the column"

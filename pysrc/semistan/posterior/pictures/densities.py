@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.orthogonal import raw_columns, slope_columns
 from semistan.posterior.draws import Draws
 from semistan.posterior.pictures.kde import density
 from semistan.posterior.pictures.material import Material
@@ -59,13 +60,15 @@ def densities_alt(material: Material) -> str:
 
 
 def _names(material: Material) -> tuple[str, ...]:
-    return material.bundle.design.coefficients or ("b_Intercept",)
+    bundle = material.bundle
+    return tuple(slope_columns(bundle.config, bundle.design)) or ("b_Intercept",)
 
 
 def _trained(material: Material) -> dict[str, float]:
     """Return the values that training found, which start no chain from the prior."""
-    values = material.bundle.trained.theta
-    return dict(zip(material.bundle.design.coefficients, map(float, values), strict=True))
+    bundle = material.bundle
+    columns = raw_columns(bundle.config, bundle.design)
+    return {name: float(bundle.trained.theta[j]) for name, j in columns.items()}
 
 
 def _densities(axes: Axes, name: str, several: tuple[tuple[str, Draws], ...]) -> None:

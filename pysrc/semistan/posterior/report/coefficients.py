@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.report.blocks import (
     Bullets,
     Cell,
@@ -59,6 +60,11 @@ def labels_of(results: Results) -> dict[str, str]:
     """Return the design column, or the meaning in words, of each parameter in the table."""
     design = results.bundle.design
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
+    further = further_names(results.bundle.config, design)
+    sheared = in_model(results.bundle.config, design)
+    how = "beside the network" if sheared else "orthogonalised"
+    columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
+    columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
     return {"b_Intercept": "intercept", **columns, **DISPERSION_LABELS}
 
 
@@ -108,6 +114,7 @@ def _caveats(results: Results) -> tuple[str, ...]:
         "full and is hardly affected.",
         "A coefficient is identified only as far as the network cannot imitate its term: keep a "
         "variable either in the structured part or in `nn()`.",
+        *results.summary.notes,
     )
 
 

@@ -42,15 +42,13 @@ def fitted_section(results: Results) -> Section:
 
 def priors_table(results: Results) -> Table:
     """Show every prior as written and as used."""
-    bundle = results.bundle
-    used = priors_as_used(
-        bundle.config, bundle.family, bundle.units, bundle.subspace.phi_scale,
-        bundle.design.coefficients,
-    )  # fmt: skip
     return Table(
         "Scales as used are in the units of the data",
         (Column("Parameter", "code"), Column("As written", "code"), Column("As used", "code")),
-        tuple(tuple(Cell(text) for text in line) for line in used),
+        tuple(
+            (Cell(line.parameter), Cell(line.written), Cell(line.used))
+            for line in priors_as_used(results.bundle)
+        ),
         sortable=False,
     )
 

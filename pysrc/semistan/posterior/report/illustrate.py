@@ -53,11 +53,12 @@ def run_pictures(results: Results) -> dict[str, Picture]:
 def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, ...]:
     """Draw effects on the mean response."""
     label = mean_words(material_of(results))
-    factors = tuple(predictors_of(results.bundle, results.table).levels)
+    predictors = predictors_of(results.bundle, results.table)
+    factors = tuple(predictors.levels)
     return tuple(
         embedded(
             reserve(
-                draw_effect(effect, table=results.table, label=label, factors=factors),
+                draw_effect(effect, table=predictors.frame, label=label, factors=factors),
                 results.draws.reservations,
             ),
             "",

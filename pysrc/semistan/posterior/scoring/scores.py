@@ -209,7 +209,7 @@ def _judge(
     return Pointwise(
         y=rows.y,
         lpd=logsumexp(density, axis=0) - np.log(len(eta)),
-        mean=bundle.family.mean(eta).mean(axis=0),
+        mean=bundle.family.mean(eta, dispersion_columns(draws)).mean(axis=0),
         crps=crps(replicated, rows.y),
         lower=lower,
         upper=upper,

@@ -1,0 +1,118 @@
+"""Draws of coefficients that are orthogonalised to the network, and what of it they hold.
+
+In each draw, gamma is the least-squares fit of the network's part on some structured columns over
+the training rows. It belongs to the draw: new rows are split with the same gamma,
+
+    x' theta + f = x' (theta + gamma) + (f - x_s' gamma).
+
+``orthogonal.npz`` in a run's folder keeps it, because it needs the network at all training rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.bundle.files import atomic_file
+from semistan.model.design import Rows
+from semistan.model.network import Array
+from semistan.model.orthogonal import least_squares
+from semistan.subspace.predictor import network_output
+
+STORED = "orthogonal.npz"
+CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Orthogonal:
+    """What of the network some coefficients hold.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        Positions of the structured columns.
+    gamma : array, shape (C, S, p)
+        What the network says along them, in the user's units.
+    in_model : bool
+        Whether the program samples the orthogonalised coefficients, with their prior.
+    unidentified : tuple of str
+        Coefficients that are reported but stand beside the network as it is.
+    """
+
+    columns: tuple[int, ...]
+    gamma: Array
+    in_model: bool
+    unidentified: tuple[str, ...]
+
+    def added(self, theta: Array) -> Array:
+        """Return theta (C, S, P) with gamma added at its columns."""
+        total = theta.copy()
+        total[..., list(self.columns)] += self.gamma
+        return total
+
+    def thin(self, index: np.ndarray) -> Orthogonal:
+        """Keep the draws at some positions in every chain."""
+        return replace(self, gamma=self.gamma[:, index])
+
+
+def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ...]) -> Array:
+    """Regress the network's part on some structured columns in each draw.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        The training rows.
+    phi : array, shape (..., k)
+        Subspace coordinates.
+    columns : tuple of int
+        Positions of the columns.
+
+    Returns
+    -------
+    array, shape (..., p)
+        gamma, in the user's units.
+    """
+    units, chosen = bundle.units, list(columns)
+    A = least_squares((rows.X[:, chosen] - units.x_loc[chosen]) / units.x_scale[chosen])
+    draws = phi.reshape(-1, phi.shape[-1])
+    total = np.zeros((len(draws), len(chosen)))
+    widest = max(bundle.network.widths)
+    most_rows = max(1, CHUNK_ACTIVATIONS // widest)
+    most_draws = max(1, CHUNK_ACTIVATIONS // (widest * min(len(rows), most_rows)))
+    for start in range(0, len(draws), most_draws):
+        w = bundle.subspace.lift(draws[start : start + most_draws])
+        for row in range(0, len(rows), most_rows):
+            U = rows.U[row : row + most_rows]
+            f = network_output(bundle.network, units, bundle.trained.w_frozen, w, U)
+            total[start : start + most_draws] += f @ A[:, row : row + most_rows].T
+    gamma = total * units.theta_scale[chosen]
+    return np.asarray(gamma.reshape(*phi.shape[:-1], len(chosen)))
+
+
+def write_gamma(path: Path, phi: Array, orthogonal: Orthogonal) -> None:
+    """Keep gamma (C, S, p) of draws phi (C, S, k) in a file."""
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            key=_key(phi), columns=np.array(orthogonal.columns), gamma=orthogonal.gamma,
+        )  # fmt: skip
+
+
+def read_gamma(path: Path, phi: Array, columns: tuple[int, ...]) -> Array | None:
+    """Read gamma (C, S, p), or None if there is none of these draws and columns."""
+    if not path.is_file():
+        return None
+    with np.load(path) as file:
+        kept = dict(file)
+    same = str(kept["key"]) == _key(phi) and tuple(kept["columns"].tolist()) == columns
+    return np.asarray(kept["gamma"]) if same else None
+
+
+def _key(phi: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(phi, dtype="<f8").tobytes()).hexdigest()
