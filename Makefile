@@ -1,11 +1,11 @@
 # make demo   set everything up and fit models/diabetes
 # make test   set everything up and run the linters and the whole test suite
-# make bench-gradient (-ess, -metric, -threads, -scale, -train, -temperature, -baselines, -subspaces) [ARGS=--quick]   see benchmarks/README.md
+# make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 
 PYTHON ?= python3
 BIN := .venv/bin
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
-  bench-temperature bench-baselines bench-subspaces
+  bench-temperature bench-baselines bench-subspaces bench-asymmetry
 
 .PHONY: demo test lint fast-test cmdstan golden clean $(BENCHMARKS)
 

@@ -108,6 +108,8 @@ def test_every_key_survives_the_file(tmp_path):
         "family": "poisson",
         "data": str(tmp_path / "data.csv"),
         "drop_missing": True,
+        "orthogonalise": "all",
+        "orthogonalise_in": "model",
         "network": {"hidden": [], "activation": "relu", "frozen": 0},
         "subspace": {
             "construction": "pca", "k": 3, "select": "swag", "curvature": "kronecker",

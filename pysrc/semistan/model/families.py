@@ -341,8 +341,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: np.exp(eta),
         log_lik=_gamma_log_lik,
         rng=_gamma_rng,
-        density="gamma_lpdf({y} | shape, shape * exp(-({eta})))",
-        stan_rng="gamma_rng(shape, shape * exp(-({eta})))",
+        density="gamma_lpdf({y} | shape, shape * exp(-{eta}))",
+        stan_rng="gamma_rng(shape, shape * exp(-{eta}))",
     ),
     Family(
         name="beta",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.problem import Problem, Units
 from semistan.subspace.subspace import check_dimension, span
@@ -61,5 +62,6 @@ def bezier(
     check_dimension(subspace, problem.network.d)
     parameters = initial_parameters(problem, subspace.k + 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
+    best = settle(problem, best)
     spanned, spread = span(best.control_points.cpu().numpy(), subspace.k, "bezier")
     return hand_over(problem, units, best, history, spanned, spread)

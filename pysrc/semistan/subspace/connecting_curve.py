@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.network import Array
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.problem import Problem, Units
 from semistan.subspace.subspace import check_dimension, span
@@ -76,6 +77,7 @@ def curve(
     one, first = stage(0, starts[0])
     two, second = stage(1, replace(starts[1], w_frozen=one.w_frozen))
     best, third = stage(2, _straight(one, two), fixed=(0, 2))
+    best = settle(problem, best)
     spanned, spread = span(best.control_points.cpu().numpy(), subspace.k, "curve")
     return hand_over(problem, units, best, joined(first, second, third), spanned, spread)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.problem import Problem, Units
 from semistan.subspace.subspace import along_axes, check_dimension
@@ -62,5 +63,6 @@ def full(
     check_dimension(subspace, d)
     parameters = initial_parameters(problem, 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
+    best = settle(problem, best)
     whole = along_axes(np.zeros(d), np.arange(d), "full")
     return hand_over(problem, units, best, history, whole, np.ones(d))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.network import Array
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
 from semistan.subspace.problem import Problem, Units, Weights
@@ -89,6 +90,7 @@ def low_rank_laplace(
         )
     parameters = initial_parameters(problem, 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
+    best = settle(problem, best)
     state = best.at(best.control_points.new_ones(1))
     precision = CURVATURES[subspace.curvature](problem, state)
     J = linearise(_some_rows(problem, max(ROWS, 2 * k), generator), state).J

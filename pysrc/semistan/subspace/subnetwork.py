@@ -21,6 +21,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.network import Array, NetworkSpec, layer_slices
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.ggn import diagonal_ggn
 from semistan.subspace.problem import Problem, Units
@@ -83,6 +84,7 @@ def subnetwork(
     else:
         parameters = initial_parameters(problem, 1, generator)
         best, history = descend(problem, parameters, train, generator, progress)
+        best = settle(problem, best)
         scores = _scores(problem, best, subspace.select)
     axes = largest(scores, candidates, subspace.k)
     moving = along_axes(best.control_points[0].cpu().numpy(), axes, "subnetwork")

@@ -30,14 +30,15 @@ class Trained:
     w_frozen : array, shape (d_frozen,)
         Weights of the frozen layers.
     theta : array, shape (P,)
-        Structured coefficients in the user's units; their mean where each control point has
-        its own.
+        Structured coefficients in the user's units, solved for given the trained network
+        (``coefficients.py``); their mean where each control point has its own.
     dispersion : dict
         Dispersion parameters in the user's units.
     history : dict of arrays
         ``epoch``, ``loss``, ``validation_loss`` and ``arc_length`` during training.
     curve : dict of arrays
-        ``t`` and the training ``loss`` along the final curve; empty for a single network.
+        ``t`` and the training ``loss`` along the final curve, with the theta above; empty for a
+        single network.
     arc_length : float
         Length of the final curve.
     """

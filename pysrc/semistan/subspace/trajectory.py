@@ -20,13 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
 from semistan.model.network import Array
+from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     Parameters,
     Progress,
@@ -54,7 +55,8 @@ class Trajectory:
     Attributes
     ----------
     parameters : Parameters
-        Averages of all that is trained; one control point, ``w_SWA``.
+        Averages of all that is trained; one control point, ``w_SWA``. ``train_and_average``
+        solves for theta given the others.
     deviations : array, shape (M, d)
         Snapshots of w minus ``w_SWA``, in order and at equal distances.
     variance : array, shape (d,)
@@ -109,9 +111,8 @@ def train_and_average(
     path = continue_training(
         rows, best, snapshots, options, generator, after(progress, options.epochs)
     )
-    return Trajectory(
-        path.parameters, path.deviations, path.variance, joined(history, path.history)
-    )
+    average = settle(problem, path.parameters)
+    return Trajectory(average, path.deviations, path.variance, joined(history, path.history))
 
 
 def continue_training(
@@ -142,7 +143,7 @@ def continue_training(
 
     parameters = Parameters(*(tensor.requires_grad_() for tensor in start.copy().tensors()))
     weights, *others = parameters.tensors()
-    prior = {"params": [weights], "weight_decay": PRIOR_PRECISION / len(rows[0])}
+    prior: dict[str, Any] = {"params": [weights], "weight_decay": PRIOR_PRECISION / len(rows[0])}
     optimiser = torch.optim.Adam([prior, {"params": others}], lr=RATE * options.learning_rate)
     size = path_batch_size(len(rows[0]), options.batch_size)
     every = path_spacing(snapshots, options.epochs)

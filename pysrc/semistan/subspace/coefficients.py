@@ -1,0 +1,174 @@
+"""The structured coefficients, solved for once the network is trained.
+
+Steps at the network's learning rate take theta as far from 0 as they take the weights, and what
+they leave to do depends on the rate and the seed (Supplement D.5 of the paper). So theta is not
+left where gradient descent ends. At a point b(t) of the trained curve, let h be the inputs of
+the output layer and a 1 for its bias, and w_out its trained weights. The model
+
+    eta = eta_loc + eta_scale * (Z theta_t + h(u; b(t))' v_t)
+
+is a generalised linear one. By Newton's method over all rows, (theta_t, v_t) maximise
+
+    log p(y | eta) - |theta_t|^2 / (2 * 2.5^2) - |v_t - w_out|^2 / 2
+
+and theta is the mean of theta_t over t ~ U(0, 1). The output layer may move, since theta given
+f alone would stand in for all that f has not learnt yet; v_t is not kept, so that the weights
+are those that gradient descent found. The penalties are the coefficients' default prior and the one
+that ``ggn.py`` assumes: they decide where columns are collinear or separate the responses.
+
+Reference: Dold, Rügamer, Sick and Dürr (2024), Bayesian Semi-structured Subspace Inference,
+AISTATS, Supplement D.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.network import activate, affine, frozen_features, layer_slices
+from semistan.subspace.curve import bernstein
+from semistan.subspace.descent import LOSS_NODES, Parameters
+from semistan.subspace.ggn import CHUNK, PRIOR_PRECISION, curvature
+from semistan.subspace.problem import Problem, Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRIOR_SCALE = 2.5  # of theta / theta_scale
+STEPS = 100  # of Newton's method, at the most
+TOLERANCE = 1e-14  # nats that a step may still gain
+SLACK = 1e-10  # relative rounding error of the penalised log-likelihood
+LEAST_STEP = 2.0**-30
+
+
+def settle(problem: Problem, trained: Parameters) -> Parameters:
+    """Replace theta by its solution given the trained network.
+
+    Parameters
+    ----------
+    problem : Problem
+        All rows, those held out during training too.
+    trained : Parameters
+        One network or a curve. Where each control point has a theta of its own, which is then
+        part of the weights, nothing changes.
+    """
+    if trained.theta.ndim > 1 or len(trained.theta) == 0:
+        return trained
+    return replace(trained, theta=mean_theta(problem, trained))
+
+
+def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
+    """Return the mean over the curve of theta_t / theta_scale, shape (P,)."""
+    import torch
+
+    points, device = len(trained.control_points), problem.y.device
+    x, shares = np.polynomial.legendre.leggauss(LOSS_NODES if points > 1 else 1)
+    weights = torch.as_tensor(bernstein((x + 1) / 2, points - 1)).to(device)
+    state = trained.copy()
+    solved = torch.stack([theta_at(problem, state.at(row)) for row in weights])
+    return torch.as_tensor(shares / 2).to(device) @ solved
+
+
+def theta_at(problem: Problem, state: Weights) -> Tensor:
+    """Return theta_t / theta_scale, shape (P,), at weights ``state.w`` (d,)."""
+    import torch
+
+    P, n = len(state.theta), problem.network.free_widths[-2] + 1
+    output = state.w[-n:]
+    penalty = torch.cat(
+        [torch.full_like(state.theta, PRIOR_SCALE**-2), torch.full_like(output, PRIOR_PRECISION)]
+    )
+    centre = torch.cat([torch.zeros_like(state.theta), output])
+    model = LinearModel(problem, state, centre, penalty)
+    return minimiser(model, torch.cat([state.theta, output]))[:P]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearModel:
+    """The penalised negative log-likelihood of beta = (theta, v), shape (P + n,).
+
+    ``centre`` and ``penalty`` are the mean and precision of beta's normal penalty.
+    """
+
+    problem: Problem
+    state: Weights
+    centre: Tensor
+    penalty: Tensor
+
+    def value(self, beta: Tensor) -> float:
+        """Return the penalised negative log-likelihood, without its constant."""
+        total = 0.5 * (self.penalty @ (beta - self.centre).square())
+        for part, A in self._parts():
+            total = total - self._log_lik(part, _eta(part, A, beta))
+        return float(total)
+
+    def derivatives(self, beta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient, and the Hessian with no row's curvature below 0."""
+        import torch
+
+        gradient, H = self.penalty * (beta - self.centre), torch.diag(self.penalty)
+        for part, A in self._parts():
+
+            def minus_log_lik(eta: Tensor, part: Problem = part) -> Tensor:
+                return -self._log_lik(part, eta)
+
+            first, second = curvature(minus_log_lik, _eta(part, A, beta))
+            gradient = gradient + A.T @ (part.eta_scale * first)
+            H = H + A.T @ ((part.eta_scale**2 * second.clamp(min=0))[:, None] * A)
+        return gradient, H
+
+    def _log_lik(self, part: Problem, eta: Tensor) -> Tensor:
+        dispersion = part.dispersion(self.state.log_dispersion)
+        return part.family.log_lik(part.y, eta, dispersion).sum()
+
+    def _parts(self) -> Iterator[tuple[Problem, Tensor]]:
+        """Yield a few rows at a time, and the columns Z, h and 1 of the linear model."""
+        import torch
+
+        rows, size = torch.arange(len(self.problem)), max(1, CHUNK // len(self.centre))
+        for start in range(0, len(rows), size):
+            part = self.problem.rows(rows[start : start + size].to(self.problem.y.device))
+            yield part, torch.cat([part.Z, _output_inputs(part, self.state)], dim=1)
+
+
+def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
+    """Return where the penalised negative log-likelihood is least, by Newton's method.
+
+    A step is halved until it does not climb, as where a log link overshoots.
+    """
+    import torch
+
+    value = model.value(beta)
+    for _ in range(STEPS):
+        gradient, H = model.derivatives(beta)
+        # Collinear columns under a sharp likelihood would be singular to working precision.
+        H.diagonal().add_(1e-12 * H.diagonal().max())
+        step = torch.cholesky_solve(gradient[:, None], torch.linalg.cholesky(H))[:, 0]
+        size, new = 1.0, model.value(beta - step)
+        while not new <= value + SLACK * abs(value) and size > LEAST_STEP:
+            size /= 2
+            new = model.value(beta - size * step)
+        if size <= LEAST_STEP:
+            break
+        beta, value = beta - size * step, new
+        if float(gradient @ step) < TOLERANCE:
+            break
+    return beta
+
+
+def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
+    P = part.Z.shape[1]
+    return part.eta(beta[:P], A[:, P:] @ beta[P:])
+
+
+def _output_inputs(part: Problem, state: Weights) -> Tensor:
+    """Return the output layer's inputs and a column of ones, shape (rows, n)."""
+    import torch
+
+    h = frozen_features(part.network, state.w_frozen, part.U)
+    for layer in layer_slices(part.network.free_widths)[:-1]:
+        h = activate(affine(h, state.w, *layer), part.network.activation)
+    return torch.cat([h, torch.ones_like(h[:, :1])], dim=1)
