@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan.bundle.files import write_json
+from semistan.bundle.files import read_json, write_json
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import ebfmi
@@ -163,9 +163,10 @@ def test_approximations_are_read_and_marked(rscript, toolchain, tmp_path):
     assert "not the posterior: approximate (mean-field variational inference)" in printed
     assert "divergent" not in printed
     lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
+    labels = read_json(run.path / "labels.json")
     for row in fit.summary.rows:
-        if row.name != "sigma":
-            found = [float(number) for number in lines[row.name.removeprefix("b_")][:4]]
+        if row.name in labels:
+            found = [float(number) for number in lines[labels[row.name]][:4]]
             assert found == pytest.approx(row.values[:4], rel=5e-3), row.name
 
 
