@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semistan.bundle import bundle as module
-from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.bundle.bundle import _arrays_hash, read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
@@ -265,3 +265,17 @@ def test_the_hash_depends_on_every_array():
 def test_the_arrays_are_plain_numpy(written):
     with zipfile.ZipFile(written[1] / "arrays.npz") as file:
         assert {"p_bar.npy", "Pi.npy", "control_points.npy", "theta.npy"} <= set(file.namelist())
+
+
+@pytest.mark.parametrize("lost", ["phi_scale", "p_bar", "u_loc"])
+def test_a_bundle_of_another_version_is_refused(tmp_path, lost):
+    bundle, _ = small_bundle()
+    write_bundle(bundle, tmp_path / "bundle")
+    with np.load(tmp_path / "bundle" / "arrays.npz") as file:
+        arrays = {name: file[name] for name in file.files if name != lost}
+    np.savez(tmp_path / "bundle" / "arrays.npz", **arrays)
+    path = tmp_path / "bundle" / "bundle.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"sha256": _arrays_hash(arrays)}))
+    with pytest.raises(InputError, match=f"lacks '{lost}'.*train the model anew"):
+        read_bundle(tmp_path / "bundle")

@@ -150,7 +150,12 @@ def read_bundle(path: Path | str) -> Bundle:
     arrays = _read_arrays(path / "arrays.npz")
     if _arrays_hash(arrays) != content["sha256"]:
         raise InputError(f"'{path}/arrays.npz' does not match the hash in {MARKER}; it was changed")
-    return _assemble(content, arrays)
+    try:
+        return _assemble(content, arrays)
+    except KeyError as error:
+        raise InputError(
+            f"'{path}' lacks {error}: another version of semistan wrote it; train the model anew"
+        ) from None
 
 
 def _write_graphs(bundle: Bundle, folder: Path) -> None:
