@@ -62,7 +62,9 @@ def _build(program, toolchain, kernel):
     folder = shared / cache_key(program, toolchain, kernel)
     executable = folder / "evaluate"
     shared.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache_folder() / ".lock"):
+    # The first one also compiles the main program, which all others use.
+    name = f".test-{folder.name}.lock" if any(shared.glob("*/evaluate")) else ".lock"
+    with FileLock(cache_folder() / name):
         if not executable.is_file():
             main = shared / "main.cpp"
             if not main.is_file():
