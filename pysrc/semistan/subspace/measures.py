@@ -21,6 +21,7 @@ Approximation of Bayesian Neural Networks, arXiv:2502.02345.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from semistan.subspace.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, 
 from semistan.subspace.problem import Problem, Units, Weights
 from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST = 3000  # d and k up to which matrices of their squared size are formed
 
@@ -143,16 +147,26 @@ def relative_error(
     """Return |Sigma - Sigma_P| / |Sigma| and trace Sigma; d x d matrices are formed."""
     import torch
 
-    L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
-    gram = torch.zeros_like(L)
-    for part in linearised_chunks(rows, state):
-        root = torch.linalg.solve_triangular(L, part.J.T, upper=False)
-        gram += root @ root.T
+    L, gram = whitened(problem, rows, state, prior_precision)
     Q = torch.linalg.qr(L.T @ torch.as_tensor(subspace.matrix, device=L.device))[0]
     left = gram - Q @ (Q.T @ gram)
     left = left - (left @ Q) @ Q.T
     error = torch.linalg.matrix_norm(left) / torch.linalg.matrix_norm(gram)
     return float(error), float(gram.trace())
+
+
+def whitened(
+    problem: Problem, rows: Problem, state: Weights, prior_precision: float
+) -> tuple[Tensor, Tensor]:
+    """Return L with L L' = H, and G = L^-1 J' J L'^-1 over some rows, both of shape (d, d)."""
+    import torch
+
+    L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
+    gram = torch.zeros_like(L)
+    for part in linearised_chunks(rows, state):
+        root = torch.linalg.solve_triangular(L, part.J.T, upper=False)
+        gram += root @ root.T
+    return L, gram
 
 
 def _gram(subspace: Subspace) -> Array:

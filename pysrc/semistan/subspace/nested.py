@@ -15,17 +15,14 @@ Eckart and Young:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.model.network import Array
-from semistan.subspace.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks
+from semistan.subspace.ggn import PRIOR_PRECISION
+from semistan.subspace.measures import whitened
 from semistan.subspace.problem import Problem, Weights
 from semistan.subspace.subspace import Index, Subspace
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MOST_SIZES = 40  # of which the error is computed
 
@@ -74,7 +71,7 @@ def nested_errors(
     """
     import torch
 
-    L, gram = _whitened(problem, state, prior_precision)
+    L, gram = whitened(problem, problem, state, prior_precision)
     directions = torch.as_tensor(subspace.matrix, device=L.device)
     # The complete basis, in which what j directions leave is a block: nothing cancels.
     basis = torch.linalg.qr(L.T @ directions, mode="complete")[0]
@@ -85,15 +82,3 @@ def nested_errors(
     squares = torch.linalg.eigvalsh(gram).square()  # ascending
     best = [float((squares[: len(squares) - j].sum() / squares.sum()).sqrt()) for j in sizes]
     return NestedErrors(sizes, np.array(errors), np.array(best))
-
-
-def _whitened(problem: Problem, state: Weights, prior_precision: float) -> tuple[Tensor, Tensor]:
-    """Return L with L L' = H, and G = L^-1 J' J L'^-1."""
-    import torch
-
-    L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
-    gram = torch.zeros_like(L)
-    for part in linearised_chunks(problem, state):
-        root = torch.linalg.solve_triangular(L, part.J.T, upper=False)
-        gram += root @ root.T
-    return L, gram
