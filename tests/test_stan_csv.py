@@ -12,8 +12,9 @@ import torch
 import semistan
 from programs import evaluate
 from semistan.model.config import SampleConfig
-from semistan.stan.csv import SAMPLER, Origin, program_columns, unconstrained, write_stan_csv
+from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
 from semistan.stan.data import stan_data
+from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.starts import curve_states, initial_values
 from semistan.stan.target import make_target, negative_log_posterior
 from semistan.workflow import new_run
@@ -49,7 +50,7 @@ def test_every_column_is_the_programs(family, settings, toolchain, tmp_path):
     program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
     ours = columns_of(bundle, rows, q)
     written = [name for name in program.written if not name.startswith("eta.")]
-    assert list(ours) == [*SAMPLER, *written]
+    assert list(ours) == [*NUTS_COLUMNS.values(), *written]
     assert ours["lp__"] == pytest.approx(program.lp, rel=1e-10)
     for name in written:
         assert ours[name] == pytest.approx(program.written[name], rel=1e-9, abs=1e-12), name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semistan.doctor import Finding
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
-    from semistan.stan.chains import ChainProgress
+    from semistan.stan.methods import ChainProgress
     from semistan.subspace.descent import Progress
     from semistan.workflow import Fit
 

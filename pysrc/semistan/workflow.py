@@ -30,12 +30,12 @@ from semistan.posterior.inference_data import inference_data, write_inference_da
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
-from semistan.stan.chains import ChainProgress, stan_chains, torch_chains
+from semistan.stan.chains import stan_chains, torch_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
-from semistan.stan.methods import check_version, method_of
+from semistan.stan.methods import ChainProgress, check_version, method_of
 from semistan.stan.plan import Plan, default_plan, timed_plan
 from semistan.stan.priors import check_priors
 from semistan.stan.program import Kernel, bundle_program, stan_program

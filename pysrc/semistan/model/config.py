@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.families import family
+from semistan.model.families import SIGMA, family
 from semistan.model.priors import parse_prior
 
 
@@ -67,7 +67,7 @@ class PriorConfig(_Section):
 
     b: str = "normal(0, 2.5)"
     phi: str = "normal(0, 5)"
-    sigma: str = "student_t(3, 0, 2.5)"
+    sigma: str = SIGMA.prior
     shape: str | None = None
     nu: str | None = None
     precision: str | None = None

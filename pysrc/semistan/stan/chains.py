@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from semistan.bundle.bundle import Bundle
@@ -11,12 +10,10 @@ from semistan.model.design import Rows
 from semistan.stan.approximate import approximate_chains
 from semistan.stan.elliptical_slice import elliptical_slice_chains
 from semistan.stan.flow import flow_chains
-from semistan.stan.methods import method_of
+from semistan.stan.methods import ChainProgress, method_of
 from semistan.stan.plan import Plan
 from semistan.stan.sample import missing_chains, sample_chains
 from semistan.stan.starts import find_starts
-
-ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
 
 
 def stan_chains(

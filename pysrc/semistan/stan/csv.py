@@ -26,7 +26,9 @@ import numpy as np
 from semistan.bundle.files import atomic_file
 from semistan.model.network import Array, forward
 from semistan.model.orthogonal import further_names
+from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
+from semistan.stan.sample import SIGNIFICANT_DIGITS
 from semistan.stan.target import Target, log_prior
 from semistan.version import __version__
 
@@ -34,12 +36,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
-DIGITS = 10
 LAYOUT = (2, 27, 0)  # the version of CmdStan whose layout this is
 MAX_DEPTH = 10
-SAMPLER = (
-    "lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ def write_stan_csv(path: Path, columns: Mapping[str, Array], origin: Origin) -> 
         file.write(
             "# Adaptation terminated\n# Step size = 1\n# No free parameters for unit metric\n"
         )
-        np.savetxt(file, values, fmt=f"%.{DIGITS}g", delimiter=",")
+        np.savetxt(file, values, fmt=f"%.{SIGNIFICANT_DIGITS}g", delimiter=",")
         file.write(
             "# \n#  Elapsed Time: 0 seconds (Warm-up)\n"
             "#                0 seconds (Sampling)\n"
@@ -155,7 +153,9 @@ def _numbered(name: str, values: Array) -> dict[str, Array]:
 
 def _sampler_columns(lp: Array, evaluations: Array) -> dict[str, Array]:
     one, zero = np.ones_like(lp), np.zeros_like(lp)
-    return dict(zip(SAMPLER, (lp, one, one, zero, evaluations, zero, -lp), strict=True))
+    return dict(
+        zip(NUTS_COLUMNS.values(), (lp, one, one, zero, evaluations, zero, -lp), strict=True)
+    )
 
 
 def _lprior(target: Target, q: Array) -> Array:
@@ -246,6 +246,6 @@ def _configuration(draws: int, origin: Origin) -> list[str]:
         "random",
         f"  seed = {origin.seed}",
         "output",
-        f"  sig_figs = {DIGITS}",
+        f"  sig_figs = {SIGNIFICANT_DIGITS}",
         f"Not NUTS: {origin.about}",
     ]

@@ -40,6 +40,7 @@ from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
 from semistan.stan.geometry import Mode
+from semistan.stan.methods import ChainProgress
 from semistan.stan.priors import prior_groups
 from semistan.stan.sample import chain_file, missing_chains
 from semistan.stan.starts import Starts
@@ -51,7 +52,6 @@ from semistan.stan.target import (
     negative_log_posterior,
 )
 
-Report = Callable[[int, int, int], None]  # chain, iteration, iterations in all
 Density = Callable[[Array], float]
 
 STEPS = 5  # between draws that are kept
@@ -138,7 +138,7 @@ def elliptical_slice_chains(
     *,
     prior_only: bool = False,
     rows_at_a_time: int | None = None,
-    progress: Report | None = None,
+    progress: ChainProgress | None = None,
 ) -> None:
     """Sample the chains that a run does not have yet into its ``chains/``, one after the other.
 
@@ -324,7 +324,7 @@ def _walk(
     options: SampleConfig,
     chain: int,
     folder: Path,
-    progress: Report | None,
+    progress: ChainProgress | None,
 ) -> Walk:
     """Take a chain to its end, from where it was left."""
     assert options.warmup != "auto"

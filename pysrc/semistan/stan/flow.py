@@ -38,6 +38,7 @@ from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
 from semistan.stan.geometry import Mode
+from semistan.stan.methods import ChainProgress
 from semistan.stan.sample import chain_file, chain_seed, missing_chains
 from semistan.stan.starts import Starts
 from semistan.stan.target import (
@@ -51,7 +52,6 @@ from semistan.stan.target import (
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-Report = Callable[[int, int, int], None]  # chain, iteration, iterations in all
 
 LAYERS = 6
 HIDDEN = (32, 32)  # units of the networks inside the layers
@@ -114,7 +114,7 @@ def flow_chains(
     *,
     prior_only: bool = False,
     steps: int = STEPS,
-    progress: Report | None = None,
+    progress: ChainProgress | None = None,
 ) -> None:
     """Fit a flow for each chain that a run does not have yet, and draw from it.
 

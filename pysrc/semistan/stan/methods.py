@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semistan.errors import ToolchainError
 from semistan.model.config import SampleConfig
 
-NUTS_COLUMNS = {
+ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
+
+NUTS_COLUMNS = {  # in the order of CmdStan's files
     "lp": "lp__",
     "acceptance_rate": "accept_stat__",
     "step_size": "stepsize__",

@@ -10,7 +10,7 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.design import Rows
-from semistan.model.network import Array, forward
+from semistan.model.network import Array
 from semistan.model.orthogonal import in_model
 from semistan.stan.geometry import Mode, find_mode
 from semistan.stan.priors import (
@@ -19,7 +19,7 @@ from semistan.stan.priors import (
     prior_data,
     sampled_dispersion,
 )
-from semistan.stan.target import Target, coordinates, make_target, weights
+from semistan.stan.target import Target, coordinates, make_target
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -131,9 +131,7 @@ def _sheared(target: Target, state: Array) -> Array:
         return state
     q = torch.tensor(state)
     phi, theta, log_dispersion = target.split(q)
-    w = weights(target, phi)
-    f = torch.cat([forward(target.bundle.network, w, chunk.U) for chunk in target.chunks])
-    theta = 2 * theta - target.raw(theta, f)
+    theta = 2 * theta - target.raw(theta, torch.cat(target.outputs(phi)))
     return torch.cat([q[: len(phi)], theta, log_dispersion]).numpy()
 
 

@@ -90,12 +90,16 @@ class Target:
         """Return theta / theta_scale beside the network's output f (N,) over all rows."""
         return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
 
+    def outputs(self, phi: Tensor) -> list[Tensor]:
+        """Return the network's output at phi for each chunk's rows."""
+        w = weights(self, phi)
+        return [forward(self.bundle.network, w, chunk.U) for chunk in self.chunks]
+
     def predictors(self, phi: Tensor, theta: Tensor) -> list[Tensor]:
         """Return the linear predictor of each chunk's rows, given phi and theta / theta_scale."""
         import torch
 
-        w = weights(self, phi)
-        f = [forward(self.bundle.network, w, chunk.U) for chunk in self.chunks]
+        f = self.outputs(phi)
         raw = self.raw(theta, torch.cat(f)) if self.shear else theta
         return [chunk.eta(raw, part) for chunk, part in zip(self.chunks, f, strict=True)]
 
@@ -157,8 +161,7 @@ def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor)
     """Return log p(y | phi, dispersion), theta integrated out, with its derivatives."""
     import torch
 
-    w, chunks = weights(target, phi), target.chunks
-    f = torch.cat([forward(target.bundle.network, w, chunk.U) for chunk in chunks])
+    f, chunks = torch.cat(target.outputs(phi)), target.chunks
     y, Z = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("y", "Z"))
     rows = replace(chunks[0], y=y, Z=Z)
     scale = torch.tensor(target.bundle.units.theta_scale)
