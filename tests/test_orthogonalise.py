@@ -34,6 +34,7 @@ from semistan.posterior.report.coefficients import labels_of
 from semistan.posterior.summary import summarise
 from semistan.stan.data import stan_data
 from semistan.stan.program import bundle_program
+from semistan.subspace import predictor
 from semistan.subspace.predictor import network_output
 from semistan.subspace.problem import units_of
 from small import small_frame, small_prepared
@@ -166,7 +167,8 @@ def test_it_does_not_matter_how_many_draws_and_rows_are_taken_at_a_time(monkeypa
     phi = random_draws(bundle, iterations=7).phi
     whole = network_along(bundle, rows, phi, (0, 1))
     for most in (1, 40, 4 * 30 * 3):
-        monkeypatch.setattr(orthogonal, "CHUNK_ACTIVATIONS", most)
+        for module in (orthogonal, predictor):
+            monkeypatch.setattr(module, "MOST_ACTIVATIONS", most)
         assert network_along(bundle, rows, phi, (0, 1)) == pytest.approx(whole, rel=1e-12)
 
 

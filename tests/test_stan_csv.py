@@ -60,7 +60,7 @@ def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):
     bundle, rows = random_bundle("gaussian")
     whole = columns_of(bundle, rows, states(bundle))
     monkeypatch.setattr("semistan.stan.target.CHUNK", 7 * bundle.subspace.d)
-    monkeypatch.setattr("semistan.stan.csv.ACTIVATIONS", 60)
+    monkeypatch.setattr("semistan.subspace.predictor.MOST_ACTIVATIONS", 60)
     pieces = columns_of(bundle, rows, states(bundle))
     for name in whole:
         assert pieces[name] == pytest.approx(whole[name], rel=1e-12)

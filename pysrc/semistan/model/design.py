@@ -122,6 +122,10 @@ class Rows:
         """Return the first n rows."""
         return self.take(np.arange(min(n, len(self))))
 
+    def evenly(self, most: int) -> Rows:
+        """Return at most so many rows, evenly spaced."""
+        return self if len(self) <= most else self.take(evenly_spaced(len(self), most))
+
     def take(self, positions: np.ndarray) -> Rows:
         """Return the rows at some positions, counted from 0."""
         return Rows(
@@ -131,6 +135,11 @@ class Rows:
             tuple(self.index[i] for i in positions),
             None if self.frame is None else self.frame.iloc[positions],
         )
+
+
+def evenly_spaced(size: int, most: int) -> np.ndarray:
+    """Return at most so many positions among ``size``, evenly spaced."""
+    return np.linspace(0, size - 1, min(size, most)).round().astype(int)
 
 
 def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:

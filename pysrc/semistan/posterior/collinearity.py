@@ -53,8 +53,7 @@ class Collinearity:
 
 def collinearity(bundle: Bundle, draws: Draws, rows: Rows) -> Collinearity:
     """Regress the network's part on the structured columns; ``rows`` are the training rows."""
-    kept = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).round().astype(int))
-    some = rows.take(kept)
+    some = rows.evenly(MOST_ROWS)
     f = posterior_linpred(bundle, draws.thin(MOST_DRAWS), some, part="nn").mean(axis=0)
     return regress(f, some.X, bundle.design.x.columns)
 

@@ -75,8 +75,8 @@ def worst(several: list[Convergence]) -> Convergence:
 
 def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
     """Return the worst figures of the linear predictor over evenly spaced rows."""
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), ETA_ROWS)).round().astype(int))
-    eta = posterior_linpred(bundle, draws, rows.take(chosen)).reshape(draws.chains, -1, len(chosen))
+    chosen = rows.evenly(ETA_ROWS)
+    eta = posterior_linpred(bundle, draws, chosen).reshape(draws.chains, -1, len(chosen))
     return worst([convergence(eta[..., i]) for i in range(len(chosen))])
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.model.design import evenly_spaced
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
@@ -102,9 +103,7 @@ class Draws:
 
     def thin(self, size: int) -> Draws:
         """Keep about ``size`` draws in all, at even distances in every chain."""
-        iterations = self.phi.shape[1]
-        kept = np.linspace(0, iterations - 1, min(iterations, max(1, size // self.chains)))
-        index = kept.round().astype(int)
+        index = evenly_spaced(self.phi.shape[1], max(1, size // self.chains))
 
         def some(values: dict[str, Array]) -> dict[str, Array]:
             return {name: array[:, index] for name, array in values.items()}

@@ -21,10 +21,9 @@ from semistan.bundle.files import atomic_file
 from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.model.orthogonal import least_squares
-from semistan.subspace.predictor import network_output
+from semistan.subspace.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
 
 STORED = "orthogonal.npz"
-CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,16 +80,12 @@ def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ..
     units, chosen = bundle.units, list(columns)
     A = least_squares((rows.X[:, chosen] - units.x_loc[chosen]) / units.x_scale[chosen])
     draws = phi.reshape(-1, phi.shape[-1])
-    total = np.zeros((len(draws), len(chosen)))
-    widest = max(bundle.network.widths)
-    most_rows = max(1, CHUNK_ACTIVATIONS // widest)
-    most_draws = max(1, CHUNK_ACTIVATIONS // (widest * min(len(rows), most_rows)))
-    for start in range(0, len(draws), most_draws):
-        w = bundle.subspace.lift(draws[start : start + most_draws])
-        for row in range(0, len(rows), most_rows):
-            U = rows.U[row : row + most_rows]
-            f = network_output(bundle.network, units, bundle.trained.w_frozen, w, U)
-            total[start : start + most_draws] += f @ A[:, row : row + most_rows].T
+    size = max(1, MOST_ACTIVATIONS // max(bundle.network.widths))
+    parts = (
+        (network_inputs(bundle.network, units, bundle.trained.w_frozen, rows.U[piece]), A[:, piece])
+        for piece in (slice(start, start + size) for start in range(0, len(rows), size))
+    )
+    total = network_sums(bundle.network, bundle.subspace, draws, parts)
     gamma = total * units.theta_scale[chosen]
     return np.asarray(gamma.reshape(*phi.shape[:-1], len(chosen)))
 

@@ -10,9 +10,6 @@ what they disagree on shows. Their draws are independent and need no warm-up.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +18,9 @@ from semistan.model.config import SampleConfig
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.sample import (
     SIGNIFICANT_DIGITS,
-    chain_file,
     chain_seed,
     console_error,
-    missing_chains,
+    write_missing,
 )
 
 TOLERANCE = 1e-4  # relative change of the ELBO at which ADVI ends
@@ -52,22 +48,15 @@ def approximate_chains(
     SemistanError
         If CmdStan fails, with what it printed; finished approximations are kept.
     """
-    folder = run / "chains"
-    folder.mkdir(exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=run, prefix=".sampling-"))
 
-    def approximate(chain: int) -> None:
-        written = _approximate(executable, run, options, chain, temporary / str(chain))
-        written.rename(chain_file(folder, chain))
+    def approximate(chain: int, output: Path) -> Path:
+        try:
+            return _approximate(executable, run, options, chain, output)
+        except (RuntimeError, ValueError) as error:
+            message = console_error(output.parent, str(error))
+            raise SemistanError(f"CmdStan's {options.method} failed: {message}") from None
 
-    try:
-        with ThreadPoolExecutor(parallel) as pool:
-            list(pool.map(approximate, missing_chains(folder, options.chains)))
-    except (RuntimeError, ValueError) as error:
-        message = console_error(temporary, str(error))
-        raise SemistanError(f"CmdStan's {options.method} failed: {message}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    write_missing(run, run / "chains", options.chains, approximate, parallel=parallel)
 
 
 def _approximate(

@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.model.network import Array, forward
+from semistan.model.network import Array
 from semistan.model.orthogonal import further_names
 from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
 from semistan.stan.sample import SIGNIFICANT_DIGITS
 from semistan.stan.target import Target, log_prior
+from semistan.subspace.predictor import network_sums
 from semistan.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 LAYOUT = (2, 27, 0)  # the version of CmdStan whose layout this is
 MAX_DEPTH = 10
 
@@ -206,20 +206,11 @@ def _theta_raw(target: Target, phi: Array, theta: Array) -> Array:
 
 def _network_sums(target: Target, phi: Array, by_rows: Array) -> Array:
     """Return sums (S, m) of the network's output over the rows, weighted by (m, N)."""
-    import torch
-
-    bundle = target.bundle
-    widest = max(bundle.network.free_widths) * max(len(chunk) for chunk in target.chunks)
-    size = max(1, ACTIVATIONS // widest)
-    total = np.zeros((len(phi), len(by_rows)))
-    parts = np.split(by_rows, np.cumsum([len(chunk) for chunk in target.chunks])[:-1], axis=1)
-    with torch.no_grad():
-        for start in range(0, len(phi), size):
-            w = torch.from_numpy(bundle.subspace.lift(phi[start : start + size]))
-            for chunk, part in zip(target.chunks, parts, strict=True):
-                f = forward(bundle.network, w, chunk.U)
-                total[start : start + size] += f.numpy() @ part.T
-    return total
+    bundle, sizes = target.bundle, [len(chunk) for chunk in target.chunks]
+    weights = np.split(by_rows, np.cumsum(sizes)[:-1], axis=1)
+    inputs = (chunk.U for chunk in target.chunks)
+    parts = zip(inputs, weights, strict=True)
+    return network_sums(bundle.network, bundle.subspace, phi, parts)
 
 
 def _configuration(draws: int, origin: Origin) -> list[str]:

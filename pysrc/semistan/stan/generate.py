@@ -7,15 +7,12 @@ from the seed and its number, and its lines are counted.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from semistan.errors import SemistanError
 from semistan.stan.cmdstan import quiet_cmdstanpy
-from semistan.stan.sample import chain_file, chain_seed, missing_chains
+from semistan.stan.sample import chain_file, chain_seed, write_missing
 
 SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
 
@@ -51,18 +48,11 @@ def generate_chains(
         If CmdStan fails, with what it printed; finished chains are kept.
     """
     folder = run / "generated"
-    folder.mkdir(exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=run, prefix=".generating-"))
 
-    def generate(chain: int) -> None:
-        written = _generate_chain(executable, run, chain, seed, temporary / str(chain))
-        written.rename(chain_file(folder, chain))
+    def generate(chain: int, output: Path) -> Path:
+        return _generate_chain(executable, run, chain, seed, output)
 
-    try:
-        with ThreadPoolExecutor(parallel) as pool:
-            list(pool.map(generate, missing_chains(folder, chains)))
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    write_missing(run, folder, chains, generate, parallel=parallel, prefix=".generating-")
     return [chain_file(folder, chain) for chain in range(1, chains + 1)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,45 @@ def missing_chains(folder: Path, chains: int) -> list[int]:
 def chain_seed(seed: int, chain: int) -> int:
     """Return a chain's own seed, below 2^31 as CmdStan 2.27 expects."""
     return int(np.random.SeedSequence((seed, chain)).generate_state(1)[0]) >> 1
+
+
+def write_missing(
+    run: Path,
+    folder: Path,
+    chains: int,
+    write: Callable[[int, Path], Path],
+    *,
+    parallel: int,
+    prefix: str = ".sampling-",
+) -> None:
+    """Let chains that have no CSV in a folder be written apart, and move in those that are whole.
+
+    Parameters
+    ----------
+    run : Path
+        The run's folder, in which a temporary one is made.
+    folder : Path
+        Where ``chain-<c>.csv`` go; made if it is not there.
+    chains : int
+        Number of chains.
+    write : callable
+        Called with a chain's number and an empty folder's name; returns the file it has written.
+    parallel : int
+        Chains at a time.
+    prefix : str
+        Of the temporary folder's name.
+    """
+    folder.mkdir(exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=run, prefix=prefix))
+
+    def finish(chain: int) -> None:
+        write(chain, temporary / str(chain)).rename(chain_file(folder, chain))
+
+    try:
+        with ThreadPoolExecutor(parallel) as pool:
+            list(pool.map(finish, missing_chains(folder, chains)))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def sample_chains(

@@ -5,11 +5,20 @@ eta = eta_loc + eta_scale * f(u; p_bar + Pi phi) + (x - x_loc)' theta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from semistan.model.network import Array, NetworkSpec, forward, frozen_features
 from semistan.subspace.problem import Units
+from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
 def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:
@@ -36,9 +45,44 @@ def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U
     import torch
 
     with torch.no_grad():
-        inputs = torch.tensor((U - units.u_loc) / units.u_scale)
-        h = frozen_features(spec, torch.tensor(w_frozen), inputs)
+        h = network_inputs(spec, units, w_frozen, U)
         return np.asarray(forward(spec, torch.tensor(w), h).numpy())
+
+
+def network_inputs(spec: NetworkSpec, units: Units, w_frozen: Array, U: Array) -> Tensor:
+    """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
+    import torch
+
+    standardised = torch.tensor((U - units.u_loc) / units.u_scale)
+    return frozen_features(spec, torch.tensor(w_frozen), standardised)
+
+
+def network_sums(
+    spec: NetworkSpec, subspace: Subspace, phi: Array, parts: Iterable[tuple[Tensor, Array]]
+) -> Array:
+    """Return weighted sums (S, m) of the network's output over rows, for phi (S, k).
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+        The architecture.
+    subspace : Subspace
+        Where the Bayesian weights are.
+    phi : array, shape (S, k)
+        Subspace coordinates.
+    parts : iterable
+        Some rows at a time: the first Bayesian layer's input (n, Q'), and the weights (m, n).
+    """
+    import torch
+
+    total = np.zeros((len(phi), 1))
+    with torch.no_grad():
+        for H, by_row in parts:
+            size = max(1, MOST_ACTIVATIONS // (max(spec.free_widths) * len(H)))
+            pieces = [phi[start : start + size] for start in range(0, len(phi), size)]
+            f = (forward(spec, torch.from_numpy(subspace.lift(p)), H).numpy() for p in pieces)
+            total = total + np.concatenate([piece @ by_row.T for piece in f])
+    return total
 
 
 def linear_predictor(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.design import apply_design
+from semistan.model.design import apply_design, evenly_spaced
 from semistan.model.formula import parse_formula
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.effects.columns import (
@@ -23,7 +23,7 @@ from semistan.posterior.effects.columns import (
     predictors_of,
     typical_values,
 )
-from semistan.posterior.pictures.material import MOST_DRAWS, Material, evenly_spaced, which_rows
+from semistan.posterior.pictures.material import MOST_DRAWS, Material, which_rows
 from semistan.posterior.pictures.style import INK, colour, finish, label, new_figure
 from semistan.posterior.pictures.words import held_words, mean_words, number, value_words
 from semistan.posterior.predict import dispersion_columns, posterior_linpred

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.design import evenly_spaced
 from semistan.posterior.draws import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures import style
-from semistan.posterior.pictures.material import evenly_spaced
 from semistan.posterior.pictures.style import (
     INK,
     SERIES,

@@ -169,12 +169,7 @@ def memory_material(
 
 def evenly(rows: Rows, most: int = MOST_ROWS) -> Rows:
     """Keep at most so many rows, evenly spaced."""
-    return rows if len(rows) <= most else rows.take(evenly_spaced(len(rows), most))
-
-
-def evenly_spaced(size: int, most: int) -> np.ndarray:
-    """Return at most so many positions among ``size``, evenly spaced."""
-    return np.linspace(0, size - 1, min(size, most)).round().astype(int)
+    return rows.evenly(most)
 
 
 def which_rows(shown: int, all_rows: int, what: str = "training rows") -> str:

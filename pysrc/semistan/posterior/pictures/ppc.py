@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.design import evenly_spaced
 from semistan.posterior.draws import Array
 from semistan.posterior.pictures.kde import density
 from semistan.posterior.pictures.material import (
     MOST_DRAWS,
     Material,
     evenly,
-    evenly_spaced,
     which_rows,
 )
 from semistan.posterior.pictures.style import FAINT, INK, colour, finish, new_figure

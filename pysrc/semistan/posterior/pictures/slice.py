@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
+from semistan.model.design import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
-from semistan.posterior.pictures.material import evenly, evenly_spaced
+from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
 from semistan.stan.priors import sampled_dispersion
 from semistan.stan.target import Target, log_likelihood, log_prior, make_target
