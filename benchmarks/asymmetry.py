@@ -95,7 +95,7 @@ def measure(setting: Setting, *, quick: bool) -> Outcome:
     prepared = _prepared(setting, quick=quick)
     record, rows, train = family(prepared.config.family), prepared.rows, prepared.config.train
     assert rows.y is not None
-    units = units_of(prepared.design, record, rows.y)
+    units = units_of(prepared.design, record, rows)
     network = network_spec(prepared.config, prepared.design)
     problem = make_problem(record, network, units, rows, "cpu")
     generator = torch.Generator().manual_seed(setting.seed)

@@ -14,10 +14,11 @@ from common import Case
 from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
 from semistan.bundle.files import read_json
 from semistan.model.config import ModelConfig, SampleConfig
-from semistan.model.design import Rows, learn_design
+from semistan.model.design import learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
 from semistan.model.network import Array, initial_weights
+from semistan.model.rows import Rows
 from semistan.posterior.run import Run
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.compile import compile_program
@@ -64,7 +65,7 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
     config, generator = config_of(case), torch.Generator().manual_seed(1)
     design, rows = learn_design(parse_formula(config.formula), smooth_table(case))
     assert rows.y is not None
-    units, spec = units_of(design, family(FAMILY), rows.y), network_spec(config, design)
+    units, spec = units_of(design, family(FAMILY), rows), network_spec(config, design)
     draws = [initial_weights(spec.widths, generator).numpy() for _ in range(case.k + 1)]
     points = np.array(draws)
     subspace, singular_values = span(points, case.k, "random points")

@@ -47,8 +47,8 @@ from peers import (
 )
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
 from semistan.model.network import Array
+from semistan.model.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run
 from semistan.stan.cmdstan import Toolchain, find_toolchain

@@ -14,8 +14,8 @@ from common import AIRFOIL, Case, Record, Run, console, interleave, read_options
 from compiled import CONTENDERS, Process, build
 from peers import Evaluate, JaxGradient, installed, posterior_of, torch_gradient
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
 from semistan.model.network import ACTIVATIONS, Array
+from semistan.model.rows import Rows
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 
 TOLERANCE = 1e-8  # relative, of the log density and of the largest entry of its gradient

@@ -17,8 +17,8 @@ import numpy as np
 from scipy import stats
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
 from semistan.model.network import Array, NetworkSpec, forward, layer_slices
+from semistan.model.rows import Rows
 from semistan.stan.priors import prior_data
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

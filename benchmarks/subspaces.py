@@ -27,8 +27,8 @@ import semistan
 from common import RESULTS, console, write_results
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
-from semistan.model.design import Rows
 from semistan.model.network import Array
+from semistan.model.rows import Rows
 from semistan.subspace.ggn import full_ggn, linearise
 from semistan.subspace.measures import state_of
 from semistan.subspace.problem import make_problem

@@ -27,7 +27,7 @@ import semistan
 from common import RESULTS, console, pin, write_results
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import with_overrides
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.workflow import Fit, compile_model, configure, new_run, sample, trusted_kernel

@@ -95,7 +95,7 @@ def split_problem(prepared: Prepared) -> tuple[Problem, Problem]:
     """Hold out the configured share of the rows."""
     config, rows = prepared.config, prepared.rows
     assert rows.y is not None
-    units = units_of(prepared.design, family(config.family), rows.y)
+    units = units_of(prepared.design, family(config.family), rows)
     network = network_spec(config, prepared.design)
     problem = make_problem(family(config.family), network, units, rows, "cpu")
     order = torch.randperm(len(problem))

@@ -238,7 +238,7 @@ def test_powers_of_two_of_the_units_change_theta_and_nothing_else(name, frozen):
 def test_k_must_be_smaller_than_d():
     prepared = small_prepared("y ~ nn(u)", network__hidden=[], subspace__k=1)
     record = family("gaussian")
-    units = units_of(prepared.design, record, prepared.rows.y)
+    units = units_of(prepared.design, record, prepared.rows)
     problem = make_problem(record, NetworkSpec(1, ()), units, prepared.rows, "cpu")
     with pytest.raises(InputError, match="d = 2, got k = 2"):
         bezier(problem, units, SubspaceConfig(k=2), prepared.config.train, torch.Generator())

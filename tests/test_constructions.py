@@ -69,7 +69,7 @@ def as_bytes(trained):
 def problem_and_units(formula="y ~ x + nn(u, v)", hidden=(3,), **settings):
     prepared = small_prepared(formula, **settings)
     record, rows = family(prepared.config.family), prepared.rows
-    units = units_of(prepared.design, record, rows.y)
+    units = units_of(prepared.design, record, rows)
     spec = NetworkSpec(rows.U.shape[1], hidden)
     return make_problem(record, spec, units, rows, "cpu"), units, prepared.config.train
 

@@ -152,7 +152,7 @@ def test_dunder_names_are_columns_and_nothing_else():
         ("y ~ nn(*u)", "not allowed"),
         ("y ~ log(nn(u))", "term of its own"),
         ("y ~ nn(u, nn(v))", "term of its own"),
-        ("y ~ x | z + nn(u)", "no group-level terms"),
+        ("y ~ x | z + nn(u)", "stands by itself"),
         ("y ~ . + nn(u)", "name the columns"),
         ("y ~ x + + nn(u", "cannot read"),
         ("y ~ 'a' + nn(u)", "cannot read"),

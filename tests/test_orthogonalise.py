@@ -54,7 +54,7 @@ def shared_bundle(
     design, learnt = learn_design(parse_formula(formula), frame)
     plain = bundle.config.model_dump() | {"formula": formula, "orthogonalise": mode}
     config = parse_config(plain | {"orthogonalise_in": where}, "test")
-    units = units_of(design, bundle.family, learnt.y)
+    units = units_of(design, bundle.family, learnt)
     theta = units.theta_scale * np.linspace(0.5, 2, len(design.coefficients))
     trained = replace(bundle.trained, theta=theta)
     return Bundle(config, design, units, trained, bundle.source, bundle.versions), learnt

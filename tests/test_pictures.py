@@ -12,7 +12,8 @@ from scipy import stats
 
 from drawn import random_draws
 from semistan.errors import InputError
-from semistan.model.design import Rows, apply_design
+from semistan.model.design import apply_design
+from semistan.model.rows import Rows
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures import (
     KINDS,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assertions import assert_uniform_ranks
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json

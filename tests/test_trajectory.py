@@ -29,7 +29,7 @@ def problem_of(formula="y ~ x + nn(u, v)", frame=None, name="gaussian", hidden=(
     """A problem, its options of training, and its rows in the user's units."""
     prepared = small_prepared(formula, frame, family=name, **settings)
     record, rows = family(name), prepared.rows
-    units = units_of(prepared.design, record, rows.y)
+    units = units_of(prepared.design, record, rows)
     spec = NetworkSpec(rows.U.shape[1], hidden, frozen=frozen)
     return make_problem(record, spec, units, rows, "cpu"), prepared.config.train
 

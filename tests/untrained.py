@@ -7,9 +7,10 @@ import pandas as pd
 
 from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
 from semistan.model.config import parse_config
-from semistan.model.design import Rows, learn_design
+from semistan.model.design import learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
+from semistan.model.rows import Rows
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import Units, units_of
 from semistan.subspace.subspace import Subspace, span
@@ -50,7 +51,7 @@ def random_bundle(
         "test",
     )
     design, rows = learn_design(parse_formula(FORMULA), random_frame(name, generator))
-    units = units_of(design, family(name), rows.y)
+    units = units_of(design, family(name), rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
     subspace, singular_values = span(points, k, "random points")

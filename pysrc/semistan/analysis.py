@@ -13,9 +13,9 @@ from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import Bundle, read_bundle
 from semistan.errors import InputError, did_you_mean
 from semistan.model.config import ModelConfig
-from semistan.model.design import Rows
 from semistan.model.families import family
 from semistan.model.formula import parse_formula, variables
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
@@ -101,7 +101,7 @@ def priors(
     assert not isinstance(model, Bundle | Run)
     prepared = prepare(configure(model, settings), frame)
     assert prepared.rows.y is not None
-    units = units_of(prepared.design, family(prepared.config.family), prepared.rows.y)
+    units = units_of(prepared.design, family(prepared.config.family), prepared.rows)
     lines = priors_before_training(prepared.config, prepared.design, units)
     return pd.DataFrame(map(asdict, lines))
 

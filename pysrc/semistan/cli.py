@@ -283,7 +283,8 @@ def predict(
     part: Annotated[
         str,
         typer.Option(
-            help="Of linpred: all, structured (x' theta, orthogonalised) or nn (centred)."
+            help="Of linpred: all, structured (x' theta, orthogonalised), nn (centred) or "
+            "penalised (smooths and groups)."
         ),
     ] = "all",
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,

@@ -116,7 +116,9 @@ def run_fold(folder: Path, fold: int) -> None:
     inside = assigned == fold
     with atomic_folder(fold_folder(folder, fold)) as target:
         fit = workflow.fit(fold_config(run), table[~inside], out=target / "run")
-        rows = workflow.new_rows(fit.run.bundle, table[inside], response=True)
+        rows = workflow.new_rows(
+            fit.run.bundle, table[inside], response=True, allow_new_levels=True
+        )
         judged = pointwise(
             fit.run.bundle, fit.draws, rows, interval=options["interval"],
             generator=np.random.default_rng((options["seed"], fold)),
@@ -178,7 +180,9 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
     for fold in range(1, int(assigned.max()) + 1):
         try:
             prepared = workflow.prepare(config, table[assigned != fold])
-            apply_design(prepared.design, table[assigned == fold], response=True)
+            apply_design(
+                prepared.design, table[assigned == fold], response=True, allow_new_levels=True
+            )
         except InputError as error:
             raise InputError(
                 f"fold {fold} cannot be left out: {error} Choose another --seed, a larger K, or "

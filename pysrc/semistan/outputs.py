@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.analysis import RunLike, opened
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect

@@ -20,11 +20,13 @@ from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
-from semistan.model.design import Design, Rows, apply_design, factor_notes, learn_design
+from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.families import check_response, family
 from semistan.model.formula import parse_formula
+from semistan.model.given import check_trials
 from semistan.model.missing import complete_rows
 from semistan.model.orthogonal import announcement, check_orthogonal
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.orthogonal import STORED, write_gamma
@@ -37,8 +39,8 @@ from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import ChainProgress, check_version, method_of
 from semistan.stan.plan import Plan, default_plan, timed_plan
-from semistan.stan.priors import check_priors
-from semistan.stan.program import Kernel, bundle_program, stan_program
+from semistan.stan.priors import check_free_theta, check_priors
+from semistan.stan.program import Kernel, bundle_program, has_kernel, stan_program
 from semistan.stan.scripts import write_scripts
 from semistan.stan.starts import find_starts
 from semistan.stan.temper import integrates_theta, with_temper
@@ -133,9 +135,11 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     design, rows = learn_design(formula, kept)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
+    check_trials(record, formula, rows.y, rows.given)
     check_dimension(config.subspace, network_spec(config, design).d)
     check_orthogonal(config, design)
     check_priors(config, design)
+    check_free_theta(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
@@ -146,8 +150,7 @@ def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
     import torch
 
     config, record = prepared.config, family(prepared.config.family)
-    assert prepared.rows.y is not None
-    units = units_of(prepared.design, record, prepared.rows.y)
+    units = units_of(prepared.design, record, prepared.rows)
     network = network_spec(config, prepared.design)
     problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
     generator = torch.Generator().manual_seed(config.train.seed)
@@ -317,6 +320,7 @@ def new_rows(
     *,
     response: bool = False,
     drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
 ) -> Rows:
     """Apply a bundle's design to new rows, and say which of them were dropped.
@@ -330,9 +334,10 @@ def new_rows(
     kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
     if missing and say:
         say(missing.text)
-    rows = apply_design(bundle.design, kept, response=response)
+    rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
+        check_trials(bundle.family, formula, rows.y, rows.given)
     return rows
 
 
@@ -427,7 +432,9 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    kernel: Kernel = "cpp" if options.kernel == "cpp" and bundle.family.has_kernel else "stan"
+    kernel: Kernel = (
+        "cpp" if options.kernel == "cpp" and has_kernel(bundle.config, bundle.design) else "stan"
+    )
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
@@ -452,7 +459,7 @@ def compile_model(
     if toolchain is None:
         return "stan"
     integrated = integrates_theta(config, design)
-    in_stan = config.sample.kernel == "stan" or not family(config.family).has_kernel or integrated
+    in_stan = config.sample.kernel == "stan" or not has_kernel(config, design) or integrated
     wanted: Kernel = "stan" if in_stan else "cpp"
     if integrated and config.sample.kernel != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")

@@ -201,6 +201,7 @@ def _arrays(bundle: Bundle) -> dict[str, Array]:
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
         "theta": trained.theta,
+        **({"r": trained.r} if len(trained.r) else {}),
         "x_loc": units.x_loc,
         "x_scale": units.x_scale,
         "u_loc": units.u_loc,
@@ -255,13 +256,15 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             if name.startswith(prefix)
         }
 
-    eta = content["eta_units"]
+    eta, design = content["eta_units"], design_from_plain(content["design"])
     return Bundle(
         config=parse_config(content["config"], MARKER),
-        design=design_from_plain(content["design"]),
+        design=design,
         units=Units(
             arrays["x_loc"], arrays["x_scale"], arrays["u_loc"], arrays["u_scale"],
             eta["loc"], eta["scale"],
+            tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
+            tuple(len(term.levels) for term in design.penalised),
         ),
         trained=Trained(
             subspace=Subspace(
@@ -277,6 +280,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             history=prefixed("history_"),
             curve=prefixed("curve_"),
             arc_length=content["subspace"]["arc_length"],
+            r=arrays.get("r", np.zeros(0)),
         ),
         source=Source(**content["source"]),
         versions=content["versions"],

@@ -58,8 +58,9 @@ class PriorConfig(_Section):
     """``[priors]``: the prior of each class of parameters, in Stan's words.
 
     The dispersion parameters of families other than gaussian have defaults of their own. A key
-    such as ``b_age`` gives one coefficient a prior of its own; ``phi = "auto"`` takes the
-    scales from what spans the subspace.
+    such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own. ``sd`` and
+    ``cor`` are of group-level effects, ``sds`` of smooths; ``phi = "auto"`` takes the scales from
+    what spans the subspace.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -67,6 +68,9 @@ class PriorConfig(_Section):
 
     b: str = "normal(0, 2.5)"
     phi: str = "normal(0, 5)"
+    sd: str = "student_t(3, 0, 2.5)"
+    sds: str = "student_t(3, 0, 2.5)"
+    cor: str = "lkj(1)"
     sigma: str = SIGMA.prior
     shape: str | None = None
     nu: str | None = None
@@ -75,10 +79,10 @@ class PriorConfig(_Section):
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """The priors of single coefficients, by their names."""
+        """The priors of single coefficients and standard deviations, by their names."""
         return dict(self.__pydantic_extra__)
 
-    @field_validator("b", "phi", "sigma", "shape", "nu", "precision")
+    @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision")
     @classmethod
     def _readable(cls, text: str | None, info: Any) -> str | None:
         if text is not None:
@@ -88,7 +92,7 @@ class PriorConfig(_Section):
     @model_validator(mode="after")
     def _readable_coefficients(self) -> PriorConfig:
         for name, text in self.coefficients.items():
-            if not re.fullmatch(r"b_\w+", name, re.ASCII):
+            if not re.fullmatch(r"(b|sd|sds)_\w+", name, re.ASCII):
                 hint = did_you_mean(name, _keys(("priors",)))
                 raise InputError(
                     f"unknown key '{name}'.{hint} The key of a coefficient is its name in the "

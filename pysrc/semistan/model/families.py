@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, Tensor]
 
+Given = Mapping[str, Array]
 LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
 
 
@@ -72,8 +73,8 @@ class Family:
     support_text : str
         The support in words, for error messages.
     eta_units : callable
-        Maps a response to the location and scale of the linear predictor, in whose units
-        the network and the default priors work.
+        Maps a response and what is given of each row to the location and scale of the linear
+        predictor without offsets, in whose units the network and the default priors work.
     mean : callable
         Maps ``eta`` and the dispersion to the mean of the response.
     log_lik : callable
@@ -82,13 +83,17 @@ class Family:
         Maps ``(eta, dispersion, numpy generator)`` to one response per element.
     density, stan_rng : str
         Stan's density of a response, and its random generation, with ``{y}`` and ``{eta}`` in
-        place of the response and the linear predictor; the density takes vectors too.
+        place of the response and the linear predictor, and ``{trials}`` where they are given; the
+        density takes vectors too.
     glm : str
         Stan's GLM density, if it has one.
     has_kernel : bool
         Whether ``log_lik.hpp`` has a function for it.
     stan_functions : tuple of str
         Files of ``stan/`` that ``stan_rng`` needs.
+    given : tuple of str
+        What must be known of each row: ``trials``. ``mean``, ``log_lik`` and ``rng`` find it
+        beside the dispersion.
     """
 
     name: str
@@ -98,7 +103,7 @@ class Family:
     integer: bool
     support: Callable[[Array], np.ndarray]
     support_text: str
-    eta_units: Callable[[Array], tuple[float, float]]
+    eta_units: Callable[[Array, Given], tuple[float, float]]
     mean: Callable[[Array, Mapping[str, Array]], Array]
     log_lik: Callable[[Tensor, Tensor, Values], Tensor]
     rng: Callable[[Array, Mapping[str, Array], np.random.Generator], Array]
@@ -107,6 +112,7 @@ class Family:
     glm: str = ""
     has_kernel: bool = False
     stan_functions: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     @property
     def dispersion(self) -> tuple[str, ...]:
@@ -131,6 +137,14 @@ def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
     from torch.nn.functional import logsigmoid
 
     return logsigmoid((2 * y - 1) * eta)
+
+
+def _binomial_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    from torch.nn.functional import logsigmoid
+
+    n = dispersion["trials"]
+    ways = (n + 1).lgamma() - (y + 1).lgamma() - (n - y + 1).lgamma()
+    return ways + y * logsigmoid(eta) + (n - y) * logsigmoid(-eta)
 
 
 def _negbinomial_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
@@ -213,20 +227,26 @@ def _expit(eta: Array) -> Array:
     return np.exp(-np.logaddexp(0.0, -eta))
 
 
-def _units(y: Array) -> tuple[float, float]:
-    return float(y.mean()), float(y.std(ddof=1))
+def _units(y: Array, given: Given) -> tuple[float, float]:
+    rest = y - given.get("offsets", 0.0)
+    return float(rest.mean()), float(rest.std(ddof=1))
 
 
 def _is_count(y: Array) -> np.ndarray:
     return np.asarray((y >= 0) & (y == np.floor(y)) & np.isfinite(y))
 
 
-def _log_mean(y: Array) -> tuple[float, float]:
-    return float(np.log(y.mean())), 1.0
+def _log_mean(y: Array, given: Given) -> tuple[float, float]:
+    offsets = given.get("offsets", np.zeros(1))
+    exposure = np.exp(offsets - offsets.max()).mean()
+    return float(np.log(y.mean()) - np.log(exposure) - offsets.max()), 1.0
 
 
-def _logit_mean(y: Array) -> tuple[float, float]:
-    return float(np.log(y.mean()) - np.log1p(-y.mean())), 1.0
+def _logit_mean(y: Array, given: Given) -> tuple[float, float]:
+    trials = given.get("trials", np.ones(len(y)))
+    mean = y.sum() / trials.sum()
+    offset = float(np.mean(given.get("offsets", 0.0)))
+    return float(np.log(mean) - np.log1p(-mean)) - offset, 1.0
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -283,6 +303,24 @@ FAMILIES: tuple[Family, ...] = (
         has_kernel=True,
     ),
     Family(
+        name="binomial",
+        link="logit",
+        aliases=(),
+        parameters=(),
+        integer=True,
+        support=_is_count,
+        support_text="counts 0, 1, 2, ...",
+        eta_units=_logit_mean,
+        mean=lambda eta, disp: disp["trials"] * _expit(eta),
+        log_lik=_binomial_log_lik,
+        rng=lambda eta, disp, generator: generator.binomial(
+            np.broadcast_to(disp["trials"], eta.shape).astype(np.int64), _expit(eta)
+        ).astype(float),
+        density="binomial_logit_lpmf({y} | {trials}, {eta})",
+        stan_rng="binomial_rng({trials}, inv_logit({eta}))",
+        given=("trials",),
+    ),
+    Family(
         name="negbinomial",
         link="log",
         aliases=("neg_binomial_2", "negative_binomial"),
@@ -322,7 +360,7 @@ FAMILIES: tuple[Family, ...] = (
         integer=False,
         support=lambda y: (y > 0) & np.isfinite(y),
         support_text="positive numbers",
-        eta_units=lambda y: _units(np.log(y)),
+        eta_units=lambda y, given: _units(np.log(y), given),
         mean=_lognormal_mean,
         log_lik=_lognormal_log_lik,
         rng=lambda eta, disp, generator: generator.lognormal(eta, disp["sigma"]),

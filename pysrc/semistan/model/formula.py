@@ -1,4 +1,4 @@
-"""Read ``y ~ x1 + C(g) + x2:x3 + nn(u1, u2)`` into its three parts.
+"""Read ``y | weights(w) ~ x1 + C(g) + s(x2) + offset(z) + (1 | h) + nn(u1, u2)`` into its parts.
 
 formulaic parses the text; ``syntax.py`` says what may stand in it, so that a formula from a file
 cannot run arbitrary code.
@@ -14,7 +14,57 @@ from keyword import iskeyword
 from typing import Any
 
 from semistan.errors import InputError
-from semistan.model.syntax import DAYS, EXAMPLE, check_expression, check_text, formula_error
+from semistan.model.bars import Bars, GroupText, split_bars
+from semistan.model.syntax import (
+    DAYS,
+    EXAMPLE,
+    TERM_CALLS,
+    check_expression,
+    check_part,
+    check_text,
+    formula_error,
+    masked,
+)
+
+DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothTerm:
+    """``s(x, k)``: the expression and the dimension of its basis."""
+
+    expression: str
+    k: int = DEFAULT_BASIS
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTerm:
+    """``(1 + x | g)``.
+
+    Attributes
+    ----------
+    text : str
+        The term as written.
+    intercept : bool
+        Whether the level's intercept varies.
+    terms : tuple of str
+        The terms whose coefficients vary.
+    by : tuple of str
+        The columns whose combinations are the levels.
+    correlated : bool
+        Whether the coefficients' correlations are sampled (one bar, not two).
+    """
+
+    text: str
+    intercept: bool
+    terms: tuple[str, ...]
+    by: tuple[str, ...]
+    correlated: bool
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Columns that the term uses."""
+        return _unique((*(v for term in self.terms for v in variables(term)), *self.by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +81,25 @@ class Formula:
         The terms whose coefficients are interpreted.
     network : tuple of str
         The arguments of ``nn()``.
+    offsets : tuple of str
+        What is added to the linear predictor as it is.
+    smooths : tuple of SmoothTerm
+        Penalised splines; their straight parts are among the structured terms.
+    groups : tuple of GroupTerm
+        Group-level terms.
+    weights, trials : str
+        Arguments of ``weights()`` and ``trials()``, empty without.
     """
 
     text: str
     response: str
     structured: tuple[str, ...]
     network: tuple[str, ...]
+    offsets: tuple[str, ...] = ()
+    smooths: tuple[SmoothTerm, ...] = ()
+    groups: tuple[GroupTerm, ...] = ()
+    weights: str = ""
+    trials: str = ""
 
     @property
     def structured_variables(self) -> tuple[str, ...]:
@@ -51,12 +114,28 @@ class Formula:
     @property
     def dated(self) -> tuple[str, ...]:
         """Columns of dates that ``days()`` turns into numbers."""
-        return _unique(d for term in (*self.structured, *self.network) for d in dated(term))
+        effects = (term for group in self.groups for term in group.terms)
+        every = (*self.structured, *self.network, *self.offsets, *effects)
+        return _unique(d for term in every for d in dated(term))
 
     @property
     def predictors(self) -> tuple[str, ...]:
         """All columns needed to predict."""
-        return _unique((*self.structured_variables, *self.network_variables))
+        known = (*self.offsets, *([self.trials] if self.trials else []))
+        return _unique(
+            (
+                *self.structured_variables,
+                *self.network_variables,
+                *(v for expression in known for v in variables(expression)),
+                *(v for group in self.groups for v in group.variables),
+            )
+        )
+
+    @property
+    def outcome(self) -> tuple[str, ...]:
+        """Columns of the response and its weights, not needed to predict."""
+        weights = variables(self.weights) if self.weights else ()
+        return _unique((*variables(self.response), *weights))
 
 
 def parse_formula(text: str) -> Formula:
@@ -124,39 +203,114 @@ def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str
 
 
 def _checked_formula(text: str) -> Formula:
-    check_text(text)
-    lhs, rhs = _parse(text)
+    bars = split_bars(text)
+    check_text(text, bars.plain)
+    lhs, rhs = _parse(bars.plain, text)
     for expression in [factor for term in (*lhs, *rhs) for factor in term]:
         check_expression(_python(expression, text)[0], text)
-    tilde = re.sub(r"`[^`]*`", lambda quoted: "_" * len(quoted[0]), text).index("~")
-    left, right = _stripped(text, 0, tilde), _stripped(text, tilde + 1, len(text))
-    if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or _calls_nn(lhs[0]):
+    tilde = masked(text).index("~")
+    left, right = _stripped(bars.plain, 0, tilde), _stripped(text, tilde + 1, len(text))
+    called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
+    if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
     if ("1",) not in rhs:
-        zero = re.search(r"\b0\b|-\s*1\b", text[tilde:])
+        zero = re.search(r"\b0\b|-\s*1\b", bars.plain[tilde:])
         raise formula_error(
             text,
             "this removes the intercept, but the network's output bias is the intercept: leave "
             "out '0 +' or '- 1'",
             (tilde + zero.start(), tilde + zero.end()) if zero else right,
         )
-    structured = (":".join(term) for term in rhs if term != ("1",) and not _calls_nn(term))
-    return Formula(text, lhs[0][0], tuple(structured), _network_terms(rhs, text, right))
+    smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
+    plain = (term for term in rhs if not any(_calls(term, name) for name in TERM_CALLS))
+    structured = (":".join(term) for term in plain if term != ("1",))
+    return Formula(
+        text, lhs[0][0],
+        _unique((*structured, *(smooth.expression for smooth in smooths))),
+        _network_terms(rhs, text, right),
+        tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
+        smooths,
+        tuple(_group_term(group, text) for group in bars.groups),
+        *(_addition(name, bars, text) for name in ("weights", "trials")),
+    )  # fmt: skip
 
 
-def _parse(text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _addition(name: str, bars: Bars, text: str) -> str:
+    """Return the argument of ``weights()`` or ``trials()``, checked; empty if there is none."""
+    if name not in bars.additions:
+        return ""
+    (start, end), takes = bars.additions[name], f"{name}() takes one expression, as {name}(n)"
+    if start >= end:
+        raise formula_error(text, takes, (start, start + 1))
+    check_part(text, masked(text), start, end)
+    tree, quoted = _python(text[start:end], text)
+    if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in TERM_CALLS:
+        raise formula_error(text, takes, (start, end))
+    return _operand(tree.body, quoted)
+
+
+def _group_term(group: GroupText, text: str) -> GroupTerm:
+    """Read both sides of a group-level term."""
+    (start, end), (first, last) = group.effects, group.group
+    source = masked(text)
+    check_part(text, source, start, end)
+    _, terms = _parse(f"~ {text[start:end]}", text)
+    for term in terms:
+        if called := next((name for name in TERM_CALLS if _calls(term, name)), None):
+            raise formula_error(text, f"{called}() cannot vary by group", (start, end))
+    if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
+        raise formula_error(
+            text, "expected a column, or several as g:h, behind the bar", (first, last)
+        )
+    by = tuple(name.strip("`") for name in _split(text[first:last], ":"))
+    effects = tuple(":".join(term) for term in terms if term not in (("1",), ("0",)))
+    if not terms:
+        raise formula_error(text, "expected 1 or a column before the bar", (start, end))
+    whole = text[slice(*group.whole)]
+    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated)
+
+
+def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:
+    """Return the calls of ``s()`` or ``offset()``, each a term of its own."""
+    found = [term for term in terms if _calls(term, name)]
+    for term in found:
+        if len(term) != 1:
+            message = f"{name}() cannot take part in an interaction"
+            raise formula_error(text, message, ":".join(term))
+    return [term[0] for term in found]
+
+
+def _argument(call: str, text: str) -> str:
+    """Return the first argument of a call, as a factor."""
+    tree, quoted = _python(call, text)
+    assert isinstance(tree.body, ast.Call)
+    expression = _operand(tree.body.args[0], quoted)
+    if not variables(expression):
+        raise formula_error(text, f"'{call}' needs a column", call)
+    return expression
+
+
+def _smooth(call: str, text: str) -> SmoothTerm:
+    tree, _ = _python(call, text)
+    assert isinstance(tree.body, ast.Call)
+    k = [ast.literal_eval(option.value) for option in tree.body.keywords]
+    return SmoothTerm(_argument(call, text), *k)
+
+
+def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return both sides as terms, each a tuple of factors that can be parsed again."""
     from formulaic import Formula as Formulaic
     from formulaic.errors import FormulaicError
 
     try:
-        parsed = Formulaic(text)
+        parsed = Formulaic(plain)
     except (FormulaicError, SyntaxError, TypeError, ValueError, KeyError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise formula_error(text, f"cannot read this: {reason}") from None
-    sides = [list(getattr(parsed, side, ())) for side in ("lhs", "rhs")]
+    parts = [getattr(parsed, side, ()) for side in ("lhs", "rhs")]
+    sides = [list(part) for part in (parts if parts[1] else ((), parsed))]
     if not all(hasattr(term, "factors") for side in sides for term in side):
-        raise formula_error(text, "this has several parts; use one '~' and no '|'")
+        raise formula_error(text, "this has several parts; use one '~'")
     lhs, rhs = (
         [tuple(_rewritten(factor, text) for factor in term.factors) for term in side]
         for side in sides
@@ -185,14 +339,14 @@ def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:
     return source if isinstance(node, ast.Name | ast.Call) else f"I({source})"
 
 
-def _calls_nn(term: Iterable[str]) -> bool:
-    return any(re.match(r"nn\s*\(", factor) for factor in term)
+def _calls(term: Iterable[str], name: str) -> bool:
+    return any(re.match(rf"{name}\s*\(", factor) for factor in term)
 
 
 def _network_terms(
     terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
 ) -> tuple[str, ...]:
-    networks = [term for term in terms if _calls_nn(term)]
+    networks = [term for term in terms if _calls(term, "nn")]
     if len(networks) != 1:
         raise formula_error(
             text,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.formula import Formula, variables
+from semistan.model.formula import Formula
 from semistan.model.table import check_columns
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def complete_rows(
         If there are such rows and they may not be left out, naming columns and counts; or if
         no row is left.
     """
-    used = (*(variables(formula.response) if response else ()), *formula.predictors)
+    used = (*(formula.outcome if response else ()), *formula.predictors)
     check_columns(frame, used, formula.text)
     missing = frame[list(dict.fromkeys(used))].apply(_missing)
     bad = np.asarray(missing.any(axis=1), dtype=bool)

@@ -111,6 +111,7 @@ DENSITIES: dict[str, Density] = {
         Density("horseshoe", ("df", "scale_global", "df_global", "scale_slab", "df_slab"),
                 ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4)),
         Density("constant", ("value",), ("value",)),
+        Density("lkj", ("shape",), ()),
     )
 }  # fmt: skip
 
@@ -208,6 +209,11 @@ def _check_prior(prior: Prior, parameter: str) -> None:
     if density.is_horseshoe and parameter != "b":
         raise InputError(
             f"prior '{parameter}': horseshoe() is for all coefficients together, as prior 'b'"
+        )
+    if (density.name == "lkj") != (parameter == "cor"):
+        raise InputError(
+            f"prior '{parameter}': lkj() is for the correlations of group-level effects, as "
+            'cor = "lkj(1)", and they have no other'
         )
     if density.positive and not is_dispersion:
         raise InputError(

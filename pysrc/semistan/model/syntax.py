@@ -37,11 +37,17 @@ MATH = {
 DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
+TERM_CALLS = {
+    "nn": "at least one column and no options, as nn(u1, u2)",
+    "offset": "one expression, as offset(log(exposure))",
+    "s": "one expression and k, as s(x) or s(x, k=10)",
+}  # each is a term of its own, and takes what is said here
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
 MOST_TERMS = 5_000
 LARGEST_DEGREE = 1_000
+LARGEST_BASIS = 200
 LARGEST_WHOLE = 10**15
 SAME_LENGTH = {":": "@", "{": "(", "}": ")", "\n": " ", "\r": " ", "#": "?", "`": "?"}
 SHOWN = 100  # characters of a long formula around the place of a mistake
@@ -84,8 +90,15 @@ def formula_error(text: str, message: str, place: Span | str | None = None) -> I
     return InputError(f"in the formula\n  {before}{line[first:last]}{after}\n  {carets}\n{message}")
 
 
-def check_text(text: str) -> None:
+def check_text(text: str, plain: str | None = None) -> None:
     """Refuse a formula whose text holds anything but terms, arithmetic and listed functions.
+
+    Parameters
+    ----------
+    text : str
+        The formula as written, for the error.
+    plain : str, optional
+        What is checked: the formula without its bars, of the same length.
 
     Raises
     ------
@@ -94,20 +107,16 @@ def check_text(text: str) -> None:
     """
     if len(text) > LONGEST:
         raise InputError(f"a formula has at most {LONGEST} characters, got {len(text)}")
-    masked = _masked(text)
-    tildes = [match.start() for match in re.finditer("~", masked)]
+    source = masked(text if plain is None else plain)
+    tildes = [match.start() for match in re.finditer("~", source)]
     if len(tildes) != 1:
         place = (tildes[1], tildes[1] + 1) if tildes else (len(text), len(text) + 1)
         raise formula_error(text, f"a formula looks like '{EXAMPLE}', with one '~'", place)
-    for pattern, message in (
-        (r"(?<![\w.)])\.(?![\w.])", "'.' is not understood; name the columns"),
-        (r"\|", "there are no group-level terms, '|' is not understood"),
-    ):
-        if found := re.search(pattern, masked):
-            raise formula_error(text, message, found.span())
-    for start, end in ((0, tildes[0]), (tildes[0] + 1, len(masked))):
-        if masked[start:end].strip():
-            _check_side(text, masked, start, end)
+    if found := re.search(r"(?<![\w.)])\.(?![\w.])", source):
+        raise formula_error(text, "'.' is not understood; name the columns", found.span())
+    for start, end in ((0, tildes[0]), (tildes[0] + 1, len(source))):
+        if source[start:end].strip():
+            check_part(text, source, start, end)
 
 
 def check_expression(tree: ast.Expression, text: str) -> None:
@@ -126,15 +135,15 @@ def check_expression(tree: ast.Expression, text: str) -> None:
 
 
 def check_tree(tree: ast.AST, report: Report) -> None:
-    """Check every node of a tree; ``nn()`` may stand outside any other call."""
+    """Check every node of a tree; ``nn()`` and its like may stand outside any other call."""
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, within = todo.pop()
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id == "nn":
+            if isinstance(node.func, ast.Name) and node.func.id in TERM_CALLS:
                 if within:
-                    report.refuse(node, "nn() must be a term of its own")
-                _check_network(node, report)
+                    report.refuse(node, f"{node.func.id}() must be a term of its own")
+                _check_term_call(node, node.func.id, report)
                 todo += [(argument, True) for argument in node.args]
             else:
                 _check_call(node, report)
@@ -144,8 +153,15 @@ def check_tree(tree: ast.AST, report: Report) -> None:
             todo += [(child, within) for child in ast.iter_child_nodes(node)]
 
 
-def _check_side(text: str, masked: str, start: int, end: int) -> None:
-    start += len(masked[start:end]) - len(masked[start:end].lstrip())
+def check_part(text: str, source: str, start: int, end: int) -> None:
+    """Check the part of a formula between two places; ``source`` is what ``masked`` returns.
+
+    Raises
+    ------
+    InputError
+        With the place.
+    """
+    start += len(source[start:end]) - len(source[start:end].lstrip())
 
     def span(node: ast.AST) -> Span:
         first, last = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
@@ -158,7 +174,7 @@ def _check_side(text: str, masked: str, start: int, end: int) -> None:
         first, last = span(node)
         return text[first:last]
 
-    tree = _parsed(text, masked[start:end].rstrip(), start)
+    tree = _parsed(text, source[start:end].rstrip(), start)
     check_tree(tree, Report(shown, refuse, (*_OPERATORS, *_OF_FORMULAS)))
     terms = _terms(tree.body)
     if terms > MOST_TERMS:
@@ -182,7 +198,7 @@ def _expected(reason: str) -> str:
     return "expected a column, a listed function or an operator; odd names go in backticks"
 
 
-def _masked(text: str) -> str:
+def masked(text: str) -> str:
     """Return Python of the same length, in ASCII: what stands in quotes is blanked."""
 
     def mask(match: re.Match[str]) -> str:
@@ -233,13 +249,23 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
         report.refuse(node, f"a whole number is at most {LARGEST_WHOLE:.0e}; write 1e20, say")
 
 
-def _check_network(node: ast.Call, report: Report) -> None:
-    for part in (*node.keywords, *(arg for arg in node.args if isinstance(arg, ast.Starred))):
+def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
+    starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
+    further = [] if name == "nn" else node.args[1:]
+    options = [] if name == "s" else node.keywords
+    wrong_options = [] if name != "s" else [part for part in node.keywords if not _is_k(part)]
+    for part in (*starred, *further, *options, *wrong_options):
         report.refuse(
-            part,
-            f"'{report.shown(part)}' is not allowed: nn() takes columns and no options, "
-            "as nn(u1, u2)",
+            part, f"'{report.shown(part)}' is not allowed: {name}() takes {TERM_CALLS[name]}"
         )
+    if not node.args:
+        report.refuse(node, f"{name}() takes {TERM_CALLS[name]}")
+
+
+def _is_k(option: ast.keyword) -> bool:
+    """Say whether an option of ``s()`` is a basis dimension that can be."""
+    value = _literal(option.value)
+    return option.arg == "k" and type(value) is int and 3 <= value <= LARGEST_BASIS
 
 
 def _check_call(node: ast.Call, report: Report) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import evenly_spaced
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
+from semistan.model.rows import evenly_spaced
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
 from semistan.stan.methods import METHODS, Method, reservations
+from semistan.stan.penalised import coefficient_columns, spread_names
 
 Array = npt.NDArray[np.float64]
 
@@ -46,6 +47,10 @@ class Draws:
         What keeps them from being draws of the posterior.
     orthogonal : Orthogonal, optional
         What of the network the orthogonalised coefficients hold, if there are any.
+    spread : dict of arrays, shape (C, S)
+        Standard deviations and correlations of penalised coefficients by name.
+    penalised : tuple of arrays, shape (C, S, levels, m)
+        The coefficients of each smooth and group-level term.
     """
 
     phi: Array
@@ -58,6 +63,8 @@ class Draws:
     method: Method = METHODS["nuts"]
     reservations: tuple[str, ...] = ()
     orthogonal: Orthogonal | None = None
+    spread: dict[str, Array] = field(default_factory=dict)
+    penalised: tuple[Array, ...] = ()
 
     @property
     def chains(self) -> int:
@@ -71,8 +78,8 @@ class Draws:
 
     @property
     def interpreted(self) -> dict[str, Array]:
-        """The coefficients and dispersion parameters by name, in the table's order."""
-        return {**self.coefficients, **self.dispersion}
+        """Spread, coefficients and dispersion parameters by name, in the table's order."""
+        return {**self.spread, **self.coefficients, **self.dispersion}
 
     @property
     def identified(self) -> dict[str, Array]:
@@ -113,6 +120,7 @@ class Draws:
             coefficients=some(self.coefficients), dispersion=some(self.dispersion),
             lprior=self.lprior[:, index], sampler=some(self.sampler),
             orthogonal=self.orthogonal and self.orthogonal.thin(index),
+            spread=some(self.spread), penalised=tuple(r[:, index] for r in self.penalised),
         )  # fmt: skip
 
 
@@ -149,6 +157,12 @@ def draws_of_columns(
         parts = [scalar(f"{name}.{i}") for i in range(1, size + 1)]
         return np.stack(parts, axis=-1) if parts else np.zeros((*scalar("lprior").shape, 0))
 
+    def block(columns: Sequence[str], m: int) -> Array:
+        values = np.stack([scalar(column) for column in columns], axis=-1)
+        if columns[0].startswith("s_"):
+            return values[..., None, :]
+        return np.moveaxis(values.reshape(*values.shape[:-1], m, -1), -1, -2)
+
     sheared = in_model(bundle.config, design)
     further = further_names(bundle.config, design) if sheared else {}
     draws = Draws(
@@ -163,6 +177,11 @@ def draws_of_columns(
         max_treedepth=options.max_treedepth,
         method=method,
         reservations=reservations(options),
+        spread={name: scalar(name) for term in design.penalised for name in spread_names(term)},
+        penalised=tuple(
+            block(columns, term.size)
+            for columns, term in zip(coefficient_columns(design), design.penalised, strict=True)
+        ),
     )
     if not sheared:
         return draws

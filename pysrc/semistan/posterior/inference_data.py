@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.model.design import Rows
 from semistan.model.formula import parse_formula
+from semistan.model.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, posterior_predict

@@ -18,9 +18,9 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
-from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.model.orthogonal import least_squares
+from semistan.model.rows import Rows
 from semistan.subspace.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
 
 STORED = "orthogonal.npz"

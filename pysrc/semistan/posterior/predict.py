@@ -1,8 +1,8 @@
 """Posterior predictions: linear predictor, mean, and new responses, as S x N arrays.
 
-The linear predictor has two parts besides the intercept,
+The linear predictor has parts besides the intercept,
 
-    eta = b_Intercept + x' theta + f_c(u),
+    eta = b_Intercept + x' theta + f_c(u) + smooths + group-level effects + offsets,
 
 where f_c is the network's part, centred over the training rows in each draw. Where coefficients
 are orthogonalised to the network, they hold what it says along their columns, and f_c is without.
@@ -15,9 +15,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
+from semistan.posterior.penalised import penalised_predictor
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
@@ -42,7 +43,8 @@ def posterior_linpred(
     rows : Rows
         Rows at which to predict.
     part : str
-        ``all``, ``structured`` (x' theta alone, orthogonalised where it is) or ``nn`` (f_c alone).
+        ``all``, ``structured`` (x' theta alone, orthogonalised where it is), ``nn`` (f_c alone) or
+        ``penalised`` (smooths without their straight parts, and group-level effects).
     engine : callable, optional
         What computes eta; PyTorch by default.
     """
@@ -50,12 +52,15 @@ def posterior_linpred(
     structured = draws.flat(draws.effects) @ rows.X.T
     if part == "structured":
         return structured
+    if part == "penalised":
+        return penalised_predictor(bundle, draws, rows)
     compute = engine or torch_engine(bundle)
     pieces = _pieces(len(phi), len(rows) * max(bundle.network.widths))
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
         return eta - structured - draws.flat(draws.intercept)[:, None]
-    return eta
+    further = penalised_predictor(bundle, draws, rows) if rows.blocks else 0.0
+    return eta + further + rows.given.get("offsets", 0.0)
 
 
 def posterior_epred(
@@ -63,7 +68,7 @@ def posterior_epred(
 ) -> Array:
     """Draws of the mean mu = g^-1(eta), shape (S, N)."""
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
-    return bundle.family.mean(eta, dispersion_columns(draws))
+    return bundle.family.mean(eta, distribution(bundle, draws, rows))
 
 
 def posterior_predict(
@@ -76,27 +81,30 @@ def posterior_predict(
 ) -> Array:
     """Draws of new responses, shape (S, N)."""
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
-    return bundle.family.rng(eta, dispersion_columns(draws), generator)
+    return bundle.family.rng(eta, distribution(bundle, draws, rows), generator)
 
 
 def log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
     """Log-likelihood of each row under each draw, shape (S, N)."""
-    assert rows.y is not None
-    return log_lik_at(bundle, draws, rows.y, posterior_linpred(bundle, draws, rows))
+    return log_lik_at(bundle, draws, rows, posterior_linpred(bundle, draws, rows))
 
 
-def log_lik_at(bundle: Bundle, draws: Draws, y: Array, eta: Array) -> Array:
-    """Log-likelihood of responses (N,) at given linear predictors (S, N)."""
+def log_lik_at(bundle: Bundle, draws: Draws, rows: Rows, eta: Array) -> Array:
+    """Weighted log-likelihood of the rows' responses at given linear predictors (S, N)."""
     import torch
 
-    dispersion = {name: torch.tensor(value) for name, value in dispersion_columns(draws).items()}
-    density = bundle.family.log_lik(torch.tensor(y), torch.from_numpy(eta), dispersion)
-    return np.asarray(density.numpy())
+    assert rows.y is not None
+    parameters = {
+        name: torch.tensor(value) for name, value in distribution(bundle, draws, rows).items()
+    }
+    density = bundle.family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), parameters)
+    return np.asarray(density.numpy() * rows.given.get("weights", 1.0))
 
 
-def dispersion_columns(draws: Draws) -> dict[str, Array]:
-    """Return each dispersion parameter as a column (S, 1)."""
-    return {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
+def distribution(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
+    """Return what the response's distribution has beside eta: columns (S, 1), or rows (N,)."""
+    sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
+    return sampled | {name: rows.given[name] for name in bundle.family.given}
 
 
 def row_chunks(rows: Rows, draws: Draws) -> Iterator[Rows]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.export import draw_index
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {"epred": ".epred", "linpred": ".linpred", "predict": ".prediction"}
 KINDS = tuple(COLUMNS)
-PARTS = ("all", "structured", "nn")
+PARTS = ("all", "structured", "nn", "penalised")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

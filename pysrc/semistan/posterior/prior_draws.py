@@ -16,9 +16,9 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.model.orthogonal import orthogonal_columns
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns

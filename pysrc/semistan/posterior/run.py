@@ -21,7 +21,7 @@ from semistan.bundle.files import (
 )
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.data import read_stan_rows
 from semistan.stan.folder import write_stan_folder
@@ -111,8 +111,7 @@ class Run:
 
     def rows(self) -> Rows:
         """Read the training rows from ``data.json``."""
-        y, X, U = read_stan_rows(self.path / "data.json")
-        return Rows(y, X, U, tuple(range(len(y))))
+        return read_stan_rows(self.path / "data.json", self.bundle.design)
 
     def table(self) -> pd.DataFrame:
         """Read the columns of the training table that the formula uses."""

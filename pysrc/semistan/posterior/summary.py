@@ -12,8 +12,8 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
-from semistan.model.design import Rows
 from semistan.model.orthogonal import ORTHOGONAL, RAW
+from semistan.model.rows import Rows
 from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
     Check,

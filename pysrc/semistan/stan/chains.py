@@ -6,7 +6,7 @@ from pathlib import Path
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.stan.approximate import approximate_chains
 from semistan.stan.elliptical_slice import elliptical_slice_chains
 from semistan.stan.flow import flow_chains

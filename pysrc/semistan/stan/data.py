@@ -12,9 +12,11 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
-from semistan.model.design import Rows
+from semistan.model.design import Design
 from semistan.model.network import ACTIVATIONS, Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.rows import Block, Rows
+from semistan.stan.penalised import penalised_data, penalised_names
 from semistan.stan.priors import prior_data
 from semistan.stan.temper import temper_of
 
@@ -71,6 +73,11 @@ def stan_data(
         "axes": bundle.subspace.axes + 1,
         "Pi": bundle.subspace.Pi,
         "phi_scale": bundle.subspace.phi_scale,
+        **{
+            name: rows.given[name].astype(int) if name == "trials" else rows.given[name]
+            for name in bundle.design.given
+        },
+        **penalised_data(bundle, rows),
         **_theta_inside(bundle),
         **_orthogonal(bundle),
         **prior_data(bundle),
@@ -128,15 +135,17 @@ def _pieces(value: Any) -> Iterator[str]:
     yield "]"
 
 
-def read_stan_rows(path: Path) -> tuple[Array, Array, Array]:
-    """Read y (N,), X (N, P) and U (N, Q) back, one line of ``write_stan_json`` at a time.
+def read_stan_rows(path: Path, design: Design) -> Rows:
+    """Read the rows back, one line of ``write_stan_json`` at a time.
 
     Raises
     ------
     InputError
         If the file is damaged.
     """
-    wanted, found = ("N", "P", "Q", "y", "X", "U"), {}
+    further = penalised_names(design)
+    blocks = [name for pair in further for name in pair if name]
+    wanted, found = ("N", "P", "Q", "y", "X", "U", *design.given, *blocks), {}
     with path.open("rb") as file:
         for line in file:
             name = line.partition(b":")[0].strip().strip(b'"').decode()
@@ -145,7 +154,17 @@ def read_stan_rows(path: Path) -> tuple[Array, Array, Array]:
     if set(found) != set(wanted):
         raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(wanted)}")
     N, P, Q = (int(found[name][0]) for name in ("N", "P", "Q"))
-    return found["y"], found["X"].reshape(N, P), found["U"].reshape(N, Q)
+    return Rows(
+        found["y"], found["X"].reshape(N, P), found["U"].reshape(N, Q), tuple(range(N)),
+        given={name: found[name] for name in design.given},
+        blocks=tuple(
+            Block(
+                found[Z].reshape(N, -1) if Z else np.ones((N, 1)),
+                found[J].astype(int) - 1 if J else np.zeros(N, dtype=int),
+            )
+            for Z, J in further
+        ),
+    )  # fmt: skip
 
 
 def _numbers(text: bytes) -> Array:

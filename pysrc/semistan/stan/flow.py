@@ -34,8 +34,8 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
 from semistan.model.network import Array
+from semistan.model.rows import Rows
 from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
 from semistan.stan.geometry import Mode
 from semistan.stan.methods import ChainProgress

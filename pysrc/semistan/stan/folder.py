@@ -6,7 +6,7 @@ from pathlib import Path
 
 from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file, write_json
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.program import Kernel, bundle_program, labels, raw_labels
 from semistan.stan.sources import KERNEL_HEADERS, stan_source

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.rows import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.priors import has_horseshoe, sampled_dispersion
@@ -88,6 +88,7 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     dispersion = {
         name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
     }
+    eta = eta + rows.given.get("offsets", 0.0)
     log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
     jacobian = np.log(bundle.subspace.phi_scale).sum()
     positive = list(sampled_dispersion(bundle.config, bundle.family))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.starts import curve_states, initial_values
 

@@ -120,7 +120,7 @@ class PriorLine:
 
 
 def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
-    """Return the priors of phi, theta (unless the subspace holds it) and the dispersion."""
+    """Return the priors of phi, theta (unless the subspace holds it), dispersion and spread."""
     phi = parse_prior(config.priors.phi, "phi")
     groups = [PriorGroup("phi", "phi", phi.density, (phi,))]
     if not config.subspace.holds_theta:
@@ -128,7 +128,27 @@ def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
     for item in family(config.family).parameters:
         prior = _dispersion_prior(config.priors, item)
         groups.append(PriorGroup(item.name, item.name, prior.density, (prior,), positive=True))
+    for name in spread_units(design):
+        prior = _spread_prior(config.priors, name)
+        groups.append(PriorGroup(name, name, prior.density, (prior,), positive=True))
     return tuple(groups)
+
+
+def spread_units(design: Design) -> dict[str, float]:
+    """Return the standard deviations of penalised coefficients with their units.
+
+    Those of group-level slopes are in units of the linear predictor over those of their column.
+    """
+    return {
+        name: 1 / float(units)
+        for term in design.penalised
+        for name, units in zip(term.spread, term.units, strict=True)
+    }
+
+
+def _spread_prior(config: PriorConfig, name: str) -> Prior:
+    of_class = config.sds if name.startswith("sds_") else config.sd
+    return parse_prior(config.coefficients.get(name, of_class), name)
 
 
 def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
@@ -138,6 +158,12 @@ def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
         for item in family.parameters
         if not _dispersion_prior(config.priors, item).density.is_constant
     )
+
+
+def fixed_parameters(config: ModelConfig, design: Design) -> tuple[str, ...]:
+    """Return the parameters that a constant() prior fixes."""
+    groups = prior_groups(config, design)
+    return tuple(group.parameter for group in groups if group.density.is_constant)
 
 
 def prior_data(bundle: Bundle) -> dict[str, Any]:
@@ -151,6 +177,8 @@ def prior_data(bundle: Bundle) -> dict[str, Any]:
         for index, name in enumerate(group.data_names):
             values = np.array([prior.values[index] for prior in used])
             data[name] = values if group.by_element(name) else float(values[0])
+    if any(group.correlated for group in bundle.design.groups):
+        data["prior_cor_shape"] = parse_prior(bundle.config.priors.cor, "cor").argument("shape")
     return data
 
 
@@ -187,8 +215,9 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     """
     if _is_horseshoe(config.priors):
         _check_horseshoe(config, design)
+    check_method(config, design, config.sample.method)
     for name in config.priors.coefficients:
-        if config.subspace.holds_theta:
+        if config.subspace.holds_theta and name.startswith("b_"):
             raise InputError(
                 f"prior '{name}': in the construction '{config.subspace.construction}' the "
                 "coefficients lie in the subspace and have no priors of their own"
@@ -198,10 +227,11 @@ def check_priors(config: ModelConfig, design: Design) -> None:
                 "prior 'b_Intercept': the intercept is the mean of the network's output, which "
                 "has the prior of phi"
             )
-        if name not in design.coefficients:
+        known = (*design.coefficients, *spread_units(design))
+        if name not in known:
+            kind = "coefficient" if name.startswith("b_") else "standard deviation"
             raise InputError(
-                f"prior '{name}': the model has no such coefficient."
-                f"{did_you_mean(name, design.coefficients)}"
+                f"prior '{name}': the model has no such {kind}.{did_you_mean(name, known)}"
             )
 
 
@@ -210,18 +240,42 @@ def has_horseshoe(config: ModelConfig) -> bool:
     return _is_horseshoe(config.priors) and not config.subspace.holds_theta
 
 
-def check_horseshoe_method(config: ModelConfig, method: str) -> None:
-    """Refuse a method that works in the coordinates of theta, which the horseshoe lacks.
+def check_method(config: ModelConfig, design: Design, method: str) -> None:
+    """Refuse a method that knows only phi, theta and the dispersion where there is more.
 
     Raises
     ------
     InputError
         Naming the method.
     """
-    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
+    further = "horseshoe()" if has_horseshoe(config) else ""
+    further = further or penalised_text(design)
+    if further and method in ("elliptical-slice", "flow"):
         raise InputError(
-            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
+            f"method = '{method}' does not know the parameters of {further}; use method = 'nuts'"
         )
+
+
+def check_free_theta(config: ModelConfig, design: Design) -> None:
+    """Refuse penalised coefficients where the subspace holds theta.
+
+    Raises
+    ------
+    InputError
+        Naming the terms and the construction.
+    """
+    if config.subspace.holds_theta and design.penalised:
+        raise InputError(
+            f"the construction '{config.subspace.construction}' holds the coefficients in the "
+            f"subspace and has no {penalised_text(design)}; use another construction"
+        )
+
+
+def penalised_text(design: Design) -> str:
+    """Name the smooths and group-level terms, or return an empty text if there are none."""
+    smooths = (f"s({smooth.expression})" for smooth in design.smooths)
+    groups = (f"(... | {':'.join(group.by)})" for group in design.groups)
+    return ", ".join((*smooths, *groups))
 
 
 def _is_horseshoe(config: PriorConfig) -> bool:
@@ -229,20 +283,24 @@ def _is_horseshoe(config: PriorConfig) -> bool:
 
 
 def _check_horseshoe(config: ModelConfig, design: Design) -> None:
-    if config.priors.coefficients:
-        name = next(iter(config.priors.coefficients))
+    own = [name for name in config.priors.coefficients if name.startswith("b_")]
+    if own:
+        name = own[0]
         raise InputError(
             f"prior '{name}': horseshoe() is for all coefficients together, none can have another"
         )
     if not design.coefficients:
         raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
-    check_horseshoe_method(config, config.sample.method)
 
 
 def _coefficient_groups(config: PriorConfig, names: Sequence[str]) -> list[PriorGroup]:
     """Group the coefficients by their density; one group of all has no list of members."""
     of_class = parse_prior(config.b, "b")
-    own = {name: parse_prior(text, name) for name, text in config.coefficients.items()}
+    own = {
+        name: parse_prior(text, name)
+        for name, text in config.coefficients.items()
+        if name.startswith("b_")
+    }
     priors = [own.get(name, of_class) for name in names]
     densities = sorted({prior.density for prior in priors} or {of_class.density}, key=str)
     if len(densities) == 1:
@@ -262,6 +320,8 @@ def _used(group: PriorGroup, bundle: Bundle) -> list[Prior]:
     if group.label == "b":
         scale = bundle.units.theta_scale
         scale = scale if group.members is None else scale[list(group.members)]
+    elif group.label in (spreads := spread_units(bundle.design)):
+        scale = np.array([bundle.units.eta_scale * spreads[group.label]])
     else:
         scale = np.array(
             [
@@ -292,6 +352,14 @@ def _lines(
         source = _source(config.priors, item.name)
         used = _autoscaled(prior, scale, config.priors)
         yield PriorLine(item.name, str(prior), str(used), source)
+    for name, scale in spread_units(design).items():
+        prior, of_class = _spread_prior(config.priors, name), name.partition("_")[0]
+        own = "coefficient" if name in config.priors.coefficients else None
+        used = _autoscaled(prior, units.eta_scale * scale, config.priors)
+        source = own or _source(config.priors, of_class)
+        yield PriorLine(name, str(prior), str(used), source)
+    if any(group.correlated for group in design.groups):
+        yield PriorLine("cor", config.priors.cor, config.priors.cor, _source(config.priors, "cor"))
 
 
 def _coefficient_lines(

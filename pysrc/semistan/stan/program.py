@@ -17,6 +17,16 @@ from semistan.model.design import Design
 from semistan.model.families import Family, family
 from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
 from semistan.stan.layout import WIDTH, call, comment, declarations, program_text
+from semistan.stan.penalised import (
+    coefficient_labels,
+    penalised_arguments,
+    penalised_coefficients,
+    penalised_correlations,
+    penalised_data_lines,
+    penalised_densities,
+    penalised_parameters,
+    penalised_sums,
+)
 from semistan.stan.priors import PriorGroup, prior_groups
 from semistan.stan.sources import stan_source
 from semistan.stan.temper import Temper, temper_of
@@ -50,11 +60,18 @@ lprior += student_t_lpdf(hs_local | prior_b_df, 0, 1) + P * log(2);
 lprior += student_t_lpdf(hs_global | prior_b_df_global, 0, 1) + log(2);
 lprior += inv_gamma_lpdf(hs_slab | prior_b_df_slab / 2, prior_b_df_slab / 2);
 """
+SLICE = "[start : end]"
+LKJ = [("real<lower=0> prior_cor_shape;", "lkj prior on the correlations: shape")]
 GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
 LEAST_SQUARES = """\
 matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
   = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
 """
+GIVEN = {
+    "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
+    "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
+    "trials": ("array[N] int<lower=0> trials;", "number of trials"),
+}
 ARGUMENT_TEXT = {
     "df": "degrees of freedom",
     "location": "location",
@@ -100,6 +117,22 @@ class Parts:
     holds_theta: bool
     temper: Temper | None = None
     orthogonal: tuple[int, ...] = ()
+
+    @property
+    def spread(self) -> dict[str, str]:
+        """The standard deviations of penalised coefficients, and what each is of."""
+        smooths = {
+            s.spread[0]: f"standard deviation of s({s.expression})" for s in self.design.smooths
+        }
+        return smooths | {
+            name: f"standard deviation of {effect} by {':'.join(group.by)}"
+            for group in self.design.groups
+            for name, effect in zip(group.spread, group.effects, strict=True)
+        }  # fmt: skip
+
+    def text_of(self, name: str) -> str:
+        """Say what a positive parameter is."""
+        return self.spread.get(name) or self.family.text_of(name)
 
     @property
     def beside_network(self) -> str:
@@ -185,7 +218,7 @@ def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
 def labels(design: Design) -> dict[str, str]:
     """Map the program's speaking names to the design's columns, for ``labels.json``."""
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
-    return {"b_Intercept": "Intercept", **columns}
+    return {"b_Intercept": "Intercept", **columns, **coefficient_labels(design)}
 
 
 def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
@@ -203,6 +236,11 @@ def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Pa
         orthogonal_columns(config, design) if in_model(config, design) else (),
     )  # fmt: skip
     return replace(parts, kernel="stan") if parts.integrates_theta else parts
+
+
+def has_kernel(config: ModelConfig, design: Design) -> bool:
+    """Say whether the C++ kernel can compute a model's likelihood."""
+    return family(config.family).has_kernel and not design.given and not design.penalised
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -231,42 +269,68 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
 
 def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
+    further_data, coefficients = penalised_arguments(parts.design)
+    kinds = {"trials": "array[] int"}
+    given = [f"data {kinds.get(name, 'vector')} {name}" for name in parts.design.given]
+    further_data = [*given, *further_data]
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
             "data array[] int free_widths", "data int activation", "data vector p_bar",
             "data array[] int axes", "data matrix Pi", "data real eta_loc",
-            "data real eta_scale", "vector phi", "vector theta",
-            *(f"real {name}" for name in parts.family.dispersion)]  # fmt: skip
+            "data real eta_scale", *further_data, "vector phi", "vector theta",
+            *(f"real {name}" for name in parts.family.dispersion), *coefficients]  # fmt: skip
 
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
+    has_glm = parts.family.glm and "weights" not in parts.design.given
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
         + "    = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,\n"
         + "              activation);\n"
-        + (_glm(parts) if parts.family.glm else _density(parts))
+        + (_glm(parts) if has_glm else _density(parts))
         + "}\n"
     )
 
 
 def _glm(parts: Parts) -> str:
     tail = ", ".join(["theta", *parts.family.dispersion])
-    return (
-        f"  return {parts.family.glm}(\n"
-        "    y[start : end] | Xc[start : end], eta_loc + eta_scale * f,\n"
-        f"    {tail});\n"
+    further = further_sums(parts, SLICE)
+    alpha = "alpha" if further else "eta_loc + eta_scale * f"
+    declared = (
+        "  vector[end - start + 1] alpha  // without x' theta\n"
+        "    = " + "\n      + ".join(["eta_loc + eta_scale * f", *further]) + ";\n"
     )
+    return (
+        declared if further else ""
+    ) + f"  return {parts.family.glm}(\n    y{SLICE} | Xc{SLICE}, {alpha},\n    {tail});\n"
 
 
 def _density(parts: Parts) -> str:
-    density = parts.family.density.format(y="y[start : end]", eta="eta")
+    sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
+    eta = (
+        "  vector[end - start + 1] eta  // linear predictor\n"
+        "    = " + "\n      + ".join(sums) + ";\n"
+    )  # fmt: skip
+    density = parts.family.density
+    if "weights" not in parts.design.given:
+        trials = f"trials{SLICE}"
+        return eta + f"  return {density.format(y=f'y{SLICE}', eta='eta', trials=trials)};\n"
+    by_row = density.format(y="y[n]", eta="eta[n - start + 1]", trials="trials[n]")
     return (
-        "  vector[end - start + 1] eta\n"
-        "    = eta_loc + eta_scale * f + Xc[start : end] * theta;\n"
-        f"  return {density};\n"
+        eta + "  real total = 0;\n"
+        "  for (n in start : end) {\n"
+        f"    total += weights[n] * {by_row};\n"
+        "  }\n"
+        "  return total;\n"
     )
+
+
+def further_sums(parts: Parts, rows: str) -> list[str]:
+    """Return what stands in the linear predictor of some rows beside the network and theta."""
+    offsets = [f"offsets{rows}"] if "offsets" in parts.design.given else []
+    return [*offsets, *penalised_sums(parts.design, rows)]
 
 
 def _kernel_likelihood(parts: Parts) -> str:
@@ -290,6 +354,7 @@ def _data(parts: Parts) -> str:
         [
             *data_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),
+            *(LKJ if any(group.correlated for group in parts.design.groups) else []),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
             *_temper_lines(parts),
             *([] if parts.integrates_theta else [GRAINSIZE]),
@@ -334,6 +399,8 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
         ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
+        *(GIVEN[name] for name in parts.design.given),
+        *penalised_data_lines(parts.design),
         *(_theta_inside() if parts.holds_theta else []),
         *(_orthogonal_lines() if parts.orthogonal else []),
     ]
@@ -419,8 +486,9 @@ def parameters(parts: Parts, *, theta: bool = True) -> str:
         lines += HORSESHOE_LINES
     elif theta and not parts.holds_theta:
         lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
+    lines += penalised_parameters(parts.design)
     lines += [
-        (f"real<lower=0> {item.parameter};", parts.family.text_of(item.parameter))
+        (f"real<lower=0> {item.parameter};", parts.text_of(item.parameter))
         for item in parts.sampled
         if item.positive
     ]
@@ -428,11 +496,12 @@ def parameters(parts: Parts, *, theta: bool = True) -> str:
 
 
 def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
-    """Declare the dispersion parameters that are fixed."""
-    return [
-        (f"real {item.parameter} = {item.data_names[0]};", parts.family.text_of(item.parameter))
+    """Declare the dispersion parameters that are fixed, and the penalised coefficients."""
+    fixed = [
+        (f"real {item.parameter} = {item.data_names[0]};", parts.text_of(item.parameter))
         for item in parts.constant
     ]
+    return fixed + penalised_coefficients(parts.design)
 
 
 def theta_text(parts: Parts) -> str:
@@ -447,6 +516,7 @@ def theta_text(parts: Parts) -> str:
 def _transformed_parameters(parts: Parts) -> str:
     lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
     densities = "".join(_prior_density(item) for item in parts.sampled)
+    densities += penalised_densities(parts.design)
     return theta_text(parts) + declarations(lines) + densities
 
 
@@ -468,9 +538,9 @@ def _prior_density(item: PriorGroup) -> str:
 def _model(parts: Parts) -> str:
     if parts.integrates_theta:
         return marginal_model(parts) + "target += lprior;\n"
-    arguments = ["partial_log_lik", "slice", "grainsize", "y", "Xc", "H", "free_widths",
-                 "activation", "p_bar", "axes", "Pi", "eta_loc", "eta_scale", "phi",
-                 parts.beside_network, *parts.family.dispersion]  # fmt: skip
+    passed = [argument.split()[-1] for argument in _signature(parts)[2:]]
+    passed[passed.index("theta")] = parts.beside_network
+    arguments = ["partial_log_lik", "slice", "grainsize", *passed]
     tail = " / temperature;" if parts.temper else ";"
     return (
         "if (!prior_only) {\n"
@@ -498,4 +568,5 @@ def _generated_quantities(parts: Parts) -> str:
     ]
     names = parts.design.coefficients
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
-    return intercept + declarations([*coefficients, *raw])
+    correlations = penalised_correlations(parts.design)
+    return intercept + declarations([*coefficients, *raw, *correlations])

@@ -16,6 +16,7 @@ from semistan.stan.program import (
     Parts,
     data_lines,
     fixed_lines,
+    further_sums,
     header,
     network_functions,
     parameters,
@@ -71,15 +72,18 @@ def _data(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    density = parts.family.density.format(y="y[n]", eta="eta[n]")
-    replicate = parts.family.stan_rng.format(eta="eta[n]")
+    density = parts.family.density.format(y="y[n]", eta="eta[n]", trials="trials[n]")
+    density = f"weights[n] * {density}" if "weights" in parts.design.given else density
+    replicate = parts.family.stan_rng.format(eta="eta[n]", trials="trials[n]")
+    structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
+    sums = [*structured, *further_sums(parts, "")]
     local = (
         "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
         "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
-        + (f"\n    + Xc * {parts.beside_network};\n" if _has_theta(parts) else ";\n")
-        + "for (n in 1 : N) {\n"
+        + "".join(f"\n    + {part}" for part in sums)
+        + ";\nfor (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n"
         f"  y_rep[n] = {replicate};\n"
         "}\n"

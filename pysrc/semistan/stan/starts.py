@@ -9,12 +9,14 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
 from semistan.model.network import Array
 from semistan.model.orthogonal import in_model
+from semistan.model.rows import Rows
 from semistan.stan.geometry import Mode, find_mode
+from semistan.stan.penalised import penalised_starts
 from semistan.stan.priors import (
-    check_horseshoe_method,
+    check_method,
+    fixed_parameters,
     has_horseshoe,
     prior_data,
     sampled_dispersion,
@@ -28,6 +30,7 @@ SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
+MOST_PENALISED = 100  # coefficients of smooths and groups beside which a metric is dense
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -63,7 +66,9 @@ class Starts:
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
         first = self.values[0]
+        further = sum(np.size(value) for name, value in first.items() if name[:2] in ("z_", "zs"))
         small = len(first["phi"]) <= MOST_DIMENSIONS and "hs_local" not in first
+        small = small and further <= MOST_PENALISED
         adapted = "dense_e" if small else "diag_e"
         metric = options.metric if self.found or options.metric != "ggn" else adapted
         automatic = SHORT_WARMUP if self.one_mode else WARMUP
@@ -98,18 +103,21 @@ def find_starts(
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
     mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
-    if no mode is found, or none is looked for in a horseshoe's funnel, it starts on the curve, at
-    t = (c - 1/2) / chains, with the trained theta jittered and the trained dispersion.
+    if no mode is found, or none is looked for in the funnels of a horseshoe or of penalised
+    coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained theta
+    jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    check_horseshoe_method(bundle.config, options.method)
+    check_method(bundle.config, bundle.design, options.method)
+    penalised = bool(bundle.design.penalised)
     climb = (
         options.metric == "ggn"
         and bundle.subspace.k <= MOST_DIMENSIONS
         and not has_horseshoe(bundle.config)
+        and not penalised
     )
-    if climb or in_model(bundle.config, bundle.design):
+    if climb or (in_model(bundle.config, bundle.design) and not penalised):
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = np.array([_sheared(target, state) for state in on_curve])
     if climb:
@@ -167,7 +175,10 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     if not bundle.config.subspace.holds_theta:
         theta = bundle.units.theta_scale * state[k:m]
         values |= _horseshoe(bundle, theta) if has_horseshoe(bundle.config) else {"theta": theta}
-    return values | dict(zip(sampled, np.exp(state[m:]).tolist(), strict=True))
+    spread = penalised_starts(bundle)
+    for name in fixed_parameters(bundle.config, bundle.design):
+        spread.pop(name, None)
+    return values | dict(zip(sampled, np.exp(state[m:]).tolist(), strict=True)) | spread
 
 
 def _horseshoe(bundle: Bundle, theta: Array) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
+from semistan.errors import InputError
 from semistan.model.network import forward, frozen_features
+from semistan.model.rows import Rows
 from semistan.stan.marginal import Conditional, log_marginal
-from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
+from semistan.stan.priors import penalised_text, prior_data, prior_groups, sampled_dispersion
 from semistan.stan.shear import Shear, shear_of
 from semistan.stan.temper import Temper, temper_of
-from semistan.subspace.problem import Problem, make_problem
+from semistan.subspace.problem import Problem, all_rows, make_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,7 +112,18 @@ def coordinates(bundle: Bundle) -> int:
 
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
-    """Collect what the posterior needs from a bundle and its training rows."""
+    """Collect what the posterior needs from a bundle and its training rows.
+
+    Raises
+    ------
+    InputError
+        If it has smooths or group-level terms, which are no part of q.
+    """
+    if bundle.design.penalised:
+        raise InputError(
+            f"this needs the density in phi, theta and the dispersion alone, but the model has "
+            f"{penalised_text(bundle.design)}"
+        )
     import torch
 
     problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
@@ -162,14 +174,13 @@ def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor)
     import torch
 
     f, chunks = torch.cat(target.outputs(phi)), target.chunks
-    y, Z = (torch.cat([getattr(chunk, name) for chunk in chunks]) for name in ("y", "Z"))
-    rows = replace(chunks[0], y=y, Z=Z)
+    rows = all_rows(chunks)
     scale = torch.tensor(target.bundle.units.theta_scale)
     start = torch.tensor(target.bundle.trained.theta) / scale
     (prior,) = (prior for prior in target.priors if prior.parameter == "theta")
     conditional = Conditional(
         rows.eta(target.raw(torch.zeros_like(start), f), f),
-        rows.eta_scale * Z,
+        rows.eta_scale * rows.Z,
         lambda eta: log_lik(target, rows, eta, log_dispersion),
         lambda t: prior.distribution.log_prob(scale * t) + scale.log(),
     )
@@ -203,7 +214,7 @@ def log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor)
 
     sampled = dict(zip(target.sampled, log_dispersion.exp(), strict=True))
     fixed = {name: torch.tensor(v, dtype=eta.dtype) for name, v in target.constants.items()}
-    return target.bundle.family.log_lik(chunk.y, eta, fixed | sampled)
+    return chunk.log_lik(eta, fixed | sampled)
 
 
 def log_prior(target: Target, q: Tensor) -> Tensor:

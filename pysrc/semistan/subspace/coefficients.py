@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRIOR_SCALE = 2.5  # of theta / theta_scale
+MOST_COEFFICIENTS = 3000
 STEPS = 100  # of Newton's method, at the most
 TOLERANCE = 1e-14  # nats that a step may still gain
 SLACK = 1e-10  # relative rounding error of the penalised log-likelihood
@@ -53,9 +54,9 @@ def settle(problem: Problem, trained: Parameters) -> Parameters:
         All rows, those held out during training too.
     trained : Parameters
         One network or a curve. Where each control point has a theta of its own, which is then
-        part of the weights, nothing changes.
+        part of the weights, nothing changes; nor where groups have too many levels.
     """
-    if trained.theta.ndim > 1 or len(trained.theta) == 0:
+    if trained.theta.ndim > 1 or not 0 < len(trained.theta) <= MOST_COEFFICIENTS:
         return trained
     return replace(trained, theta=mean_theta(problem, trained))
 
@@ -78,9 +79,9 @@ def theta_at(problem: Problem, state: Weights) -> Tensor:
 
     P, n = len(state.theta), problem.network.free_widths[-2] + 1
     output = state.w[-n:]
-    penalty = torch.cat(
-        [torch.full_like(state.theta, PRIOR_SCALE**-2), torch.full_like(output, PRIOR_PRECISION)]
-    )
+    of_theta = torch.ones_like(state.theta)  # of the penalised coefficients, as in training
+    of_theta[: problem.Z.shape[1]] = PRIOR_SCALE**-2
+    penalty = torch.cat([of_theta, torch.full_like(output, PRIOR_PRECISION)])
     centre = torch.cat([torch.zeros_like(state.theta), output])
     model = LinearModel(problem, state, centre, penalty)
     return minimiser(model, torch.cat([state.theta, output]))[:P]
@@ -122,7 +123,7 @@ class LinearModel:
 
     def _log_lik(self, part: Problem, eta: Tensor) -> Tensor:
         dispersion = part.dispersion(self.state.log_dispersion)
-        return part.family.log_lik(part.y, eta, dispersion).sum()
+        return part.log_lik(eta, dispersion).sum()
 
     def _parts(self) -> Iterator[tuple[Problem, Tensor]]:
         """Yield a few rows at a time, and the columns Z, h and 1 of the linear model."""
@@ -131,7 +132,7 @@ class LinearModel:
         rows, size = torch.arange(len(self.problem)), max(1, CHUNK // len(self.centre))
         for start in range(0, len(rows), size):
             part = self.problem.rows(rows[start : start + size].to(self.problem.y.device))
-            yield part, torch.cat([part.Z, _output_inputs(part, self.state)], dim=1)
+            yield part, torch.cat([part.columns(), _output_inputs(part, self.state)], dim=1)
 
 
 def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
@@ -160,7 +161,7 @@ def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
 
 
 def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
-    P = part.Z.shape[1]
+    P = part.coefficients
     return part.eta(beta[:P], A[:, P:] @ beta[P:])
 
 

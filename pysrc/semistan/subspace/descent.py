@@ -66,7 +66,7 @@ def initial_parameters(problem: Problem, points: int, generator: Generator) -> P
     tensors = [
         torch.stack([initial_weights(spec.free_widths, generator) for _ in range(points)]),
         initial_weights(spec.frozen_widths, generator),
-        torch.zeros(problem.Z.shape[1], dtype=torch.float64),
+        torch.zeros(problem.coefficients, dtype=torch.float64),
         torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
     ]
     return Parameters(*(tensor.to(device).requires_grad_() for tensor in tensors))

@@ -140,7 +140,7 @@ def likelihood_curvature(problem: Problem, state: Weights, f: Tensor) -> Tensor:
     dispersion = problem.dispersion(state.log_dispersion)
 
     def minus_log_lik(eta: Tensor) -> Tensor:
-        return -problem.family.log_lik(problem.y, eta, dispersion).sum()
+        return -problem.log_lik(eta, dispersion).sum()
 
     return curvature(minus_log_lik, problem.eta(state.theta, f))[1].clamp(min=0)
 

@@ -111,7 +111,8 @@ def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None =
         points = trained.control_points
         w = points[0] if len(points) == 1 else trained.subspace.p_bar
     log_dispersion = problem.log_dispersion(trained.dispersion)
-    arrays = (w, trained.w_frozen, trained.theta / units.theta_scale, log_dispersion)
+    theta = np.concatenate([trained.theta / units.theta_scale, trained.r / units.r_scale])
+    arrays = (w, trained.w_frozen, theta, log_dispersion)
     return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
 
 

@@ -3,20 +3,24 @@
 Inputs are standardised and the linear predictor has the family's units, so that training
 does not depend on the units of y, x or u:
 
-    eta = eta_loc + eta_scale * (Z theta + f(u; w))
+    eta = eta_loc + eta_scale * (Z theta + f(u; w)) + offsets
+
+Penalised coefficients, of smooths and groups, follow theta in the same vector. Their penalty is the
+prior normal(0, 1) in these units, in place of the one whose standard deviation is sampled later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.design import Design, Rows
+from semistan.model.design import Design
 from semistan.model.families import Family
 from semistan.model.network import Array, NetworkSpec, forward, frozen_features
+from semistan.model.rows import Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows."""
+    """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows.
+
+    ``block_units`` (m,) and ``block_levels`` are those of each penalised term.
+    """
 
     x_loc: Array
     x_scale: Array
@@ -32,6 +39,17 @@ class Units:
     u_scale: Array
     eta_loc: float
     eta_scale: float
+    block_units: tuple[Array, ...] = ()
+    block_levels: tuple[int, ...] = ()
+
+    @property
+    def r_scale(self) -> Array:
+        """The units of each penalised coefficient, level by level, shape (R,)."""
+        scales = (
+            np.tile(self.eta_scale / units, levels)
+            for units, levels in zip(self.block_units, self.block_levels, strict=True)
+        )
+        return np.concatenate([np.zeros(0), *scales])
 
     @property
     def theta_scale(self) -> Array:
@@ -39,9 +57,10 @@ class Units:
         return self.eta_scale / self.x_scale
 
 
-def units_of(design: Design, family: Family, y: Array) -> Units:
-    """Collect the units from the learnt design and the training response."""
-    eta_loc, eta_scale = family.eta_units(y)
+def units_of(design: Design, family: Family, rows: Rows) -> Units:
+    """Collect the units from the learnt design and the training rows."""
+    assert rows.y is not None
+    eta_loc, eta_scale = family.eta_units(rows.y, rows.given)
     return Units(
         np.array(design.x.loc),
         np.array(design.x.scale),
@@ -49,12 +68,17 @@ def units_of(design: Design, family: Family, y: Array) -> Units:
         np.array(design.u.scale),
         eta_loc,
         eta_scale,
+        tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
+        tuple(len(term.levels) for term in design.penalised),
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others."""
+    """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others.
+
+    ``theta`` has the structured coefficients, then the penalised ones.
+    """
 
     w: Tensor
     w_frozen: Tensor
@@ -63,8 +87,43 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TensorBlock:
+    """The columns Z (N, m) of one penalised term, standardised, and the level of each row."""
+
+    Z: Tensor
+    level: Tensor
+    levels: int
+
+    @property
+    def coefficients(self) -> int:
+        """Levels times columns."""
+        return self.levels * int(self.Z.shape[1])
+
+    def rows(self, index: Tensor) -> TensorBlock:
+        """Return some rows."""
+        return TensorBlock(self.Z[index], self.level[index], self.levels)
+
+    def product(self, r: Tensor) -> Tensor:
+        """Return what coefficients r, level by level, add to each row."""
+        if self.levels == 1:
+            return self.Z @ r
+        return (self.Z * r.reshape(self.levels, -1)[self.level]).sum(dim=1)
+
+    def columns(self) -> Tensor:
+        """Return what each coefficient multiplies, (N, levels * m)."""
+        n, m = self.Z.shape
+        spread = self.Z.new_zeros(n, self.levels, m)
+        spread[range(n), self.level] = self.Z
+        return spread.flatten(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Training rows as tensors, with the family and the network."""
+    """Training rows as tensors, with the family and the network.
+
+    ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
+    penalised terms, and ``all_rows`` counts the rows that share their penalty.
+    """
 
     family: Family
     network: NetworkSpec
@@ -73,6 +132,9 @@ class Problem:
     y: Tensor
     Z: Tensor
     U: Tensor
+    given: dict[str, Tensor] = field(default_factory=dict)
+    blocks: tuple[TensorBlock, ...] = ()
+    all_rows: int = 0
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -82,7 +144,20 @@ class Problem:
         return Problem(
             self.family, self.network, self.eta_loc, self.eta_scale,
             self.y[index], self.Z[index], self.U[index],
+            {name: values[index] for name, values in self.given.items()},
+            tuple(block.rows(index) for block in self.blocks), self.all_rows,
         )  # fmt: skip
+
+    @property
+    def coefficients(self) -> int:
+        """Number of structured and penalised coefficients, P + R."""
+        return int(self.Z.shape[1]) + sum(block.coefficients for block in self.blocks)
+
+    def columns(self) -> Tensor:
+        """Return what the structured and the penalised coefficients multiply, (N, P + R)."""
+        import torch
+
+        return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
 
     def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
         """Return the dispersion parameters in the user's units, by name."""
@@ -102,16 +177,30 @@ class Problem:
         return np.log(np.array([values[name] for name in self.family.dispersion]) / units)
 
     def eta(self, theta: Tensor, f: Tensor) -> Tensor:
-        """Return the linear predictor, given theta / theta_scale and the network's output."""
-        return self.eta_loc + self.eta_scale * (self.Z @ theta + f)
+        """Return the linear predictor, given standardised theta and the network's output."""
+        P = self.Z.shape[1]
+        linear = self.Z @ theta[:P] if self.blocks else self.Z @ theta
+        for block in self.blocks:
+            linear = linear + block.product(theta[P : P + block.coefficients])
+            P += block.coefficients
+        eta = self.eta_loc + self.eta_scale * (linear + f)
+        return eta + self.given["offsets"] if "offsets" in self.given else eta
+
+    def log_lik(self, eta: Tensor, dispersion: Mapping[str, Tensor]) -> Tensor:
+        """Return the weighted log-likelihood of each row, given the linear predictor (..., N)."""
+        known = {name: self.given[name] for name in self.family.given}
+        log_lik = self.family.log_lik(self.y, eta, {**dispersion, **known})
+        return self.given["weights"] * log_lik if "weights" in self.given else log_lik
 
     def loss(self, state: Weights) -> Tensor:
         """Return the mean negative log-likelihood, one value per leading axis of ``w``."""
         h = frozen_features(self.network, state.w_frozen, self.U)
         f = forward(self.network, state.w, h)
         eta = self.eta(state.theta, f)
-        log_lik = self.family.log_lik(self.y, eta, self.dispersion(state.log_dispersion))
-        return -log_lik.mean(dim=-1)
+        loss = -self.log_lik(eta, self.dispersion(state.log_dispersion)).mean(dim=-1)
+        if not self.blocks:
+            return loss
+        return loss + state.theta[self.Z.shape[1] :].square().sum() / (2 * self.all_rows)
 
 
 def make_problem(
@@ -132,4 +221,22 @@ def make_problem(
         tensor(rows.y),
         tensor((rows.X - units.x_loc) / units.x_scale),
         tensor((rows.U - units.u_loc) / units.u_scale),
+        {name: tensor(values) for name, values in rows.given.items()},
+        tuple(
+            TensorBlock(tensor(block.Z / units), torch.tensor(block.level, device=device), levels)
+            for block, units, levels in zip(
+                rows.blocks, units.block_units, units.block_levels, strict=True
+            )
+        ),
+        len(rows),
     )
+
+
+def all_rows(parts: Sequence[Problem]) -> Problem:
+    """Join the rows of a problem that was split."""
+    import torch
+
+    first = parts[0]
+    y, Z, U = (torch.cat([getattr(part, name) for part in parts]) for name in ("y", "Z", "U"))
+    given = {name: torch.cat([part.given[name] for part in parts]) for name in first.given}
+    return replace(first, y=y, Z=Z, U=U, given=given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Trained:
         single network.
     arc_length : float
         Length of the final curve.
+    r : array, shape (R,)
+        Penalised coefficients of smooths and groups, level by level.
     """
 
     subspace: Subspace
@@ -52,6 +54,7 @@ class Trained:
     history: dict[str, Array]
     curve: dict[str, Array]
     arc_length: float
+    r: Array = field(default_factory=lambda: np.zeros(0))
 
 
 def hand_over(
@@ -82,12 +85,14 @@ def hand_over(
     control_points = best.control_points.cpu().numpy()
     t = np.linspace(0, 1, CURVE_NODES)
     is_curve = len(control_points) > 1
+    coefficients, P = best.mean_theta.cpu().numpy(), problem.Z.shape[1]
     return Trained(
         subspace=subspace,
         singular_values=singular_values,
         control_points=control_points,
         w_frozen=best.w_frozen.cpu().numpy(),
-        theta=best.mean_theta.cpu().numpy() * units.theta_scale,
+        theta=coefficients[:P] * units.theta_scale,
+        r=coefficients[P:] * units.r_scale,
         dispersion={
             name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.design import apply_design, factor_columns
+from semistan.model.design import apply_design
 from semistan.model.formula import parse_formula, variables
+from semistan.model.terms import factor_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,10 +39,14 @@ class Predictors:
         The rows, with these columns only.
     levels : dict of tuples
         Levels of each factor, the reference first; numeric columns are not in it.
+    typical : dict
+        Columns with a typical value of their own: a grouping column has None, so that the effects
+        of its levels are left out, and a single number of trials is 1, as in brms.
     """
 
     frame: pd.DataFrame
     levels: dict[str, tuple[Any, ...]]
+    typical: dict[str, Any]
 
 
 def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
@@ -57,7 +62,14 @@ def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
     learnt = factor_columns(bundle.design.x) | factor_columns(bundle.design.u)
-    return Predictors(frame, boolean | {name: tuple(levels) for name, levels in learnt.items()})
+    formula = parse_formula(bundle.design.formula)
+    grouping = {name for group in formula.groups for name in group.by}
+    of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
+    only_group = grouping - set(formula.structured_variables) - set(formula.network_variables)
+    typical: dict[str, Any] = dict.fromkeys(only_group)
+    typical |= {name: 1 for name in frame.columns if name == formula.trials}
+    levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
+    return Predictors(frame, levels, typical)
 
 
 def check_variables(bundle: Bundle, names: Iterable[str]) -> tuple[str, ...]:
@@ -173,6 +185,8 @@ def _values(predictors: Predictors, name: str, resolution: int) -> pd.DataFrame:
 
 
 def _typical(predictors: Predictors, name: str) -> Any:
+    if name in predictors.typical:
+        return predictors.typical[name]
     if name in predictors.levels:
         return predictors.levels[name][0]
     return float(predictors.frame[name].mean())

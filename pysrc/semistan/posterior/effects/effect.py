@@ -19,7 +19,8 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
-from semistan.model.design import Rows, apply_design
+from semistan.model.design import apply_design
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.effects.columns import (
     check_at_least,

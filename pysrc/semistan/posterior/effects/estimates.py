@@ -6,7 +6,7 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.scores import check_interval

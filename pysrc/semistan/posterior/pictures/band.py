@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.design import apply_design, evenly_spaced
+from semistan.model.design import apply_design
 from semistan.model.formula import parse_formula
-from semistan.posterior.draws import Array, Draws
+from semistan.model.rows import evenly_spaced
+from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     FEW_VALUES,
     Predictors,
@@ -26,7 +27,7 @@ from semistan.posterior.effects.columns import (
 from semistan.posterior.pictures.material import MOST_DRAWS, Material, which_rows
 from semistan.posterior.pictures.style import INK, colour, finish, label, new_figure
 from semistan.posterior.pictures.words import held_words, mean_words, number, value_words
-from semistan.posterior.predict import dispersion_columns, posterior_linpred
+from semistan.posterior.predict import distribution, posterior_linpred
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,13 +148,14 @@ def _band(material: Material, columns: dict[str, Any], by: str | None, level: An
     rows = apply_design(material.bundle.design, frame, response=False)
     draws, family = material.draws.thin(4 * MOST_DRAWS), material.bundle.family
     eta = posterior_linpred(material.bundle, draws, rows)
-    mu = family.mean(eta, dispersion_columns(draws))
+    parameters = distribution(material.bundle, draws, rows)
+    mu = family.mean(eta, parameters)
     if family.name == "bernoulli":
         return _Band(np.quantile(mu, PROBABILITIES, axis=0), mu.mean(axis=0))
-    return _Band(_predictive_quantiles(material, draws, eta), mu.mean(axis=0))
+    return _Band(_predictive_quantiles(material, parameters, eta), mu.mean(axis=0))
 
 
-def _predictive_quantiles(material: Material, draws: Draws, eta: Array) -> Array:
+def _predictive_quantiles(material: Material, parameters: dict[str, Array], eta: Array) -> Array:
     """Return quantiles (4, G) of new responses at eta (S, G).
 
     Every point of the grid has the same random numbers, so that the band is smooth in the input.
@@ -161,14 +163,18 @@ def _predictive_quantiles(material: Material, draws: Draws, eta: Array) -> Array
     family = material.bundle.family
     repeated = np.tile(eta, (max(1, RESPONSES // len(eta)), 1))
     repeats = len(repeated) // len(eta)
-    dispersion = {n: np.tile(v[:, 0], repeats) for n, v in dispersion_columns(draws).items()}
+    columns = {name: np.broadcast_to(value, eta.shape) for name, value in parameters.items()}
+    at_point = [
+        {name: np.tile(value[:, g], repeats) for name, value in columns.items()}
+        for g in range(eta.shape[1])
+    ]
     method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if family.integer else "linear"
-    columns = [
-        np.quantile(family.rng(column, dispersion, material.generator()), PROBABILITIES,
+    quantiles = [
+        np.quantile(family.rng(column, given, material.generator()), PROBABILITIES,
                     method=method)
-        for column in repeated.T
+        for column, given in zip(repeated.T, at_point, strict=True)
     ]  # fmt: skip
-    return np.stack(columns, axis=1)
+    return np.stack(quantiles, axis=1)
 
 
 def _ribbons(axes: Axes, grid: Array, band: _Band, shade: str, step: Step) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.posterior.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
 from semistan.posterior.pictures.words import mean_words, number

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.design import evenly_spaced
+from semistan.model.rows import evenly_spaced
 from semistan.posterior.draws import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures import style

@@ -14,8 +14,8 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
-from semistan.model.design import Rows
 from semistan.model.formula import parse_formula
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.scores import Pointwise, pointwise

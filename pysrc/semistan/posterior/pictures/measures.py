@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.loss import LOSS_WORDS, curve_panel, training_panel
 from semistan.posterior.pictures.slice import (
@@ -101,13 +101,11 @@ class Measured:
     def _loss(self, w: Array) -> float:
         import torch
 
-        subspace, theta = self.bundle.subspace, self.bundle.trained.theta
+        subspace, theta = self.bundle.subspace, self.state.theta
         if subspace.holds_theta:
-            theta = subspace.theta_bar + subspace.theta_Pi @ subspace.project(w)
-        at = Weights(
-            torch.tensor(w), self.state.w_frozen,
-            torch.tensor(theta / self.bundle.units.theta_scale), self.state.log_dispersion,
-        )  # fmt: skip
+            moved = subspace.theta_bar + subspace.theta_Pi @ subspace.project(w)
+            theta = torch.tensor(moved / self.bundle.units.theta_scale)
+        at = Weights(torch.tensor(w), self.state.w_frozen, theta, self.state.log_dispersion)
         with torch.no_grad():
             return float(self.problem.loss(at))
 

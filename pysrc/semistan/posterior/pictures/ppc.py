@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.design import evenly_spaced
+from semistan.model.rows import evenly_spaced
 from semistan.posterior.draws import Array
 from semistan.posterior.pictures.kde import density
 from semistan.posterior.pictures.material import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows, evenly_spaced
+from semistan.model.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance

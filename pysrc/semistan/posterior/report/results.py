@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.design import Rows
 from semistan.model.formula import Formula, parse_formula
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws
 from semistan.posterior.run import Run
 from semistan.posterior.summary import Summary

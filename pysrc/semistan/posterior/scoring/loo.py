@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, row_chunks

@@ -19,11 +19,11 @@ import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
-from semistan.model.design import Rows
+from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.predict import (
-    dispersion_columns,
+    distribution,
     log_lik_at,
     posterior_linpred,
     row_chunks,
@@ -195,10 +195,9 @@ def _judge(
 
     assert rows.y is not None
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
-    replicated = np.sort(
-        bundle.family.rng(eta, dispersion_columns(draws), generator), axis=0, kind="stable"
-    )
-    density = log_lik_at(bundle, draws, rows.y, eta)
+    parameters = distribution(bundle, draws, rows)
+    replicated = np.sort(bundle.family.rng(eta, parameters, generator), axis=0, kind="stable")
+    density = log_lik_at(bundle, draws, rows, eta)
     lower, upper = np.quantile(
         replicated,
         ((1 - interval) / 2, (1 + interval) / 2),
@@ -209,7 +208,7 @@ def _judge(
     return Pointwise(
         y=rows.y,
         lpd=logsumexp(density, axis=0) - np.log(len(eta)),
-        mean=bundle.family.mean(eta, dispersion_columns(draws)).mean(axis=0),
+        mean=bundle.family.mean(eta, parameters).mean(axis=0),
         crps=crps(replicated, rows.y),
         lower=lower,
         upper=upper,
