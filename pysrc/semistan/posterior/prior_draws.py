@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.model.network import Array
 from semistan.model.orthogonal import orthogonal_columns
@@ -22,7 +23,13 @@ from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns
-from semistan.stan.priors import PriorGroup, has_horseshoe, prior_data, prior_groups
+from semistan.stan.priors import (
+    PriorGroup,
+    has_horseshoe,
+    penalised_text,
+    prior_data,
+    prior_groups,
+)
 from semistan.stan.target import make_target
 
 
@@ -46,7 +53,17 @@ def prior_draws(
     -------
     Draws
         As if read from a run.
+
+    Raises
+    ------
+    InputError
+        If the model has smooths or group-level terms.
     """
+    if bundle.design.penalised:
+        raise InputError(
+            f"predictions from the prior do not know {penalised_text(bundle.design)}; sample it "
+            "with 'semistan sample --prior-only', and predict from that run"
+        )
     size = shape[0] * shape[1]
     target = make_target(bundle, rows, prior_only=True)
     zeros = np.zeros(size)

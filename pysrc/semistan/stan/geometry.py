@@ -5,7 +5,8 @@ A few damped Gauss-Newton (Levenberg-Marquardt) steps in the program's unconstra
 
     q = (phi / phi_scale, theta / theta_scale, log dispersion)
 
-find one. The generalised Gauss-Newton matrix of the negative log posterior there,
+find one; the standard deviations of penalised coefficients are estimated besides (``spread.py``).
+The generalised Gauss-Newton matrix of the negative log posterior there,
 
     H = J' diag(-d^2 log p(y_i | eta_i) / d eta_i^2) J + curvature of the priors,  J = d eta / d q,
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.network import Array, output_and_jacobian
+from semistan.stan.spread import held_coordinates, reestimated
 from semistan.stan.target import (
     Target,
     log_lik,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 100
 ENOUGH = 1e-2  # nats: the search ends when a step promises less
 MAX_DAMPING = 1e8
+ESTIMATES = 8  # of the standard deviations of penalised coefficients
 LEAST_CURVATURE = 1e-6  # of a prior, which is negative in the tails of a Student t
 
 
@@ -84,14 +87,31 @@ def find_mode(target: Target, start: Array) -> Mode | None:
         The last state that was accepted, with the metric there; None if the density or its
         curvature is not finite.
     """
+    if not target.bundle.design.penalised:
+        return _climbed(target, start, np.zeros(len(start), dtype=bool))
+    held, q, mode = held_coordinates(target, len(start)), start, None
+    for _ in range(ESTIMATES):
+        mode = _climbed(target, q, held)
+        if mode is None:
+            return None
+        q = reestimated(target, mode.q, mode.inv_metric)
+    return mode
+
+
+def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
+    """Climb with some coordinates held where they are."""
     import torch
 
     q, damping, steps = torch.tensor(start), 1e-3, 0
+    free = torch.from_numpy(np.flatnonzero(~held))
     value = negative_log_posterior(target, q)
     gradient, matrix = derivatives(target, q)
-    while steps < MAX_STEPS and damping < MAX_DAMPING and _gain(gradient, matrix) > ENOUGH:
-        damped = matrix + damping * torch.diag(matrix.diagonal())
-        candidate = q - torch.linalg.solve(damped, gradient)
+    while steps < MAX_STEPS and damping < MAX_DAMPING:
+        slope, inner = gradient[free], matrix[free][:, free]
+        if not _gain(slope, inner) > ENOUGH:
+            break
+        damped = inner + damping * torch.diag(inner.diagonal())
+        candidate = q.index_add(0, free, -torch.linalg.solve(damped, slope))
         new = negative_log_posterior(target, candidate)
         if not new < value:
             damping *= 10
@@ -131,21 +151,39 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     gradient, matrix = torch.zeros_like(q), q.new_zeros(len(q), len(q))
-    phi, theta, log_dispersion = target.split(q)
-    m = target.coordinates
-    w = weights(target, phi)
+    phi, _, log_dispersion = target.split(q)
+    w, P = weights(target, phi), len(target.bundle.design.coefficients)
     held = _held_by_theta(target, w)
-    for chunk, eta in zip(target.chunks, target.predictors(phi, theta), strict=True):
+    made = _by_penalised(target, q)
+    for chunk, eta in zip(target.chunks, target.predictors(phi, target.linear(q)), strict=True):
         J_phi = _by_phi(target, w, chunk)
         if target.shear:
             J_phi = J_phi - chunk.Z[:, target.shear.columns] @ held
-        J = chunk.eta_scale * _by_q(target, J_phi, chunk.Z)
+        J = _by_q(target, J_phi, chunk.Z)
+        further = chunk.columns()[:, P:] @ made if len(made) else J.new_zeros(len(J), made.shape[1])
+        J = chunk.eta_scale * torch.cat([J, further], dim=1)
         by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion)
-        gradient[:m] += J.T @ by_eta[0]
-        matrix[:m, :m] += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
-        gradient[m:] += by_dispersion[0]
-        matrix[m:, m:] += torch.diag(by_dispersion[1].clamp(min=0))
+        rest = slice(len(q) - len(log_dispersion), None)
+        gradient += J.T @ by_eta[0]
+        matrix += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
+        gradient[rest] += by_dispersion[0]
+        matrix[rest, rest] += torch.diag(by_dispersion[1].clamp(min=0))
     return gradient, matrix
+
+
+def _by_penalised(target: Target, q: Tensor) -> Tensor:
+    """Return the derivatives (R, n - m) of the penalised coefficients by q after phi and theta."""
+    import torch
+
+    m, P = target.coordinates, len(target.bundle.design.coefficients)
+    if not target.bundle.design.penalised:
+        return q.new_zeros(0, len(q) - m)
+
+    def made(x: Tensor) -> Tensor:
+        return target.linear(torch.cat([q[:m], x]))[P:]
+
+    derivatives: Tensor = torch.func.jacfwd(made)(q[m:])
+    return derivatives
 
 
 def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tuple[Tensor, Tensor]:
@@ -203,6 +241,7 @@ def _likelihood_curvature(
     target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
+    import torch
 
     def of_eta(x: Tensor) -> Tensor:
         return -log_lik(target, chunk, x, log_dispersion).sum()
@@ -211,6 +250,6 @@ def _likelihood_curvature(
         return -log_lik(target, chunk, eta, x).sum()
 
     by_eta = curvature(of_eta, eta)
-    if not len(log_dispersion):
-        return by_eta, (log_dispersion, log_dispersion)
+    if not set(target.sampled) & set(target.bundle.family.dispersion):
+        return by_eta, (torch.zeros_like(log_dispersion), torch.zeros_like(log_dispersion))
     return by_eta, curvature(of_dispersion, log_dispersion)

@@ -160,12 +160,6 @@ def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
     )
 
 
-def fixed_parameters(config: ModelConfig, design: Design) -> tuple[str, ...]:
-    """Return the parameters that a constant() prior fixes."""
-    groups = prior_groups(config, design)
-    return tuple(group.parameter for group in groups if group.density.is_constant)
-
-
 def prior_data(bundle: Bundle) -> dict[str, Any]:
     """Return the arguments of every prior as used, under their names in the data block."""
     data: dict[str, Any] = {}

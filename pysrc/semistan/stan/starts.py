@@ -13,15 +13,19 @@ from semistan.model.network import Array
 from semistan.model.orthogonal import in_model
 from semistan.model.rows import Rows
 from semistan.stan.geometry import Mode, find_mode
-from semistan.stan.penalised import penalised_starts
+from semistan.stan.noncentred import penalised_coordinates, starting_point, values_of
 from semistan.stan.priors import (
     check_method,
-    fixed_parameters,
     has_horseshoe,
     prior_data,
-    sampled_dispersion,
 )
-from semistan.stan.target import Target, coordinates, make_target
+from semistan.stan.target import (
+    Target,
+    coordinates,
+    make_target,
+    penalised_slice,
+    sampled_positive,
+)
 from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
@@ -30,7 +34,7 @@ SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
-MOST_PENALISED = 100  # coefficients of smooths and groups beside which a metric is dense
+MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric is dense
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -103,21 +107,20 @@ def find_starts(
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
     mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
-    if no mode is found, or none is looked for in the funnels of a horseshoe or of penalised
-    coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained theta
-    jittered and the trained dispersion.
+    if no mode is found, or none is looked for in a horseshoe's funnel or beside very many
+    penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained
+    theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
     check_method(bundle.config, bundle.design, options.method)
-    penalised = bool(bundle.design.penalised)
     climb = (
         options.metric == "ggn"
         and bundle.subspace.k <= MOST_DIMENSIONS
         and not has_horseshoe(bundle.config)
-        and not penalised
+        and penalised_coordinates(bundle.design) <= MOST_PENALISED
     )
-    if climb or (in_model(bundle.config, bundle.design) and not penalised):
+    if climb or in_model(bundle.config, bundle.design):
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = np.array([_sheared(target, state) for state in on_curve])
     if climb:
@@ -138,9 +141,9 @@ def _sheared(target: Target, state: Array) -> Array:
     if target.shear is None:
         return state
     q = torch.tensor(state)
-    phi, theta, log_dispersion = target.split(q)
+    phi, theta, _ = target.split(q)
     theta = 2 * theta - target.raw(theta, torch.cat(target.outputs(phi)))
-    return torch.cat([q[: len(phi)], theta, log_dispersion]).numpy()
+    return torch.cat([q[: len(phi)], theta, q[target.coordinates :]]).numpy()
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
@@ -160,25 +163,26 @@ def curve_states(bundle: Bundle, chains: int) -> Array:
     trained, t = bundle.trained, (np.arange(chains) + 0.5) / chains
     on_curve = bundle.subspace.project(curve_points(trained.control_points, t))
     phi = on_curve / bundle.subspace.phi_scale
-    sampled = sampled_dispersion(bundle.config, bundle.family)
+    further, spread = starting_point(bundle)
+    positive = trained.dispersion | spread
+    sampled = sampled_positive(bundle.config, bundle.design)
     theta = trained.theta / bundle.units.theta_scale
     free = theta[: coordinates(bundle) - bundle.subspace.k]
-    rest = np.concatenate([free, np.log([trained.dispersion[name] for name in sampled])])
+    logs = np.log([positive[name] for name in sampled])
+    rest = np.concatenate([free, further, logs])
     return np.hstack([phi, np.tile(rest, (chains, 1))])
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into the parameters' values in the user's units."""
-    k, m = bundle.subspace.k, coordinates(bundle)
-    sampled = sampled_dispersion(bundle.config, bundle.family)
+    k, m, further = bundle.subspace.k, coordinates(bundle), penalised_slice(bundle)
+    sampled = sampled_positive(bundle.config, bundle.design)
     values: dict[str, Any] = {"phi": bundle.subspace.phi_scale * state[:k]}
     if not bundle.config.subspace.holds_theta:
         theta = bundle.units.theta_scale * state[k:m]
         values |= _horseshoe(bundle, theta) if has_horseshoe(bundle.config) else {"theta": theta}
-    spread = penalised_starts(bundle)
-    for name in fixed_parameters(bundle.config, bundle.design):
-        spread.pop(name, None)
-    return values | dict(zip(sampled, np.exp(state[m:]).tolist(), strict=True)) | spread
+    values |= values_of(bundle.design, state[further])
+    return values | dict(zip(sampled, np.exp(state[further.stop :]).tolist(), strict=True))
 
 
 def _horseshoe(bundle: Bundle, theta: Array) -> dict[str, Any]:

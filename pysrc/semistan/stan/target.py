@@ -2,9 +2,10 @@
 
 It is a function of the program's unconstrained coordinates
 
-    q = (phi / phi_scale, theta / theta_scale, log dispersion),
+    q = (phi / phi_scale, theta / theta_scale, penalised coordinates, log dispersion, log spread),
 
-without theta where the subspace holds it, and it reads the rows some at a time. The posterior is
+without theta where the subspace holds it (the coordinates of smooths and groups are those of
+``noncentred.py``), and it reads the rows some at a time. The posterior is
 tempered as the bundle's configuration says.
 """
 
@@ -15,11 +16,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import Bundle
-from semistan.errors import InputError
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
 from semistan.model.network import forward, frozen_features
+from semistan.model.priors import parse_prior
 from semistan.model.rows import Rows
 from semistan.stan.marginal import Conditional, log_marginal
-from semistan.stan.priors import penalised_text, prior_data, prior_groups, sampled_dispersion
+from semistan.stan.noncentred import coefficients, penalised_coordinates
+from semistan.stan.noncentred import log_prior as penalised_log_prior
+from semistan.stan.priors import prior_data, prior_groups
 from semistan.stan.shear import Shear, shear_of
 from semistan.stan.temper import Temper, temper_of
 from semistan.subspace.problem import Problem, all_rows, make_problem
@@ -55,7 +60,7 @@ class Target:
     bundle: Bundle
     chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
     priors: tuple[TorchPrior, ...]
-    sampled: tuple[str, ...]  # dispersion parameters
+    sampled: tuple[str, ...]  # dispersion parameters and standard deviations of coefficients
     constants: dict[str, float]  # those that are not sampled
     prior_only: bool
     temper: Temper | None = None
@@ -73,19 +78,38 @@ class Target:
 
     @property
     def coordinates(self) -> int:
-        """How many of q's elements, the first ones, move the linear predictor."""
+        """How many of q's elements, the first ones, are phi's and theta's."""
         return coordinates(self.bundle)
 
+    @property
+    def penalised(self) -> slice:
+        """Where q has the coordinates of smooths and groups."""
+        return penalised_slice(self.bundle)
+
     def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return phi, theta / theta_scale and the log of the sampled dispersion."""
+        """Return phi, theta / theta_scale and the log of the sampled dispersion and spread."""
         import torch
 
-        subspace, m = self.bundle.subspace, self.coordinates
+        subspace, m, rest = self.bundle.subspace, self.coordinates, q[self.penalised.stop :]
         phi = torch.tensor(subspace.phi_scale) * q[: subspace.k]
         if not subspace.holds_theta:
-            return phi, q[subspace.k : m], q[m:]
+            return phi, q[subspace.k : m], rest
         theta = torch.from_numpy(subspace.theta_bar) + torch.from_numpy(subspace.theta_Pi) @ phi
-        return phi, theta / torch.from_numpy(self.bundle.units.theta_scale), q[m:]
+        return phi, theta / torch.from_numpy(self.bundle.units.theta_scale), rest
+
+    def positive(self, log_values: Tensor) -> dict[str, Tensor | float]:
+        """Return dispersion and spread by name, sampled and constant, given the sampled logs."""
+        return {**self.constants, **dict(zip(self.sampled, log_values.exp(), strict=True))}
+
+    def linear(self, q: Tensor) -> Tensor:
+        """Return theta / theta_scale, followed by the penalised coefficients over r_scale."""
+        import torch
+
+        _, theta, log_values = self.split(q)
+        if not self.bundle.design.penalised:
+            return theta
+        spread = self.positive(log_values)
+        return torch.cat([theta, coefficients(self.bundle, q[self.penalised], spread)])
 
     def raw(self, theta: Tensor, f: Tensor) -> Tensor:
         """Return theta / theta_scale beside the network's output f (N,) over all rows."""
@@ -97,7 +121,7 @@ class Target:
         return [forward(self.bundle.network, w, chunk.U) for chunk in self.chunks]
 
     def predictors(self, phi: Tensor, theta: Tensor) -> list[Tensor]:
-        """Return the linear predictor of each chunk's rows, given phi and theta / theta_scale."""
+        """Return the linear predictor of each chunk's rows, given phi and ``linear``."""
         import torch
 
         f = self.outputs(phi)
@@ -111,19 +135,20 @@ def coordinates(bundle: Bundle) -> int:
     return bundle.subspace.k + free
 
 
-def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
-    """Collect what the posterior needs from a bundle and its training rows.
+def penalised_slice(bundle: Bundle) -> slice:
+    """Return where q has the coordinates of smooths and groups."""
+    start = coordinates(bundle)
+    return slice(start, start + penalised_coordinates(bundle.design))
 
-    Raises
-    ------
-    InputError
-        If it has smooths or group-level terms, which are no part of q.
-    """
-    if bundle.design.penalised:
-        raise InputError(
-            f"this needs the density in phi, theta and the dispersion alone, but the model has "
-            f"{penalised_text(bundle.design)}"
-        )
+
+def sampled_positive(config: ModelConfig, design: Design) -> tuple[str, ...]:
+    """Return the dispersion parameters and standard deviations that are sampled, in q's order."""
+    groups = prior_groups(config, design)
+    return tuple(g.parameter for g in groups if g.positive and not g.density.is_constant)
+
+
+def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
+    """Collect what the posterior needs from a bundle and its training rows."""
     import torch
 
     problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
@@ -137,7 +162,7 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
         if not (group.density.is_constant or group.density.is_horseshoe)
     )  # fmt: skip
     constants = {g.label: data[g.data_names[0]] for g in groups if g.density.is_constant}
-    sampled = sampled_dispersion(bundle.config, bundle.family)
+    sampled = sampled_positive(bundle.config, bundle.design)
     temper = temper_of(bundle.config, bundle.design)
     chunks = tuple(_chunks(bundle, problem))
     shear = shear_of(bundle, problem.Z)
@@ -160,9 +185,9 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
 
     If theta is integrated out, that is log p(y | phi, theta) + (1 / T - 1) log p(y | phi).
     """
-    phi, theta, log_dispersion = target.split(q)
+    phi, _, log_dispersion = target.split(q)
     total = q.new_zeros(())
-    for chunk, eta in zip(target.chunks, target.predictors(phi, theta), strict=True):
+    for chunk, eta in zip(target.chunks, target.predictors(phi, target.linear(q)), strict=True):
         total = total + log_lik(target, chunk, eta, log_dispersion).sum()
     if not target.integrates_theta:
         return target.power * total
@@ -212,13 +237,13 @@ def log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor)
     """Return the log-likelihood of each row of a chunk, given its linear predictor."""
     import torch
 
-    sampled = dict(zip(target.sampled, log_dispersion.exp(), strict=True))
-    fixed = {name: torch.tensor(v, dtype=eta.dtype) for name, v in target.constants.items()}
-    return chunk.log_lik(eta, fixed | sampled)
+    positive = target.positive(log_dispersion)
+    names = target.bundle.family.dispersion
+    return chunk.log_lik(eta, {n: torch.as_tensor(positive[n], dtype=eta.dtype) for n in names})
 
 
 def log_prior(target: Target, q: Tensor) -> Tensor:
-    """Return the log prior density of q, the Jacobian of the dispersion's log included."""
+    """Return the log prior density of q, the Jacobians of its transformations included."""
     import torch
 
     phi, theta, log_dispersion = target.split(q)
@@ -227,4 +252,7 @@ def log_prior(target: Target, q: Tensor) -> Tensor:
     total = log_dispersion.sum()
     for prior in target.priors:
         total = total + prior.log_density(values[prior.parameter])
+    if target.bundle.design.penalised:
+        shape = parse_prior(target.bundle.config.priors.cor, "cor").argument("shape")
+        total = total + penalised_log_prior(target.bundle.design, q[target.penalised], shape)
     return total

@@ -23,8 +23,9 @@ from semistan.model.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
+from semistan.stan.noncentred import starting_point
 from semistan.stan.priors import sampled_dispersion
-from semistan.stan.target import Target, log_likelihood, log_prior, make_target
+from semistan.stan.target import Target, log_likelihood, log_prior, make_target, sampled_positive
 from semistan.subspace.curve import curve_points
 
 if TYPE_CHECKING:
@@ -95,15 +96,17 @@ class Plane:
     def centre(self) -> Array:
         """The slice's point q* in the program's coordinates."""
         bundle, draws = self.bundle, self.draws
-        names = sampled_dispersion(bundle.config, bundle.family)
+        names = sampled_positive(bundle.config, bundle.design)
+        further, spread = starting_point(bundle)
         if draws is None:
             phi, theta = trained_phi(bundle), bundle.trained.theta
-            log_dispersion = [np.log(bundle.trained.dispersion[name]) for name in names]
+            positive = bundle.trained.dispersion | spread
+            logs = [np.log(positive[name]) for name in names]
         else:
             phi, theta = (draws.flat(x).mean(axis=0) for x in (draws.phi, draws.theta))
-            log_dispersion = [np.log(draws.dispersion[name]).mean() for name in names]
+            logs = [np.log(draws.interpreted[name]).mean() for name in names]
         free = theta[:0] if bundle.subspace.holds_theta else theta / bundle.units.theta_scale
-        return np.concatenate([phi / bundle.subspace.phi_scale, free, log_dispersion])
+        return np.concatenate([phi / bundle.subspace.phi_scale, free, further, logs])
 
     @cached_property
     def control_points(self) -> Array:
@@ -165,6 +168,7 @@ def held_words(plane: Plane) -> str:
     held = {
         "other directions": bundle.subspace.k > len(plane.chosen),
         "coefficients": not bundle.subspace.holds_theta and len(bundle.trained.theta) > 0,
+        "smooths and groups": len(bundle.design.penalised) > 0,
         "dispersion": len(sampled_dispersion(bundle.config, bundle.family)) > 0,
     }
     names = [name for name, is_held in held.items() if is_held]
