@@ -116,6 +116,7 @@ def predict(
     seed: int = 1,
     engine: str = "torch",
     drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
     prior: bool = False,
 ) -> pd.DataFrame:
@@ -131,8 +132,9 @@ def predict(
         ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses); by
         default ``epred``, or ``linpred`` where a part is asked for.
     part : str
-        Of the linear predictor: ``all``, ``structured`` (x' theta) or ``nn`` (the network,
-        centred over the training rows); b_Intercept and both parts add up to all. Where
+        Of the linear predictor: ``all``, ``structured`` (x' theta), ``nn`` (the network, centred
+        over the training rows) or ``penalised`` (smooths without their straight parts, and
+        group-level effects); b_Intercept, offsets and the parts add up to all. Where
         coefficients are orthogonalised, the parts are those of b_x_orth and b_Intercept_orth.
     interval : float
         Probability of the interval.
@@ -142,8 +144,11 @@ def predict(
         ``torch``, or ``onnx`` for the bundle's ``predictor.onnx``.
     drop_missing : bool
         Whether rows with missing values are left out.
+    allow_new_levels : bool
+        Whether group-level terms may have levels that the model was not trained on; their effects
+        are drawn from the distribution of the levels.
     say : callable, optional
-        Receives one line about them.
+        Receives one line about dropped rows.
     prior : bool
         Whether to predict from the priors, with as many draws by the seed as the run has; the
         run needs no chains then.
@@ -164,6 +169,7 @@ def predict(
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels,
         say=say,
         prior=prior,
     )
@@ -182,6 +188,7 @@ def write_predictions(
     seed: int = 1,
     engine: str = "torch",
     drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
     prior: bool = False,
 ) -> None:
@@ -212,6 +219,7 @@ def write_predictions(
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels,
         say=say,
         prior=prior,
     )
@@ -231,6 +239,7 @@ def score(
     interval: float = 0.9,
     seed: int = 1,
     drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
 ) -> pd.DataFrame:
     """Score a run's predictions of rows with a known response.
@@ -247,7 +256,10 @@ def score(
         If the rows cannot be used.
     """
     run = opened(run)
-    judged = judge(run, frame, interval=interval, seed=seed, drop_missing=drop_missing, say=say)
+    judged = judge(
+        run, frame, interval=interval, seed=seed, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=say,
+    )  # fmt: skip
     return scores_table(scores(run.bundle, judged, interval))
 
 
@@ -258,6 +270,7 @@ def judge(
     interval: float = 0.9,
     seed: int = 1,
     drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
@@ -268,7 +281,10 @@ def judge(
             f"scoring needs the response, but the rows have no column '{absent.pop()}'; "
             "'semistan predict' needs none"
         )
-    rows = new_rows(run.bundle, frame, response=True, drop_missing=drop_missing, say=say)
+    rows = new_rows(
+        run.bundle, frame, response=True, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=say,
+    )  # fmt: skip
     generator = np.random.default_rng(seed)
     return pointwise(run.bundle, read_draws(run), rows, interval=interval, generator=generator)
 
@@ -515,6 +531,7 @@ def _predictions(
     seed: int,
     engine: str,
     drop_missing: bool,
+    allow_new_levels: bool,
     say: Say | None,
     prior: bool,
 ) -> Iterator[Prediction]:
@@ -522,7 +539,9 @@ def _predictions(
     check_prediction(kind, part)
     compute = engine_named(engine, run.bundle, run.path / "bundle")
     positions = frame.reset_index(drop=True)
-    rows = new_rows(run.bundle, positions, drop_missing=drop_missing, say=say)
+    rows = new_rows(
+        run.bundle, positions, drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=say
+    )
     generator = np.random.default_rng(seed)
     draws = _prior_draws(run, generator) if prior else read_draws(run)
     return predict_chunks(run.bundle, draws, rows, kind, part, generator, compute)

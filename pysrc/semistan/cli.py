@@ -57,6 +57,12 @@ SomeRows = Annotated[
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
 ]
+NewLevels = Annotated[
+    bool,
+    typer.Option(
+        "--allow-new-levels", help="Draw the effects of a group's new levels from all levels'."
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -300,6 +306,7 @@ def predict(
         bool, typer.Option("--prior", help="Predict from the priors; needs no chains.")
     ] = False,
     drop_missing: DropMissing = False,
+    allow_new_levels: NewLevels = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
@@ -312,8 +319,8 @@ def predict(
             check_output_file(path, overwrite=overwrite)
     write_predictions(
         run, read_table(newdata), out or sys.stdout, draws, kind=kind, part=part,
-        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing, say=screen.say,
-        prior=prior,
+        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=screen.say, prior=prior,
     )  # fmt: skip
     _wrote(out, draws)
 
@@ -325,6 +332,7 @@ def score(
     interval: Interval = 0.9,
     seed: Seed = 1,
     drop_missing: DropMissing = False,
+    allow_new_levels: NewLevels = False,
     as_json: Json = False,
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
@@ -333,7 +341,7 @@ def score(
 
     table = score_rows(
         run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
-        say=screen.say,
+        allow_new_levels=allow_new_levels, say=screen.say,
     )  # fmt: skip
     screen.show_table(table, as_json=as_json)
 

@@ -441,7 +441,7 @@ def export_stan(
             grainsize=default_plan(options, len(rows)).grainsize,
             kernel=kernel, prior_only=prior_only,
         )  # fmt: skip
-        write_scripts(folder, resolved, keep_metric=starts.one_mode, kernel=kernel)
+        write_scripts(folder, resolved, keep_metric=starts.keeps_metric, kernel=kernel)
 
 
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:

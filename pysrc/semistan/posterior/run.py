@@ -182,7 +182,7 @@ def create_run(
             "compiler": toolchain.compiler if toolchain else "not used",
             "sample": starts.resolve(options).model_dump(),
             "modes": [mode.log_density for mode in starts.found],
-            "keep_metric": starts.one_mode,
+            "keep_metric": starts.keeps_metric,
             "plan": asdict(plan),
             "kernel": kernel,
             "prior_only": prior_only,

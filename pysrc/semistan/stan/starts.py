@@ -59,6 +59,15 @@ class Starts:
         return worth_sampling(self.found)
 
     @property
+    def keeps_metric(self) -> bool:
+        """Whether the metric of the one mode is kept: not where the sd of coefficients is sampled.
+
+        There the posterior narrows as the standard deviation falls.
+        """
+        narrows = any(name.startswith(("sd_", "sds_")) for name in self.values[0])
+        return self.one_mode and not narrows
+
+    @property
     def one_mode(self) -> bool:
         """Whether all start at one mode that several climbed to: its metric can be trusted."""
         if not self.found:
@@ -75,7 +84,7 @@ class Starts:
         small = small and further <= MOST_PENALISED
         adapted = "dense_e" if small else "diag_e"
         metric = options.metric if self.found or options.metric != "ggn" else adapted
-        automatic = SHORT_WARMUP if self.one_mode else WARMUP
+        automatic = SHORT_WARMUP if self.keeps_metric else WARMUP
         warmup = automatic if options.warmup == "auto" else options.warmup
         return options.model_copy(update={"warmup": warmup, "metric": metric})
 
@@ -94,7 +103,8 @@ class Starts:
         moved = sum(mode not in self.modes for mode in self.found)
         away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
-            return f"the chains climbed to one mode in the subspace{away}; its metric is kept"
+            then = "its metric is kept" if self.keeps_metric else "the metric is adapted from there"
+            return f"the chains climbed to one mode in the subspace{away}; {then}"
         densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
         modes = f"the chains climbed to modes of log density {densities}{away}"
         return f"{modes}; the metric is adapted"
