@@ -27,6 +27,10 @@ struct Gradient {
   std::vector<stan::math::var> operands;
   std::vector<double> derivatives;
 
+  explicit Gradient(std::size_t size) {
+    operands.reserve(size);
+    derivatives.reserve(size);
+  }
   void add(const stan::math::var& operand, double derivative) {
     operands.push_back(operand);
     derivatives.push_back(derivative);
@@ -43,20 +47,26 @@ inline stan::math::var node(double value, const Gradient& gradient, std::true_ty
 }
 inline double node(double value, const Gradient&, std::false_type) { return value; }
 
+// `weights` of all rows and `extra` of rows start to end may have no elements.
 template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
-          typename Phi, typename Theta, typename Sigma>
+          typename Weights, typename Phi, typename Theta, typename Sigma, typename Extra>
 inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
                       const std::vector<int>& widths, int activation, const Shift& p_bar,
-                      const std::vector<int>& axes, const Basis& Pi, double eta_loc, double eta_scale, const Phi& phi,
-                      const Theta& theta, const Sigma& sigma) {
+                      const std::vector<int>& axes, const Basis& Pi, double eta_loc,
+                      double eta_scale, const std::vector<int>& trials, const Weights& weights,
+                      const Phi& phi, const Theta& theta, const Sigma& sigma,
+                      const Extra& extra) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
+  const auto& by_row = stan::math::to_ref(weights);
+  const auto& further = stan::math::to_ref(extra);
   const Vector phi_value = value_of(phi), theta_value = value_of(theta);
+  const Vector extra_value = value_of(further);
   const int a = static_cast<int>(axes.size()), b = static_cast<int>(Pi.cols());
   Vector w = p_bar;
   w.noalias() += Pi * phi_value.tail(b);
   for (int i = 0; i < a; ++i) w[axes[i] - 1] += phi_value[i];
-  Rows rows;
+  Rows rows{};
   rows.start = start - 1;
   rows.rows = end - start + 1;
   rows.stride = static_cast<int>(H.rows());
@@ -65,17 +75,21 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   rows.Xc = Xc.data();
   rows.y = reals(y);
   rows.count = counts(y);
+  rows.trials = trials.data();
+  rows.weights = by_row.size() ? by_row.data() : nullptr;
+  rows.extra = extra_value.size() ? extra_value.data() : nullptr;
   const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
   const Predictor predictor{eta_loc, eta_scale, value_of(sigma), theta_value.data()};
   const Result result = log_lik_pass(family, rows, network, predictor);
 
-  Gradient gradient;
+  Gradient gradient(phi.size() + theta.size() + 1 + further.size());
   Vector d_phi(a + b);
   d_phi.tail(b) = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
   for (int i = 0; i < a; ++i) d_phi[i] = result.d_w[axes[i] - 1];
   gradient.add(phi, d_phi.data());
   gradient.add(theta, result.d_theta.data());
   gradient.add(sigma, result.d_sigma);
+  gradient.add(further, result.d_extra.data());
   return node(result.log_lik, gradient, std::is_same<Return, stan::math::var>());
 }
 
@@ -112,27 +126,66 @@ gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, co
                  const double& eta_scale, const T12& phi, const T13& theta, const T14& sigma,
                  std::ostream*) {
   using Return = stan::return_type_t<T12, T13, T14>;
+  const Eigen::VectorXd none;
   return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
-                                   p_bar, axes, Pi, eta_loc, eta_scale, phi, theta, sigma);
+                                   p_bar, axes, Pi, eta_loc, eta_scale, {}, none, phi, theta,
+                                   sigma, none);
 }
 
-#define SEMISTAN_COUNT_FAMILY(NAME, FAMILY)                                                     \
-  template <typename T3, typename T4, typename T7, typename T9, typename T12, typename T13>     \
-  stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,  \
-                       stan::value_type_t<T9>, stan::value_type_t<T12>,                         \
-                       stan::promote_args_t<stan::value_type_t<T13>>>                           \
-  NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,  \
-       const std::vector<int>& widths, const int& activation, const T7& p_bar,                  \
-       const std::vector<int>& axes, const T9& Pi, const double& eta_loc,                       \
-       const double& eta_scale, const T12& phi, const T13& theta, std::ostream*) {              \
-    using Return = stan::return_type_t<T12, T13>;                                               \
-    return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths,            \
-                                     activation, p_bar, axes, Pi, eta_loc, eta_scale, phi,      \
-                                     theta, 1.0);                                               \
+template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,
+          typename T13, typename T14, typename T15, typename T16>
+stan::promote_args_t<
+    stan::value_type_t<T2>, stan::value_type_t<T3>, stan::value_type_t<T4>,
+    stan::value_type_t<T7>, stan::value_type_t<T9>,
+    stan::promote_args_t<stan::value_type_t<T12>, stan::value_type_t<T13>,
+                         stan::value_type_t<T14>, T15, stan::value_type_t<T16>>>
+gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, const T4& H,
+                 const std::vector<int>& widths, const int& activation, const T7& p_bar,
+                 const std::vector<int>& axes, const T9& Pi, const double& eta_loc,
+                 const double& eta_scale, const T12& weights, const T13& phi, const T14& theta,
+                 const T15& sigma, const T16& extra, std::ostream*) {
+  using Return = stan::return_type_t<T13, T14, T15, T16>;
+  return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
+                                   p_bar, axes, Pi, eta_loc, eta_scale, {}, weights, phi, theta,
+                                   sigma, extra);
+}
+
+// The last argument is the number of trials, if there is one, and a comma.
+#define SEMISTAN_COUNT_FAMILY(NAME, FAMILY, TRIALS, ...)                                         \
+  template <typename T3, typename T4, typename T7, typename T9, typename T12, typename T13>      \
+  stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,   \
+                       stan::value_type_t<T9>, stan::value_type_t<T12>,                          \
+                       stan::promote_args_t<stan::value_type_t<T13>>>                            \
+  NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,   \
+       const std::vector<int>& widths, const int& activation, const T7& p_bar,                   \
+       const std::vector<int>& axes, const T9& Pi, const double& eta_loc,                        \
+       const double& eta_scale, __VA_ARGS__ const T12& phi, const T13& theta, std::ostream*) {   \
+    using Return = stan::return_type_t<T12, T13>;                                                \
+    const Eigen::VectorXd none;                                                                  \
+    return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths, activation, \
+                                     p_bar, axes, Pi, eta_loc, eta_scale, TRIALS, none, phi,     \
+                                     theta, 1.0, none);                                          \
+  }                                                                                              \
+  template <typename T3, typename T4, typename T7, typename T9, typename T12, typename T13,      \
+            typename T14, typename T15>                                                          \
+  stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,   \
+                       stan::value_type_t<T9>, stan::value_type_t<T12>,                          \
+                       stan::promote_args_t<stan::value_type_t<T13>, stan::value_type_t<T14>,    \
+                                            stan::value_type_t<T15>>>                            \
+  NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,   \
+       const std::vector<int>& widths, const int& activation, const T7& p_bar,                   \
+       const std::vector<int>& axes, const T9& Pi, const double& eta_loc,                        \
+       const double& eta_scale, __VA_ARGS__ const T12& weights, const T13& phi,                  \
+       const T14& theta, const T15& extra, std::ostream*) {                                      \
+    using Return = stan::return_type_t<T13, T14, T15>;                                           \
+    return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths, activation, \
+                                     p_bar, axes, Pi, eta_loc, eta_scale, TRIALS, weights, phi,  \
+                                     theta, 1.0, extra);                                         \
   }
 
-SEMISTAN_COUNT_FAMILY(poisson_log_lik, POISSON)
-SEMISTAN_COUNT_FAMILY(bernoulli_log_lik, BERNOULLI)
+SEMISTAN_COUNT_FAMILY(poisson_log_lik, POISSON, {}, )
+SEMISTAN_COUNT_FAMILY(bernoulli_log_lik, BERNOULLI, {}, )
+SEMISTAN_COUNT_FAMILY(binomial_log_lik, BINOMIAL, trials, const std::vector<int>& trials, )
 
 #undef SEMISTAN_COUNT_FAMILY
 

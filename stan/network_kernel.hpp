@@ -1,6 +1,8 @@
 // The log-likelihood of a network in a subspace, with its gradient, in one pass.
 //
-//   eta = eta_loc + eta_scale * f(H; w) + Xc * theta,   w = p_bar + Pi * phi
+//   eta = eta_loc + eta_scale * f(H; w) + Xc * theta + extra,   w = p_bar + Pi * phi
+//
+// Each row's log-likelihood may have a weight.
 //
 // Rows go through the network in blocks that stay in cache. Within a block the
 // values of one unit for consecutive rows are contiguous, so that every loop
@@ -35,15 +37,18 @@ constexpr int PAD = 8;             // units are padded to a multiple of this
 constexpr int CACHE = 128 * 1024;  // bytes that a block may take
 
 enum Activation { TANH = 1, RELU = 2, SOFTPLUS = 3, SIGMOID = 4, IDENTITY = 5 };
-enum Family { GAUSSIAN, POISSON, BERNOULLI };
+enum Family { GAUSSIAN, POISSON, BERNOULLI, BINOMIAL };
 
 // Rows start .. start + rows - 1 of column-major matrices with `stride` rows.
 struct Rows {
   int start, rows, stride, P;
-  const double* H;   // stride x widths[0]
-  const double* Xc;  // stride x P
-  const double* y;   // the response, real
-  const int* count;  // or whole
+  const double* H;                  // stride x widths[0]
+  const double* Xc;                 // stride x P
+  const double* y;                  // the response, real
+  const int* count;                 // or whole
+  const int* trials = nullptr;      // of a binomial response
+  const double* weights = nullptr;  // 1 each if there are none
+  const double* extra = nullptr;    // of these rows only; 0 if there is none
 };
 
 struct Network {
@@ -58,10 +63,10 @@ struct Predictor {
   const double* theta;
 };
 
-// The gradient is with respect to w, theta and sigma.
+// The gradient is with respect to w, theta, sigma and extra.
 struct Result {
   double log_lik, d_sigma, sum_eta;
-  std::vector<double> d_w, d_theta;
+  std::vector<double> d_w, d_theta, d_extra;
 };
 
 // ---- Elementary functions, accurate to 4 units in the last place.
@@ -308,41 +313,74 @@ inline double log_factorial(int count) {
   return count < 4096 ? table[count] : std::lgamma(count + 1.0);
 }
 
-// Replaces eta by the residual d log_lik / d eta; rows past `rows` get none.
-SEMISTAN_INLINE void density(int family, const double* response, int rows, double sigma,
-                             double* eta, Result& result) {
-  const Vec zero = {}, place = {0, 1, 2, 3, 4, 5, 6, 7};
+// What does not depend on eta.
+inline double log_constant(double y, double n, int family) {
+  const int count = static_cast<int>(y), trials = static_cast<int>(n);
+  if (family == POISSON) return -log_factorial(count);
+  return log_factorial(trials) - log_factorial(count) - log_factorial(trials - count);
+}
+
+// One block of rows; past the last one, the weights are 0.
+struct Block {
+  double *response, *trials, *weight, *eta;
+};
+
+// y and n - y times the log probabilities of success and failure, and the derivative. Neither
+// loses digits where the other probability is 1.
+SEMISTAN_INLINE void binomial(const Vec& y, const Vec& n, const Vec& eta, Vec& out, Vec& slope) {
+  const Vec one = broadcast(1.0), failures = n - y;
+  Vec size, decay, tail;
+  negative_size(eta, size);
+  vdecay(size, decay);
+  vlog1p(decay, tail);
+  const Vec success = (eta < 0.0 ? decay : one) / (1.0 + decay);
+  const Vec failure = (eta < 0.0 ? one : decay) / (1.0 + decay);
+  out = (eta < 0.0 ? y * eta : -failures * eta) - n * tail;
+  slope = y * failure - failures * success;
+}
+
+// Replaces eta by the residual d log_lik / d eta.
+SEMISTAN_INLINE void density(int family, const Block& block, int rows, double sigma,
+                             Result& result) {
+  const Vec zero = {};
   const double precision = 1.0 / sigma;
-  Vec sum = {}, squares = {};
+  Vec sum = {}, squares = {}, mass = {};
   for (int r = 0; r < rows; r += LANES) {
-    const Vec inside = place + double(r) < double(rows) ? broadcast(1.0) : zero;
-    const Vec y = load(response + r), e = load(eta + r);
+    const Vec y = load(block.response + r), e = load(block.eta + r);
+    const Vec weight = load(block.weight + r);
+    mass += weight;
     if (family == GAUSSIAN) {
-      const Vec z = inside * ((y - e) * precision);
-      squares += z * z;
-      at(eta + r) = z * precision;
+      const Vec z = (y - e) * precision, weighted = weight * z;
+      squares += weighted * z;
+      at(block.eta + r) = weighted * precision;
     } else if (family == POISSON) {
       Vec mu;
       vexp(e, mu);
-      sum += inside > 0.0 ? y * e - mu : zero;
-      at(eta + r) = inside > 0.0 ? y - mu : zero;
-    } else {
+      sum += weight > 0.0 ? weight * (y * e - mu) : zero;
+      at(block.eta + r) = weight > 0.0 ? weight * (y - mu) : zero;
+    } else if (family == BERNOULLI) {
       const Vec sign = 2.0 * y - 1.0;
       Vec loss, probability;
       vsoftplus(-sign * e, loss);
       vsigmoid(-sign * e, probability);
-      sum -= inside * loss;
-      at(eta + r) = inside * sign * probability;
+      sum -= weight * loss;
+      at(block.eta + r) = weight * sign * probability;
+    } else {
+      Vec value, slope;
+      binomial(y, load(block.trials + r), e, value, slope);
+      sum += weight * value;
+      at(block.eta + r) = weight * slope;
     }
   }
   result.log_lik += total(sum);
   if (family == GAUSSIAN) {
-    const double z2 = total(squares);
-    result.log_lik -= 0.5 * z2 + rows * (std::log(sigma) + 0.91893853320467274178);
-    result.d_sigma += (z2 - rows) * precision;
+    const double z2 = total(squares), m = total(mass);
+    result.log_lik -= 0.5 * z2 + m * (std::log(sigma) + 0.91893853320467274178);
+    result.d_sigma += (z2 - m) * precision;
+  } else if (family == POISSON || family == BINOMIAL) {
+    for (int r = 0; r < rows; ++r)
+      result.log_lik += block.weight[r] * log_constant(block.response[r], block.trials[r], family);
   }
-  if (family == POISSON)
-    for (int r = 0; r < rows; ++r) result.log_lik -= log_factorial(static_cast<int>(response[r]));
 }
 
 // ---- The pass.
@@ -377,7 +415,7 @@ struct Pass {
   Rows data;
   Predictor predictor;
   std::vector<Layer> layers;
-  double *response, *eta, *adjoint, *other;
+  double *response, *trials, *weight, *eta, *adjoint, *other;
 };
 
 inline void pack(const Layer& layer) {
@@ -428,18 +466,32 @@ SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
     const double* column = data.Xc + static_cast<std::size_t>(p) * data.stride + offset;
     for (int r = 0; r < rows; ++r) pass.eta[r] += predictor.theta[p] * column[r];
   }
+  if (data.extra)
+    for (int r = 0; r < rows; ++r) pass.eta[r] += data.extra[first + r];
 }
 
 SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R, Result& result) {
-  const int offset = pass.data.start + first;
+  const Rows& data = pass.data;
+  const int offset = data.start + first;
   if (pass.family == GAUSSIAN) {
-    std::copy(pass.data.y + offset, pass.data.y + offset + rows, pass.response);
+    std::copy(data.y + offset, data.y + offset + rows, pass.response);
   } else {
-    std::copy(pass.data.count + offset, pass.data.count + offset + rows, pass.response);
+    std::copy(data.count + offset, data.count + offset + rows, pass.response);
+  }
+  if (pass.family == BINOMIAL)
+    std::copy(data.trials + offset, data.trials + offset + rows, pass.trials);
+  if (data.weights) {
+    std::copy(data.weights + offset, data.weights + offset + rows, pass.weight);
+  } else {
+    std::fill(pass.weight, pass.weight + rows, 1.0);
   }
   std::fill(pass.response + rows, pass.response + R, 0.0);
-  density(pass.family, pass.response, rows, pass.predictor.sigma, pass.eta, result);
+  std::fill(pass.trials + rows, pass.trials + R, 0.0);
+  std::fill(pass.weight + rows, pass.weight + R, 0.0);
+  const Block block{pass.response, pass.trials, pass.weight, pass.eta};
+  density(pass.family, block, rows, pass.predictor.sigma, result);
   std::fill(pass.eta + rows, pass.eta + R, 0.0);
+  if (data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
 }
 
 template <int TILE>
@@ -500,7 +552,7 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
                       const Predictor& predictor) {
   static thread_local Workspace workspace;
   const int rows = block_rows(network, data.rows);
-  Pass pass{family, network.activation, rows + LANES, data, predictor, {}, 0, 0, 0, 0};
+  Pass pass{family, network.activation, rows + LANES, data, predictor, {}, 0, 0, 0, 0, 0, 0};
   int widest = PAD;
   std::size_t size = 0;
   for (int l = 0; l < network.layers; ++l) {
@@ -508,7 +560,7 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
     widest = std::max(widest, padded(network.widths[l]));
     size += 3 * m * n + 2 * n + m * pass.stride;
   }
-  workspace.clear(size + (2 * widest + 2) * static_cast<std::size_t>(pass.stride));
+  workspace.clear(size + (2 * widest + 4) * static_cast<std::size_t>(pass.stride));
   const double* weights = network.w;
   for (int l = 0; l < network.layers; ++l) {
     Layer layer;
@@ -526,6 +578,8 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
     pass.layers.push_back(layer);
   }
   pass.response = workspace.take(pass.stride);
+  pass.trials = workspace.take(pass.stride);
+  pass.weight = workspace.take(pass.stride);
   pass.eta = workspace.take(pass.stride);
   pass.adjoint = workspace.take(widest * pass.stride);
   pass.other = workspace.take(widest * pass.stride);
@@ -576,7 +630,8 @@ inline void run(const Pass& pass, bool gradient, Result& result) {
 inline Result log_lik_pass(int family, const Rows& data, const Network& network,
                            const Predictor& predictor) {
   const Pass pass = make_pass(family, data, network, predictor);
-  Result result{0, 0, 0, {}, std::vector<double>(data.P)};
+  Result result{0, 0, 0, {}, std::vector<double>(data.P), {}};
+  if (data.extra) result.d_extra.resize(data.rows);
   run(pass, true, result);
   for (const Layer& layer : pass.layers) {
     const std::size_t used = result.d_w.size();

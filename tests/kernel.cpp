@@ -54,8 +54,8 @@ static double act(int activation, double z) {
 struct Case {
   std::vector<int> widths;
   int start, rows, N, P, activation, family;
-  std::vector<double> H, X, y, w, theta;
-  std::vector<int> count;
+  std::vector<double> H, X, y, w, theta, weights, extra;  // the last two perhaps empty
+  std::vector<int> count, trials;
   double sigma = 0.7, eta_loc = 0.1, eta_scale = 1.3;
 
   double naive() const {
@@ -77,20 +77,28 @@ struct Case {
       }
       double eta = eta_loc + eta_scale * a[0];
       for (int p = 0; p < P; ++p) eta += theta[p] * X[p * N + i];
-      if (family == GAUSSIAN) {
-        const double z = (y[i] - eta) / sigma;
-        total += -0.5 * z * z - std::log(sigma) - 0.5 * std::log(2 * M_PI);
-      } else if (family == POISSON) {
-        total += count[i] * eta - std::exp(eta) - std::lgamma(count[i] + 1.0);
-      } else {
-        total -= static_cast<double>(softplus(-(2 * count[i] - 1) * eta));
-      }
+      if (!extra.empty()) eta += extra[i - start];
+      total += (weights.empty() ? 1 : weights[i]) * density(i, eta);
     }
     return total;
   }
 
+  double density(int i, double eta) const {
+    if (family == GAUSSIAN) {
+      const double z = (y[i] - eta) / sigma;
+      return -0.5 * z * z - std::log(sigma) - 0.5 * std::log(2 * M_PI);
+    }
+    if (family == POISSON) return count[i] * eta - std::exp(eta) - std::lgamma(count[i] + 1.0);
+    if (family == BERNOULLI) return -static_cast<double>(softplus(-(2 * count[i] - 1) * eta));
+    const int n = trials[i], k = count[i];
+    const double ways = std::lgamma(n + 1.0) - std::lgamma(k + 1.0) - std::lgamma(n - k + 1.0);
+    return ways - static_cast<double>(k * softplus(-eta) + (n - k) * softplus(eta));
+  }
+
   Result kernel() const {
-    const Rows data{start, rows, N, P, H.data(), X.data(), y.data(), count.data()};
+    const Rows data{start, rows, N, P, H.data(), X.data(), y.data(), count.data(), trials.data(),
+                    weights.empty() ? nullptr : weights.data(),
+                    extra.empty() ? nullptr : extra.data()};
     const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
     return log_lik_pass(family, data, network, Predictor{eta_loc, eta_scale, sigma, theta.data()});
   }
@@ -123,8 +131,10 @@ int main() {
   for (const auto& widths : networks)
     for (int rows : {1, 7, 8, 33, 300})
       for (int activation = TANH; activation <= IDENTITY; ++activation)
-        for (int family : {GAUSSIAN, POISSON, BERNOULLI})
-          for (int P : {0, 2}) {
+        for (int family : {GAUSSIAN, POISSON, BERNOULLI, BINOMIAL})
+          for (int which = 0; which < 8; ++which) {
+            const int P = which & 1 ? 2 : 0;
+            const bool weighted = which & 2, further = which & 4;
             Case c;
             c.widths = widths, c.rows = rows, c.activation = activation, c.family = family, c.P = P;
             c.start = rows % 3, c.N = rows + 5;
@@ -132,7 +142,12 @@ int main() {
             for (std::size_t l = 0; l + 1 < widths.size(); ++l) d += (widths[l] + 1) * widths[l + 1];
             for (int i = 0; i < c.N * widths[0]; ++i) c.H.push_back(normal(random));
             for (int i = 0; i < c.N * P; ++i) c.X.push_back(normal(random));
-            for (int i = 0; i < c.N; ++i) c.y.push_back(normal(random)), c.count.push_back(i % 2);
+            for (int i = 0; i < c.N; ++i) c.y.push_back(normal(random));
+            for (int i = 0; i < c.N; ++i) c.count.push_back(i % (family == BERNOULLI ? 2 : 3));
+            for (int i = 0; i < c.N; ++i) c.trials.push_back(i % 3 + i % 4);
+            for (int i = 0; i < c.N && weighted; ++i) c.weights.push_back(i % 5 / 2.0);
+            const double size = family >= BERNOULLI ? 10 : 1;  // where a probability is near 1
+            for (int i = 0; i < rows && further; ++i) c.extra.push_back(size * normal(random));
             for (std::size_t i = 0; i < d; ++i) c.w.push_back(0.5 * normal(random));
             for (int p = 0; p < P; ++p) c.theta.push_back(normal(random));
             const Result result = c.kernel();
@@ -142,6 +157,8 @@ int main() {
             if (activation != RELU)  // central differences fail at its kink
               for (std::size_t i = 0; i < d; i += 1 + d / 7) c.difference("d_w", c.w[i], result.d_w[i]);
             for (int p = 0; p < P; ++p) c.difference("d_theta", c.theta[p], result.d_theta[p]);
+            for (std::size_t i = 0; i < c.extra.size(); i += 1 + rows / 5)
+              c.difference("d_extra", c.extra[i], result.d_extra[i]);
             if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
             ++cases;
           }

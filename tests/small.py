@@ -55,6 +55,16 @@ def small_bundle(formula=FORMULA, frame=None, **settings):
     return train(prepared), prepared.rows
 
 
+def further_bundle(name, further="everything"):
+    """Return a tiny bundle and rows with weights, an offset, a smooth and a group, or some."""
+    response = RESPONSES.get(name, "count")
+    bars = ["trials(n)"] * (name == "binomial") + ["weights(z)"] * (further == "everything")
+    left = f"{response} | {' + '.join(bars)}" if bars else response
+    terms = "s(u) + (1 + x | g) + nn(v)" if further == "everything" else "nn(u, v)"
+    frame = small_frame().assign(n=lambda table: table["count"] + np.arange(len(table)) % 4)
+    return small_bundle(f"{left} ~ x + offset(log(z)) + {terms}", frame, family=name)
+
+
 def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
     return small_bundle(
         f"{(RESPONSES | MORE_RESPONSES)[name]} ~ {predictors}", family=name, **settings

@@ -1,5 +1,7 @@
 """torch = ONNX = Stan: linear predictor, log density and gradient, to 1e-9 relative."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,9 @@ from programs import evaluate
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
 from semistan.stan.data import stan_data
+from semistan.stan.penalised import spread_names
 from semistan.subspace.predictor import linear_predictor
-from small import MORE_RESPONSES
+from small import MORE_RESPONSES, further_bundle
 from untrained import random_bundle
 
 TOLERANCE = 1e-9
@@ -159,6 +162,30 @@ def assert_agreement(bundle, rows, kernel, toolchain, tmp_path):
         expected.backward()
         assert lp == pytest.approx(expected.item(), rel=TOLERANCE)
         assert relative(gradient, leaf.grad.numpy()) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("family", "further"),
+    [*product(FAMILIES, ("everything", "an offset")), ("binomial", "everything")],
+)
+def test_the_kernel_agrees_with_pure_stan_on_further_terms(family, further, toolchain, tmp_path):
+    bundle, rows = further_bundle(family, further)
+    q = 0.3 * np.random.default_rng(7).normal(size=(STATES, unconstrained_size(bundle)))
+    by_stan = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path, "stan")
+    data = stan_data(bundle, rows, grainsize=4)  # slices begin anywhere
+    by_kernel = evaluate(bundle, data, q, toolchain, tmp_path, "cpp")
+    assert by_kernel.lp == pytest.approx(by_stan.lp, rel=TOLERANCE)
+    for got, expected in zip(by_kernel.gradient, by_stan.gradient, strict=True):
+        assert np.min(np.abs(expected)) > 1e-6 * np.max(np.abs(expected))
+        assert got == pytest.approx(expected, rel=TOLERANCE, abs=1e-13 * np.max(np.abs(expected)))
+
+
+def unconstrained_size(bundle):
+    """Number of unconstrained coordinates, those of smooths and groups included."""
+    further = sum(
+        len(term.levels) * term.size + len(spread_names(term)) for term in bundle.design.penalised
+    )
+    return bundle.subspace.k + len(bundle.trained.theta) + len(bundle.trained.dispersion) + further
 
 
 @pytest.mark.parametrize("kernel", ("stan", "cpp"))

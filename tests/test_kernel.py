@@ -12,6 +12,7 @@ from semistan.stan.compile import compile_program
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.program import bundle_program
 from semistan.stan.sources import stan_source
+from small import further_bundle
 from untrained import random_bundle
 
 ROOT = Path(__file__).parents[1]
@@ -34,12 +35,18 @@ def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):
     subprocess.run(command, check=True)
     result = subprocess.run([tmp_path / "kernel"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "750 cases agree" in result.stdout
+    assert "4000 cases agree" in result.stdout
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
 def test_a_right_kernel_passes_its_self_check(family, toolchain):
     bundle, rows = random_bundle(family)
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert kernel_failure(bundle, rows, compiled.executable) is None
+
+
+def test_the_self_check_knows_further_terms(toolchain):
+    bundle, rows = further_bundle("binomial")
     compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
     assert kernel_failure(bundle, rows, compiled.executable) is None
 
@@ -77,6 +84,13 @@ def test_a_wrong_kernel_is_found_and_pure_stan_is_used(monkeypatch, toolchain, o
     assert workflow.trusted_kernel(kernel, bundle, rows, toolchain, lines.append) == "stan"
     assert message in lines[-2]
     assert "Stan program" in lines[-1]
+
+
+def test_a_wrong_derivative_by_further_terms_is_found(monkeypatch, toolchain):
+    spoiled(monkeypatch, "pass.eta + rows, result.d_extra", "pass.eta + rows / 2, result.d_extra")
+    bundle, rows = further_bundle("gaussian")
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert "its gradient is off" in kernel_failure(bundle, rows, compiled.executable)
 
 
 def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, toolchain):

@@ -432,9 +432,8 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    kernel: Kernel = (
-        "cpp" if options.kernel == "cpp" and has_kernel(bundle.config, bundle.design) else "stan"
-    )
+    in_cpp = options.kernel == "cpp" and has_kernel(bundle.config)
+    kernel: Kernel = "cpp" if in_cpp else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
@@ -459,7 +458,7 @@ def compile_model(
     if toolchain is None:
         return "stan"
     integrated = integrates_theta(config, design)
-    in_stan = config.sample.kernel == "stan" or not has_kernel(config, design) or integrated
+    in_stan = config.sample.kernel == "stan" or not has_kernel(config) or integrated
     wanted: Kernel = "stan" if in_stan else "cpp"
     if integrated and config.sample.kernel != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")

@@ -318,6 +318,7 @@ FAMILIES: tuple[Family, ...] = (
         ).astype(float),
         density="binomial_logit_lpmf({y} | {trials}, {eta})",
         stan_rng="binomial_rng({trials}, inv_logit({eta}))",
+        has_kernel=True,
         given=("trials",),
     ),
     Family(

@@ -14,7 +14,8 @@ from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.rows import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.priors import has_horseshoe, sampled_dispersion
+from semistan.stan.penalised import correlation_factors, penalised_eta
+from semistan.stan.priors import has_horseshoe, prior_groups
 from semistan.stan.starts import curve_states, initial_values
 from semistan.stan.temper import temper_of
 from semistan.subspace.predictor import linear_predictor
@@ -82,25 +83,39 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
 
     phi = fit.stan_variable("phi").reshape(STATES, -1)
     P = len(bundle.design.coefficients)  # an empty vector has no columns
-    name = "theta_raw" if in_model(bundle.config, bundle.design) else "theta"
-    theta = fit.stan_variable(name).reshape(STATES, P) if P else np.zeros((STATES, 0))
+    beside = "theta_raw" if in_model(bundle.config, bundle.design) else "theta"
+    theta = fit.stan_variable(beside).reshape(STATES, P) if P else np.zeros((STATES, 0))
     eta = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta)
-    dispersion = {
-        name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
-    }
+    eta = eta + penalised_eta(bundle.design, rows, fit.stan_variable)
     eta = eta + rows.given.get("offsets", 0.0)
-    log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), dispersion)
-    jacobian = np.log(bundle.subspace.phi_scale).sum()
-    positive = list(sampled_dispersion(bundle.config, bundle.family))
+    parameters = {
+        name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
+    } | {name: torch.tensor(rows.given[name]) for name in bundle.family.given}
+    log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), parameters).numpy()
+    log_lik = (log_lik * rows.given.get("weights", 1.0)).sum(axis=1)
+    temper = temper_of(bundle.config, bundle.design)
+    power = 1 / temper.temperature if temper else 1.0
+    return np.asarray(fit.stan_variable("lprior") + power * log_lik + _log_jacobian(bundle, fit))
+
+
+def _log_jacobian(bundle: Bundle, fit: Any) -> Array:
+    """Return the log Jacobian of the parameters by the unconstrained coordinates, shape (S,)."""
+    import torch
+
+    total = np.zeros(STATES) + np.log(bundle.subspace.phi_scale).sum()
+    groups = prior_groups(bundle.config, bundle.design)
+    positive = [g.parameter for g in groups if g.positive and not g.density.is_constant]
     if has_horseshoe(bundle.config):
         positive += ["hs_local", "hs_global", "hs_slab"]
     elif not bundle.subspace.holds_theta:
-        jacobian += np.log(bundle.units.theta_scale).sum()
+        total += np.log(bundle.units.theta_scale).sum()
     for name in positive:
-        jacobian = jacobian + np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1)
-    temper = temper_of(bundle.config, bundle.design)
-    power = 1 / temper.temperature if temper else 1.0
-    return np.asarray(fit.stan_variable("lprior") + power * log_lik.sum(dim=1).numpy() + jacobian)
+        total += np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1)
+    transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
+    for name in correlation_factors(bundle.design):
+        L = torch.tensor(fit.stan_variable(name))
+        total += transform.log_abs_det_jacobian(transform.inv(L), L).numpy()
+    return np.asarray(total)
 
 
 def _gradient_failure(model: Any, folder: Path) -> str | None:

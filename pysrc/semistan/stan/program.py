@@ -61,6 +61,7 @@ lprior += student_t_lpdf(hs_global | prior_b_df_global, 0, 1) + log(2);
 lprior += inv_gamma_lpdf(hs_slab | prior_b_df_slab / 2, prior_b_df_slab / 2);
 """
 SLICE = "[start : end]"
+NOTHING = "zeros_vector(0)"
 LKJ = [("real<lower=0> prior_cor_shape;", "lkj prior on the correlations: shape")]
 GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
 LEAST_SQUARES = """\
@@ -238,9 +239,9 @@ def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Pa
     return replace(parts, kernel="stan") if parts.integrates_theta else parts
 
 
-def has_kernel(config: ModelConfig, design: Design) -> bool:
+def has_kernel(config: ModelConfig) -> bool:
     """Say whether the C++ kernel can compute a model's likelihood."""
-    return family(config.family).has_kernel and not design.given and not design.penalised
+    return family(config.family).has_kernel
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -272,12 +273,19 @@ def _signature(parts: Parts) -> list[str]:
     further_data, coefficients = penalised_arguments(parts.design)
     kinds = {"trials": "array[] int"}
     given = [f"data {kinds.get(name, 'vector')} {name}" for name in parts.design.given]
-    further_data = [*given, *further_data]
+    return [*_likelihood_data(parts), *given, *further_data, *_main_parameters(parts),
+            *coefficients]  # fmt: skip
+
+
+def _likelihood_data(parts: Parts) -> list[str]:
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
             "data array[] int free_widths", "data int activation", "data vector p_bar",
             "data array[] int axes", "data matrix Pi", "data real eta_loc",
-            "data real eta_scale", *further_data, "vector phi", "vector theta",
-            *(f"real {name}" for name in parts.family.dispersion), *coefficients]  # fmt: skip
+            "data real eta_scale"]  # fmt: skip
+
+
+def _main_parameters(parts: Parts) -> list[str]:
+    return ["vector phi", "vector theta", *(f"real {name}" for name in parts.family.dispersion)]
 
 
 def _stan_likelihood(parts: Parts) -> str:
@@ -298,10 +306,7 @@ def _glm(parts: Parts) -> str:
     tail = ", ".join(["theta", *parts.family.dispersion])
     further = further_sums(parts, SLICE)
     alpha = "alpha" if further else "eta_loc + eta_scale * f"
-    declared = (
-        "  vector[end - start + 1] alpha  // without x' theta\n"
-        "    = " + "\n      + ".join(["eta_loc + eta_scale * f", *further]) + ";\n"
-    )
+    declared = _sum_of("alpha", "without x' theta", ["eta_loc + eta_scale * f", *further])
     return (
         declared if further else ""
     ) + f"  return {parts.family.glm}(\n    y{SLICE} | Xc{SLICE}, {alpha},\n    {tail});\n"
@@ -309,10 +314,7 @@ def _glm(parts: Parts) -> str:
 
 def _density(parts: Parts) -> str:
     sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
-    eta = (
-        "  vector[end - start + 1] eta  // linear predictor\n"
-        "    = " + "\n      + ".join(sums) + ";\n"
-    )  # fmt: skip
+    eta = _sum_of("eta", "linear predictor", sums)
     density = parts.family.density
     if "weights" not in parts.design.given:
         trials = f"trials{SLICE}"
@@ -327,6 +329,12 @@ def _density(parts: Parts) -> str:
     )
 
 
+def _sum_of(name: str, text: str, sums: list[str]) -> str:
+    """Declare a vector over the slice's rows in a function."""
+    joined = "\n      + ".join(sums)
+    return f"  vector[end - start + 1] {name}  // {text}\n    = {joined};\n"
+
+
 def further_sums(parts: Parts, rows: str) -> list[str]:
     """Return what stands in the linear predictor of some rows beside the network and theta."""
     offsets = [f"offsets{rows}"] if "offsets" in parts.design.given else []
@@ -334,19 +342,42 @@ def further_sums(parts: Parts, rows: str) -> list[str]:
 
 
 def _kernel_likelihood(parts: Parts) -> str:
-    name, arguments = f"{parts.family.name}_log_lik", _signature(parts)
-    values = [argument.split()[-1] for argument in arguments]
+    name, arguments = f"{parts.family.name}_log_lik", ["array[] int slice", *_signature(parts)]
+    declared, passed = zip(*_kernel_arguments(parts), strict=True)
+    extra = further_sums(parts, SLICE) if parts.design.penalised else []
+    body = _sum_of("extra", "what further terms add to eta", extra) if extra else ""
     return (
         "// Log-likelihood of rows start to end with its gradient, in log_lik.hpp.\n"
-        + call(f"real {name}", arguments, ";", width=WIDTH - 2)
+        + call(f"real {name}", list(declared), ";", width=WIDTH - 2)
         + "\n// The slice that one thread computes.\n"
-        + call("real partial_log_lik", ["array[] int slice", *arguments], " {", width=WIDTH - 2)
-        + indent(call(f"return {name}", values, ";", width=WIDTH - 4), "  ")
+        + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + body
+        + indent(call(f"return {name}", list(passed), ";", width=WIDTH - 4), "  ")
         + "}\n\n"
         + "// Mean of the network's output, in log_lik.hpp.\n"
         + "real mean_network(data matrix H, vector w, data array[] int widths,\n"
         + "                  data int activation);\n"
     )
+
+
+def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
+    """Pair the arguments of the kernel's function with what is passed.
+
+    It takes weights and what further terms add to the linear predictor, or neither.
+    """
+    given, penalised = parts.design.given, parts.design.penalised
+    plain = _likelihood_data(parts) + ["data array[] int trials"] * ("trials" in given)
+    parameters = _main_parameters(parts)
+    if "weights" not in given and "offsets" not in given and not penalised:
+        return [(argument, argument.split()[-1]) for argument in [*plain, *parameters]]
+    weights = "weights" if "weights" in given else NOTHING
+    offsets = f"offsets{SLICE}" if "offsets" in given else NOTHING
+    return [
+        *((argument, argument.split()[-1]) for argument in plain),
+        ("data vector weights", weights),
+        *((argument, argument.split()[-1]) for argument in parameters),
+        ("vector extra", "extra" if penalised else offsets),
+    ]
 
 
 def _data(parts: Parts) -> str:
