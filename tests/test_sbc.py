@@ -1,12 +1,12 @@
 """Simulation-based calibration with a fixed subspace (Talts et al., 2018; Modrak et al., 2023)."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from assertions import assert_uniform_ranks
-from semistan.model.rows import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json
@@ -35,10 +35,11 @@ def predictor(bundle, rows, phi, theta):
     )
 
 
-def log_lik(bundle, y, eta, dispersion):
+def log_lik(bundle, y, eta, dispersion, given):
     import torch
 
     values = {name: torch.as_tensor(value)[..., None] for name, value in dispersion.items()}
+    values |= {name: torch.as_tensor(value) for name, value in given.items()}
     density = bundle.family.log_lik(torch.as_tensor(y), torch.as_tensor(eta), values)
     return density.sum(-1).numpy()
 
@@ -49,10 +50,8 @@ def replicate(bundle, model, rows, number, folder):
     phi, theta = generator.normal(0, 0.7, bundle.subspace.k), generator.normal(0, 0.5, 2)
     dispersion = {name: DISPERSION[name](generator) for name in bundle.family.dispersion}
     eta = predictor(bundle, rows, phi[None], theta[None])[0]
-    y = bundle.family.rng(eta, dispersion, generator)
-    write_stan_json(
-        folder / f"{number}.json", stan_data(bundle, Rows(y, rows.X, rows.U, rows.index))
-    )
+    y = bundle.family.rng(eta, dispersion | rows.given, generator)
+    write_stan_json(folder / f"{number}.json", stan_data(bundle, replace(rows, y=y)))
     fit = model.sample(
         data=str(folder / f"{number}.json"), chains=1, seed=number + 1, iter_warmup=300,
         iter_sampling=THINNED * THIN, thin=THIN, metric="dense_e", show_progress=False,
@@ -65,7 +64,10 @@ def replicate(bundle, model, rows, number, folder):
         **{f"phi[{i}]": (phi[i], draws["phi"][:, i]) for i in range(len(phi))},
         **{f"theta[{i}]": (theta[i], draws["theta"][:, i]) for i in range(2)},
         "eta[0]": (eta[0], etas[:, 0]),
-        "log_lik": (log_lik(bundle, y, eta, dispersion), log_lik(bundle, y, etas, drawn)),
+        "log_lik": tuple(
+            log_lik(bundle, y, at, values, rows.given)
+            for at, values in ((eta, dispersion), (etas, drawn))
+        ),
     }
     true |= {name: (value, drawn[name]) for name, value in dispersion.items()}
     return {name: int((draw < value).sum()) for name, (value, draw) in true.items()}
@@ -74,7 +76,7 @@ def replicate(bundle, model, rows, number, folder):
 @pytest.mark.parametrize("family", RESPONSES | MORE_RESPONSES)
 def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
     bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
-    rows = standard_rows(np.random.default_rng(1), 8)  # few, so that a wrong prior shows
+    rows = standard_rows(np.random.default_rng(1), 8, family)  # few, so that a wrong prior shows
     program = compile_program(bundle_program(bundle), toolchain)
     model = quiet_cmdstanpy().CmdStanModel(exe_file=str(program.executable))
     with ThreadPoolExecutor(2) as pool:

@@ -17,6 +17,8 @@ from semistan.subspace.subspace import Subspace, span
 from semistan.subspace.trained import Trained
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
+FORMULAS = {"binomial": "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"}  # others have the plain one
+TRIALS = np.array([3, 8, 20])
 
 
 def random_frame(name, generator, n=30):
@@ -33,8 +35,9 @@ def random_frame(name, generator, n=30):
         "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
         "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
+        "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
     }
-    return frame.assign(y=responses[name])
+    return frame.assign(y=responses[name], tries=TRIALS[np.arange(n) % 3])
 
 
 def random_bundle(
@@ -46,11 +49,12 @@ def random_bundle(
     """
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
+    formula = FORMULAS.get(name, FORMULA)
     config = parse_config(
-        {"formula": FORMULA, "family": name, "network": network, "subspace": {"k": k}} | settings,
+        {"formula": formula, "family": name, "network": network, "subspace": {"k": k}} | settings,
         "test",
     )
-    design, rows = learn_design(parse_formula(FORMULA), random_frame(name, generator))
+    design, rows = learn_design(parse_formula(formula), random_frame(name, generator))
     units = units_of(design, family(name), rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
@@ -89,6 +93,10 @@ def plain_units(bundle):
     return Bundle(bundle.config, bundle.design, one, bundle.trained, bundle.source, bundle.versions)
 
 
-def standard_rows(generator, n):
-    """Rows with standard normal X and U and no response."""
-    return Rows(None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)))
+def standard_rows(generator, n, name="gaussian"):
+    """Rows with standard normal X and U and no response, in a family's experiments."""
+    given = {"trials": TRIALS[np.arange(n) % 3]} if name == "binomial" else {}
+    return Rows(
+        None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)),
+        given=given,
+    )  # fmt: skip
