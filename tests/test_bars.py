@@ -109,7 +109,8 @@ def test_what_is_left_has_the_same_length_and_no_bar(text):
 
 MISTAKES = [
     # left of ~
-    ("y | weights(w) «|» trials(n) ~ nn(u)", "expected one '|' left of '~'"),
+    ("y | weights(w «|» n) ~ nn(u)", "expected one '|' left of '~'"),
+    ("y | «weights(w) | trials(n)» ~ nn(u)", "expected weights(w) or trials(n)"),
     ("y «||» weights(w) ~ nn(u)", "expected one '|' left of '~'"),
     ("y | «~» nn(u)", "expected weights(w) or trials(n) between '|' and '~'"),
     ("y | «w» ~ nn(u)", "expected weights(w) or trials(n)"),
