@@ -32,4 +32,22 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
             "diverging": np.zeros(shape),
         },
         max_treedepth=10,
+        **_penalised(bundle, np.random.default_rng(seed + 1), shape),
     )
+
+
+def _penalised(bundle, generator, shape):
+    """Coefficients of smooths and groups around the trained ones, with any spreads."""
+    spread, penalised, r = {}, [], bundle.trained.r
+    for term in bundle.design.penalised:
+        m, levels = term.size, len(term.levels)
+        trained, r = r[: levels * m].reshape(levels, m), r[levels * m :]
+        noise = generator.normal(size=(*shape, levels, m))
+        penalised.append(trained * (1 + 0.1 * noise))
+        spread |= {name: np.exp(generator.normal(size=shape)) for name in term.spread}
+        rows = generator.normal(size=(*shape, m, m + 2))
+        rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+        pairs = ((a, b) for a in range(m) for b in range(a))
+        names = zip(getattr(term, "correlations", ()), pairs, strict=False)
+        spread |= {name: (rows[..., a, :] * rows[..., b, :]).sum(-1) for name, (a, b) in names}
+    return {"spread": spread, "penalised": tuple(penalised)}

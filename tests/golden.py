@@ -1,6 +1,7 @@
 """Write what the worked models must reproduce: ``python tests/golden.py [--reference]``.
 
-Each ``models/<name>/program.stan`` is the generated program; read it in the diff. With
+Each ``models/<name>/program.stan`` is the generated program, and so is each
+``tests/golden/<name>.stan``, of models with other terms; read them in the diff. With
 ``--reference``, each ``reference.json`` gets the means, sds and Monte Carlo errors of a long
 run (minutes).
 """
@@ -14,8 +15,17 @@ import semistan
 from semistan.posterior.arviz import quiet_arviz
 from semistan.stan.program import stan_program
 from semistan.workflow import configure
+from untrained import random_bundle
 
 MODELS = Path(__file__).parents[1] / "models"
+TERMS = Path(__file__).parent / "golden"
+NETWORK = "nn(u1, u2, u3)"
+CASES = {
+    "offset": ("poisson", f"y ~ x1 + offset(log(w)) + {NETWORK}"),
+    "trials": ("binomial", f"y | trials(tries) + weights(w) ~ x1 + {NETWORK}"),
+    "smooth": ("gaussian", f"y ~ x1 + s(v) + {NETWORK}"),
+    "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
+}
 LONG = {"sample.draws": 5000, "sample.seed": 2026}
 
 
@@ -26,6 +36,12 @@ def model_folders():
 def golden_program(folder):
     prepared = semistan.prepare(configure(folder / "model.toml"))
     return stan_program(prepared.config, prepared.design)
+
+
+def case_program(name):
+    family, formula = CASES[name]
+    bundle, _ = random_bundle(family, formula=formula)
+    return stan_program(bundle.config, bundle.design)
 
 
 def long_run(folder):
@@ -44,6 +60,8 @@ def long_run(folder):
 
 
 if __name__ == "__main__":
+    for name in CASES:
+        (TERMS / f"{name}.stan").write_text(case_program(name))
     for folder in model_folders():
         (folder / "program.stan").write_text(golden_program(folder))
         if "--reference" in sys.argv:

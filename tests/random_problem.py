@@ -1,5 +1,7 @@
 """Standardised training problems with random rows and a random state, and naive derivatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -28,13 +30,16 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
         np.full(len(record.dispersion), -0.3),
     )
     state, Z = Weights(*map(torch.tensor, arrays)), generator.normal(size=(n, 2))
-    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *map(torch.tensor, (np.zeros(n), Z, U)))
+    given = {key: torch.arange(n, dtype=torch.float64) % 7 + 1 for key in record.given}
+    arrays = map(torch.tensor, (np.zeros(n), Z, U))
+    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *arrays, given)
     eta = blank.eta(state.theta, network_output(blank, state)).numpy()
     dispersion = {
         key: float(value) for key, value in blank.dispersion(state.log_dispersion).items()
     }
-    y = np.asarray(record.rng(eta, dispersion, generator), dtype=float)
-    return Problem(record, spec, ETA_LOC, ETA_SCALE, torch.tensor(y), blank.Z, blank.U), state
+    known = {key: values.numpy() for key, values in given.items()}
+    y = np.asarray(record.rng(eta, dispersion | known, generator), dtype=float)
+    return replace(blank, y=torch.tensor(y)), state
 
 
 def units_for(problem):

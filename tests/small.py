@@ -10,6 +10,7 @@ FORMULA = "y ~ x + C(g) + nn(u, v)"
 RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}
 MORE_RESPONSES = {
     "negbinomial": "count", "student": "y", "lognormal": "z", "gamma": "z", "beta": "I(z / 3)",
+    "binomial": "wins | trials(tries)",
 }  # fmt: skip
 
 
@@ -25,6 +26,8 @@ def small_frame(n=30, seed=0):
             "g": np.array(["a", "b", "c"])[np.arange(n) % 3],
             "u": generator.normal(3, 0.1, n),
             "v": generator.normal(0, 40, n),
+            "tries": np.arange(n) % 5 + 3,
+            "wins": generator.binomial(np.arange(n) % 5 + 3, 0.4),
         }
     )
 

@@ -63,13 +63,14 @@ def torch_log_density(bundle, rows, data, q):
 def dispersed(bundle, data, q, eta, y):
     """Log density of the dispersion, of its logarithm, and of y, by torch's distributions."""
     d = torch.distributions
+    trials = torch.as_tensor(data.get("trials", 1), dtype=torch.float64)
     data = {
         name: torch.tensor(x, dtype=torch.float64)
         for name, x in data.items()
         if name.startswith("prior_") and np.ndim(x) == 0
     }
     names = bundle.family.dispersion
-    log_values = q[-len(names) :]
+    log_values = q[len(q) - len(names) :]
     value = dict(zip(names, log_values.exp(), strict=True))
     prior = {
         "sigma": lambda: d.StudentT(3.0, 0.0, data["prior_sigma_scale"]),
@@ -86,6 +87,7 @@ def dispersed(bundle, data, q, eta, y):
         "lognormal": lambda: d.LogNormal(eta, value["sigma"]),
         "gamma": lambda: d.Gamma(shape, shape * (-eta).exp()),
         "beta": lambda: d.Beta(precision * eta.sigmoid(), precision * (-eta).sigmoid()),
+        "binomial": lambda: d.Binomial(trials, logits=eta),
     }
     return lp + likelihood[bundle.family.name]().log_prob(y).sum()
 

@@ -105,8 +105,8 @@ TABLES = {
     "a wrong logarithm": (small_frame(), "y ~ log(x) + nn(u)", [], "'log(x)' is nan in row 1"),
     "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "'x.T' is not allowed"),
     "no nn()": (small_frame(), "y ~ x", [], "needs exactly one nn() term, got 0"),
-    "two parts": (
-        small_frame(), "y ~ x | z + nn(u)", [], "in the formula y ~ x | z + nn(u) ^ there",
+    "a bar without parentheses": (
+        small_frame(), "y ~ x | z + nn(u)", [], "^ a group-level term stands by itself in paren",
     ),
     "unknown family": (small_frame(), FORMULA, ["--family", "posson"], "Did you mean 'poisson'?"),
     "unknown activation": (small_frame(), FORMULA, ["--activation", "tan"], "mean 'tanh'?"),

@@ -117,7 +117,7 @@ def test_every_key_survives_the_file(tmp_path):
         },
         "priors": {
             "b": "student_t(3, 0, 1)", "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
-            "autoscale": False,
+            "sd": "normal(0, 2)", "sds": "cauchy(0, 1)", "cor": "lkj(2)", "autoscale": False,
         },
         "train": {
             "epochs": 12, "learning_rate": 1e-5, "batch_size": 7, "validation": 0.0, "seed": 3,

@@ -118,11 +118,12 @@ def test_the_json_keeps_every_bit(settings, tmp_path):
 def test_the_rows_are_read_back_as_they_were(settings, tmp_path):
     bundle, rows = family_bundle("poisson", **settings)
     write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
-    for got, expected in zip(
-        read_stan_rows(tmp_path / "data.json"), (rows.y, rows.X, rows.U), strict=True
-    ):
+    read = read_stan_rows(tmp_path / "data.json", bundle.design)
+    for name in ("y", "X", "U"):
+        got, expected = getattr(read, name), getattr(rows, name)
         assert np.array_equal(got, expected)
         assert got.shape == expected.shape
+    assert (read.given, read.blocks) == ({}, ())
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
@@ -137,4 +138,4 @@ def test_rows_are_written_in_pieces_without_a_seam(rows, tmp_path, monkeypatch):
 def test_damaged_rows_are_refused(tmp_path):
     (tmp_path / "data.json").write_text('{\n"N": 3,\n"y": [1]\n}\n')
     with pytest.raises(InputError, match="lacks some of N, P, Q, y, X, U"):
-        read_stan_rows(tmp_path / "data.json")
+        read_stan_rows(tmp_path / "data.json", small_bundle()[0].design)

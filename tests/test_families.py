@@ -20,7 +20,9 @@ DISPERSION = {
     "lognormal": {"sigma": 0.4},
     "gamma": {"shape": 2.5},
     "beta": {"precision": 6.0},
+    "binomial": {},
 }
+GIVEN = {"trials": 11.0}
 ORACLES = {
     "gaussian": lambda eta: stats.norm(eta, 1.7),
     "poisson": lambda eta: stats.poisson(np.exp(eta)),
@@ -30,6 +32,7 @@ ORACLES = {
     "lognormal": lambda eta: stats.lognorm(0.4, scale=np.exp(eta)),
     "gamma": lambda eta: stats.gamma(2.5, scale=np.exp(eta) / 2.5),
     "beta": lambda eta: stats.beta(6 * expit(eta), 6 * expit(-eta)),
+    "binomial": lambda eta: stats.binom(11, expit(eta)),
 }
 STATSMODELS = {
     "gaussian": sm.families.Gaussian(),
@@ -49,6 +52,7 @@ RESPONSES = {
     "lognormal": POSITIVE,
     "gamma": POSITIVE,
     "beta": np.array([1e-6, 0.2, 0.5, 0.97]),
+    "binomial": np.array([0.0, 1, 4, 11]),
 }
 
 each = pytest.mark.parametrize("record", FAMILIES, ids=lambda record: record.name)
@@ -60,7 +64,8 @@ def tensor(value):
 
 def dispersion(record, of=np.float64):
     assert set(DISPERSION[record.name]) == set(record.dispersion)
-    return {name: of(value) for name, value in DISPERSION[record.name].items()}
+    values = DISPERSION[record.name] | {name: GIVEN[name] for name in record.given}
+    return {name: of(value) for name, value in values.items()}
 
 
 def log_density(record, y, eta):
@@ -141,7 +146,8 @@ def test_random_responses_have_the_moments_of_the_distribution(record):
 
 @each
 def test_random_responses_depend_on_the_generator_alone(record):
-    eta, disp = np.zeros((4, 5)), {name: np.ones((4, 1)) for name in record.dispersion}
+    eta = np.zeros((4, 5))
+    disp = {name: np.full((4, 1), 3.0) for name in (*record.dispersion, *record.given)}
     first, again, other = (record.rng(eta, disp, np.random.default_rng(s)) for s in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -152,7 +158,8 @@ def test_the_location_of_eta_is_the_link_of_the_mean(record):
     y = np.array([0.0, 1, 1, 0, 1])
     if record.name in ("lognormal", "gamma", "beta"):
         y = np.array([0.2, 0.9, 0.7, 0.4, 0.8])
-    location, scale = record.eta_units(y)
+    given = {name: np.full(5, GIVEN[name]) for name in record.given}
+    location, scale = record.eta_units(y, given)
     if record.name == "lognormal":
         assert (location, scale) == pytest.approx((np.log(y).mean(), np.log(y).std(ddof=1)))
         return

@@ -82,7 +82,7 @@ def test_the_curvature_of_every_family_is_the_second_difference_of_its_log_likel
     problem, state = random_problem(record.name)
     f = network_output(problem, state)
     eta, step = problem.eta(state.theta, f), 1e-3
-    dispersion = problem.dispersion(state.log_dispersion)
+    dispersion = problem.dispersion(state.log_dispersion) | problem.given
     below, at, above = (
         record.log_lik(problem.y, eta + shift, dispersion) for shift in (-step, 0, step)
     )

@@ -8,7 +8,7 @@ import pytest
 
 import semistan
 from assertions import Z, mcse
-from golden import golden_program, model_folders
+from golden import CASES, TERMS, case_program, golden_program, model_folders
 
 # Training rounds differently on another processor, which moves the subspace a little: a
 # coefficient's posterior mean may move by this share of its posterior sd.
@@ -22,11 +22,18 @@ def test_the_program_is_the_golden_one(folder):
     assert golden_program(folder) == (folder / "program.stan").read_text()
 
 
-@folders
-def test_stanc_accepts_the_golden_program_without_a_warning(folder, toolchain, tmp_path):
+@pytest.mark.parametrize("name", CASES)
+def test_the_program_of_other_terms_is_the_golden_one(name):
+    assert case_program(name) == (TERMS / f"{name}.stan").read_text()
+
+
+GOLDEN = [*(folder / "program.stan" for folder in model_folders()), *sorted(TERMS.glob("*.stan"))]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_stanc_accepts_the_golden_program_without_a_warning(path, toolchain, tmp_path):
     result = subprocess.run(
-        [toolchain.cmdstan / "bin" / "stanc", f"--o={tmp_path}/model.hpp",
-         folder / "program.stan"],
+        [toolchain.cmdstan / "bin" / "stanc", f"--o={tmp_path}/model.hpp", path],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

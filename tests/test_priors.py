@@ -109,7 +109,7 @@ def test_a_density_is_the_same_in_scipy_and_in_torch(name):
 
 
 def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
-    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe"}
+    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe", "lkj"}
     for density in DENSITIES.values():
         assert set(density.carriers) <= set(density.arguments)
 

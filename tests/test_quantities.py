@@ -249,8 +249,9 @@ def test_a_family_has_one_program_whatever_the_formula_and_the_priors():
 
 def test_every_family_names_stans_density_and_generator():
     for record in FAMILIES:
-        density = record.density.format(y="y[n]", eta="eta[n]")
+        row = {"y": "y[n]", "eta": "eta[n]", "trials": "trials[n]"}
+        density = record.density.format(**row)
         kind = "lpmf" if record.integer else "lpdf"
         assert re.fullmatch(rf"\w+_{kind}\(y\[n\] \| .*eta\[n\].*\)", density)
-        assert re.match(r"\w+_rng\(.*eta\[n\]", record.stan_rng.format(eta="eta[n]"))
-        assert all(name in density for name in record.dispersion)
+        assert re.match(r"\w+_rng\(.*eta\[n\]", record.stan_rng.format(**row))
+        assert all(name in density for name in (*record.dispersion, *record.given))

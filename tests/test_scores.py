@@ -43,7 +43,7 @@ def by_name(bundle, found, interval=0.9):
     return {item.name: item for item in scores(bundle, found, interval)}
 
 
-def density(name, y, eta, dispersion, s):
+def density(name, y, eta, dispersion, s, trials):
     at = {key: values.ravel()[s] for key, values in dispersion.items()}
     mean = 1 / (1 + np.exp(-eta))
     densities = {
@@ -57,6 +57,7 @@ def density(name, y, eta, dispersion, s):
         "lognormal": lambda: stats.lognorm.pdf(y, at["sigma"], scale=np.exp(eta)),
         "gamma": lambda: stats.gamma.pdf(y, at["shape"], scale=np.exp(eta) / at["shape"]),
         "beta": lambda: stats.beta.pdf(y, at["precision"] * mean, at["precision"] * (1 - mean)),
+        "binomial": lambda: stats.binom.pmf(y, trials, mean),
     }
     return densities[name]()
 
@@ -65,10 +66,13 @@ def density(name, y, eta, dispersion, s):
 def test_lppd_is_that_of_a_naive_loop(name):
     bundle, rows, draws, found = judged(name)
     eta = posterior_linpred(bundle, draws, rows)
-    total = 0.0
+    total, trials = 0.0, rows.given.get("trials", np.ones(len(rows)))
     for i in range(len(rows)):
         mixture = np.mean(
-            [density(name, rows.y[i], eta[s, i], draws.dispersion, s) for s in range(len(eta))]
+            [
+                density(name, rows.y[i], eta[s, i], draws.dispersion, s, trials[i])
+                for s in range(len(eta))
+            ]
         )
         total += np.log(mixture)
     assert by_name(bundle, found)["LPPD"].value == pytest.approx(total / len(rows), rel=1e-10)

@@ -12,11 +12,13 @@ from semistan.model.families import family
 from semistan.model.formula import parse_formula
 from semistan.model.rows import Rows
 from semistan.subspace.curve import arc_length
-from semistan.subspace.problem import Units, units_of
+from semistan.subspace.problem import units_of
 from semistan.subspace.subspace import Subspace, span
 from semistan.subspace.trained import Trained
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
+FORMULAS = {"binomial": "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"}  # others have the plain one
+TRIALS = np.array([3, 8, 20])
 
 
 def random_frame(name, generator, n=30):
@@ -33,24 +35,32 @@ def random_frame(name, generator, n=30):
         "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
         "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
+        "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
     }
-    return frame.assign(y=responses[name])
+    apart = np.random.default_rng(2)
+    return frame.assign(
+        y=responses[name], tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
+        z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
+        h=np.arange(n) // 5, v=apart.normal(3, 2, n),
+    )  # fmt: skip
 
 
 def random_bundle(
-    name, *, hidden=(4,), activation="tanh", frozen=0, k=3, axes=None, seed=0, **settings
-):
+    name, *, formula=None, n=30, hidden=(4,), activation="tanh", frozen=0, k=3, axes=None, seed=0,
+    **settings,
+):  # fmt: skip
     """Return a bundle and its rows; ``settings`` are sections of the configuration.
 
     With ``axes``, so many coordinates move single weights, and each has a scale of its own.
     """
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
+    formula = formula or FORMULAS.get(name, FORMULA)
     config = parse_config(
-        {"formula": FORMULA, "family": name, "network": network, "subspace": {"k": k}} | settings,
+        {"formula": formula, "family": name, "network": network, "subspace": {"k": k}} | settings,
         "test",
     )
-    design, rows = learn_design(parse_formula(FORMULA), random_frame(name, generator))
+    design, rows = learn_design(parse_formula(formula), random_frame(name, generator, n))
     units = units_of(design, family(name), rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
@@ -70,7 +80,8 @@ def random_bundle(
         singular_values=singular_values,
         control_points=points,
         w_frozen=generator.normal(scale=0.7, size=spec.d_frozen),
-        theta=units.theta_scale * generator.normal(size=2),
+        theta=units.theta_scale * generator.normal(size=len(units.x_loc)),
+        r=units.r_scale * np.random.default_rng(3).normal(size=len(units.r_scale)),
         dispersion={
             item.name: 0.8 * item.start * (units.eta_scale if item.has_units else 1)
             for item in family(name).parameters
@@ -85,10 +96,16 @@ def random_bundle(
 
 def plain_units(bundle):
     """Return the bundle with every location 0 and scale 1, so that priors need no data."""
-    one = Units(np.zeros(2), np.ones(2), np.zeros(3), np.ones(3), 0.0, 1.0)
-    return Bundle(bundle.config, bundle.design, one, bundle.trained, bundle.source, bundle.versions)
+    units = bundle.units
+    zero = {name: np.zeros(len(getattr(units, name))) for name in ("x_loc", "u_loc")}
+    one = {name: np.ones(len(getattr(units, name))) for name in ("x_scale", "u_scale")}
+    return replace(bundle, units=replace(units, **zero, **one, eta_loc=0.0, eta_scale=1.0))
 
 
-def standard_rows(generator, n):
-    """Rows with standard normal X and U and no response."""
-    return Rows(None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)))
+def standard_rows(generator, n, name="gaussian"):
+    """Rows with standard normal X and U and no response, in a family's experiments."""
+    given = {"trials": TRIALS[np.arange(n) % 3]} if name == "binomial" else {}
+    return Rows(
+        None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)),
+        given=given,
+    )  # fmt: skip

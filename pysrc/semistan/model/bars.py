@@ -65,8 +65,10 @@ def split_bars(text: str) -> Bars:
             kept = kept[:start] + " " * (tilde - start) + kept[tilde:]
         else:
             group = _group(text, plain, (start, end), tilde)
-            first, last = group.whole
-            kept = kept[:first] + "1".ljust(last - first) + kept[last:]
+            head, (first, last) = kept[: group.whole[0]].rstrip(), group.whole
+            # A 1 would add the intercept again that "0 +" takes away: its "+" goes too.
+            head, filler = (head[:-1], "") if head.endswith("+") else (kept[:first], "1")
+            kept = head + filler.ljust(last - len(head)) + kept[last:]
             groups.append(group)
     return Bars(kept, additions, tuple(groups))
 
@@ -76,7 +78,9 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
     found: dict[str, Span] = {}
     for first, last in _parts(plain, start, end, "+"):
         call = re.fullmatch(r"(\w*)\s*\((.*)\)", plain[first:last], re.DOTALL)
-        if call is None or call[1] not in ADDITIONS:
+        inside = first + (call.start(2) if call else 0)
+        closed = _enclosing(plain, (inside, inside), first)[1] == last
+        if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,
                 "expected weights(w) or trials(n) between '|' and '~', as y | trials(n) ~ ...",

@@ -244,6 +244,7 @@ def _addition(name: str, bars: Bars, text: str) -> str:
         raise formula_error(text, takes, (start, start + 1))
     check_part(text, masked(text), start, end)
     tree, quoted = _python(text[start:end], text)
+    check_expression(tree, text)
     if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in TERM_CALLS:
         raise formula_error(text, takes, (start, end))
     return _operand(tree.body, quoted)
@@ -258,6 +259,8 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
     for term in terms:
         if called := next((name for name in TERM_CALLS if _calls(term, name)), None):
             raise formula_error(text, f"{called}() cannot vary by group", (start, end))
+        for factor in term:
+            check_expression(_python(factor, text)[0], text)
     if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
         raise formula_error(
             text, "expected a column, or several as g:h, behind the bar", (first, last)

@@ -94,15 +94,15 @@ class Group:
         """
         labels = level_labels(table, self.by)
         known = {label: i for i, label in enumerate(self.levels)}
-        new = tuple(sorted({label for label in labels if label and label not in known}))
+        new = tuple(sorted({label for label in labels if label is not None} - known.keys()))
         if new and not allow_new_levels:
             shown = ", ".join(repr(label) for label in new[:5]) + ", ..." * (len(new) > 5)
             raise InputError(
                 f"'{':'.join(self.by)}' has levels that the model was not trained on: {shown}. "
                 "Predict them as drawn from their distribution with --allow-new-levels."
             )
-        codes = known | {label: len(known) + i for i, label in enumerate(new)} | {"": -1}
-        level = np.array([codes[label] for label in labels], dtype=int)
+        codes = known | {label: len(known) + i for i, label in enumerate(new)}
+        level = np.array([-1 if x is None else codes[x] for x in labels], dtype=int)
         return Block(self._columns(table), level, new)
 
     def _columns(self, table: pd.DataFrame) -> Array:
@@ -127,12 +127,14 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, name: Any) -> tuple[Group,
     Raises
     ------
     InputError
-        If there is only one level, or each row has its own; or the columns cannot be used.
+        If there is only one level, or two have one label; or the columns cannot be used.
     """
     empty = Terms((), (), {}, {}, (), ())
     terms = learn_terms(term.terms, {}, table)[0] if term.terms else empty
     labels = level_labels(table, term.by)
-    levels = tuple(sorted(set(labels)))
+    levels = tuple(sorted({label for label in labels if label is not None}))
+    if len(levels) < len(table[list(term.by)].dropna().drop_duplicates()):
+        raise InputError(f"{term.text}: two levels of '{':'.join(term.by)}' look alike; rename one")
     if len(levels) < 2:
         raise InputError(
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
@@ -149,10 +151,14 @@ def group_name(by: tuple[str, ...]) -> str:
                     for column in by)  # fmt: skip
 
 
-def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str]:
-    """Return the level of each row as text, ``a_1`` for two columns; empty where one is None."""
-    parts = [[_label(value) for value in table[column]] for column in by]
-    return ["_".join(row) if all(row) else "" for row in zip(*parts, strict=True)]
+def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str | None]:
+    """Return the level of each row as text, ``a_1`` for two columns; None where one is missing."""
+    missing = table[list(by)].isna().any(axis=1)
+    rows = zip(*(table[column] for column in by), strict=True)
+    return [
+        None if gone else "_".join(_label(value) for value in row)
+        for row, gone in zip(rows, missing, strict=True)
+    ]
 
 
 def group_to_plain(group: Group) -> dict[str, Any]:
@@ -182,8 +188,6 @@ def group_from_plain(content: Mapping[str, Any], formula: Formula) -> Group:
 
 
 def _label(value: Any) -> str:
-    if value is None or value != value:  # NaN
-        return ""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)

@@ -11,6 +11,7 @@ the effects' correlation matrix, or 1 where they are not correlated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from semistan.model.groups import Group
 from semistan.model.network import Array
 from semistan.model.rows import Rows
 from semistan.model.smooth import Smooth
+from semistan.stan.layout import WIDTH, call
 
 Lines = list[tuple[str, str]]
 LEAST_SPREAD = 0.01  # of the standard deviations that chains start at, in units of eta
@@ -95,7 +97,7 @@ def penalised_coefficients(design: Design) -> Lines:
     for i, group in enumerate(design.groups, start=1):
         lines += [
             (f"matrix[N_{i}, {effects(group, i)}] r_{i}", f"effects of the levels of {group.name}"),
-            (f"  = {_made(group, i)};", ""),
+            (indent(_made(group, i), "  ").rstrip(), ""),
         ]
     return lines
 
@@ -118,10 +120,11 @@ def penalised_correlations(design: Design) -> Lines:
     for i, group in enumerate(design.groups, start=1):
         if group.correlated:
             pairs = ((a, b) for a in range(group.size) for b in range(a))
-            lines += [
-                (f"real {name} = dot_product(L_{i}[{b + 1}], L_{i}[{a + 1}]);", "")
-                for name, (a, b) in zip(group.correlations, pairs, strict=True)
-            ]
+            for name, (a, b) in zip(group.correlations, pairs, strict=True):
+                declared, value = f"real {name}", f"= dot_product(L_{i}[{b + 1}], L_{i}[{a + 1}]);"
+                fits = len(declared) + len(value) + 3 <= WIDTH
+                joined = f"{declared} {value}" if fits else f"{declared}\n  {value}"
+                lines.append((joined, ""))
     return lines
 
 
@@ -177,11 +180,12 @@ def effects(group: Group, number: int) -> str:
 
 def _made(group: Group, i: int) -> str:
     if group.size == 1:
-        return f"{group.spread[0]} * z_{i}"
-    sd = f"[{', '.join(group.spread)}]'"
+        return f"= {group.spread[0]} * z_{i};"
+    first, *others, last = group.spread
+    sd = [f"[{first}", *others, f"{last}]'"]
     if group.correlated:
-        return f"z_{i} * diag_pre_multiply({sd}, L_{i})'"
-    return f"diag_post_multiply(z_{i}, {sd})"
+        return call(f"= z_{i} * diag_pre_multiply", [*sd, f"L_{i}"], "';", width=WIDTH - 4)
+    return call("= diag_post_multiply", [f"z_{i}", *sd], ";", width=WIDTH - 4)
 
 
 def spread_names(term: Smooth | Group) -> tuple[str, ...]:

@@ -323,7 +323,7 @@ def _density(parts: Parts) -> str:
     return (
         eta + "  real total = 0;\n"
         "  for (n in start : end) {\n"
-        f"    total += weights[n] * {by_row};\n"
+        f"    total += weights[n]\n      * {by_row};\n"
         "  }\n"
         "  return total;\n"
     )

@@ -73,7 +73,8 @@ def _data(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     density = parts.family.density.format(y="y[n]", eta="eta[n]", trials="trials[n]")
-    density = f"weights[n] * {density}" if "weights" in parts.design.given else density
+    if "weights" in parts.design.given:
+        density = f"weights[n]\n    * {density}"
     replicate = parts.family.stan_rng.format(eta="eta[n]", trials="trials[n]")
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *further_sums(parts, "")]
