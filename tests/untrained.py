@@ -32,9 +32,10 @@ def random_frame(name, generator, n=30):
         "student": np.random.default_rng(1).normal(100, 20, size=n),
         "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
         "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "cumulative": np.arange(n) % 4 + 1.0,
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
     }
-    return frame.assign(y=responses[name])
+    return frame.assign(y=responses[family(name).name])
 
 
 def random_bundle(
