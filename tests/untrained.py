@@ -34,12 +34,13 @@ def random_frame(name, generator, n=30):
         "student": np.random.default_rng(1).normal(100, 20, size=n),
         "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
         "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "cumulative": np.arange(n) % 4 + 1.0,
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
         "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
     }
     apart = np.random.default_rng(2)
     return frame.assign(
-        y=responses[name], tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
+        y=responses[family(name).name], tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
         h=np.arange(n) // 5, v=apart.normal(3, 2, n),
     )  # fmt: skip

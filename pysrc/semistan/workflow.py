@@ -21,10 +21,11 @@ from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
-from semistan.model.families import check_response, family
+from semistan.model.families import check_response, family, with_categories
 from semistan.model.formula import parse_formula
 from semistan.model.given import check_trials
 from semistan.model.missing import complete_rows
+from semistan.model.ordinal import check_ordered
 from semistan.model.orthogonal import announcement, check_orthogonal
 from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, read_draws
@@ -135,6 +136,9 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     design, rows = learn_design(formula, kept)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
+    known = check_ordered(str(record), record.categories, formula.response, kept)
+    record = with_categories(record, rows.y, formula.response, known)
+    config = config.model_copy(update={"family": str(record)})
     check_trials(record, formula, rows.y, rows.given)
     check_dimension(config.subspace, network_spec(config, design).d)
     check_orthogonal(config, design)
@@ -209,6 +213,7 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame)
+    config = prepared.config
     for note in prepared.notes:
         say(note)
     if orthogonal := announcement(config, prepared.design):
@@ -337,6 +342,7 @@ def new_rows(
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
+        check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
     return rows
 

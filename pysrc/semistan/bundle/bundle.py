@@ -234,7 +234,11 @@ def _summary(bundle: Bundle) -> dict[str, Any]:
         "config": bundle.config.model_dump(),
         "family": {"name": bundle.family.name, "link": bundle.family.link},
         "design": design_to_plain(bundle.design),
-        "eta_units": {"loc": bundle.units.eta_loc, "scale": bundle.units.eta_scale},
+        "eta_units": {
+            "loc": bundle.units.eta_loc,
+            "scale": bundle.units.eta_scale,
+            **({} if bundle.units.y_scale is None else {"y": bundle.units.y_scale}),
+        },
         "dispersion": trained.dispersion,
         "subspace": {
             "origin": trained.subspace.origin,
@@ -265,6 +269,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             eta["loc"], eta["scale"],
             tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
             tuple(len(term.levels) for term in design.penalised),
+            eta.get("y"),
         ),
         trained=Trained(
             subspace=Subspace(

@@ -59,7 +59,8 @@ class PriorConfig(_Section):
 
     The dispersion parameters of families other than gaussian have defaults of their own. A key
     such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own. ``sd`` and
-    ``cor`` are of group-level effects, ``sds`` of smooths; ``phi = "auto"`` takes the scales from
+    ``cor`` are of group-level effects, ``sds`` of smooths, ``gap`` of the distances between an
+    ordinal family's thresholds; ``phi = "auto"`` takes the scales from
     what spans the subspace.
     """
 
@@ -75,6 +76,7 @@ class PriorConfig(_Section):
     shape: str | None = None
     nu: str | None = None
     precision: str | None = None
+    gap: str | None = None
     autoscale: bool = True
 
     @property
@@ -82,7 +84,7 @@ class PriorConfig(_Section):
         """The priors of single coefficients and standard deviations, by their names."""
         return dict(self.__pydantic_extra__)
 
-    @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision")
+    @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap")
     @classmethod
     def _readable(cls, text: str | None, info: Any) -> str | None:
         if text is not None:
@@ -170,7 +172,7 @@ class ModelConfig(_Section):
     @field_validator("family")
     @classmethod
     def _known(cls, name: str) -> str:
-        return family(name).name
+        return str(family(name))
 
 
 def parse_config(content: Mapping[str, Any], source: str) -> ModelConfig:

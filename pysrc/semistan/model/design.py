@@ -17,6 +17,7 @@ from semistan.model.formula import Formula, SmoothTerm, parse_formula, variables
 from semistan.model.given import given_values
 from semistan.model.groups import Group, group_from_plain, group_to_plain, learn_group
 from semistan.model.network import Array
+from semistan.model.ordinal import category_numbers
 from semistan.model.rows import Block, Rows
 from semistan.model.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
 from semistan.model.table import (
@@ -122,7 +123,7 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
     used = tuple(dict.fromkeys((*formula.outcome, *formula.predictors)))
     check_columns(frame, used, formula.text)
-    y = evaluate(formula.response, frame)
+    y = response_values(formula, frame)
     table = used_levels_only(frame[list(used)], formula.predictors)
     origins = first_dates(table, formula.dated)
     numbers = in_days(table, origins)
@@ -175,10 +176,17 @@ def apply_design(
     X, U = (apply_terms(terms, table, coded) for terms, coded in _coded_terms(design))
     check_finite(X, design.x.columns, frame)
     check_finite(U, design.u.columns, frame)
-    y = evaluate(formula.response, frame) if response else None
+    y = response_values(formula, frame) if response else None
     given = given_values(formula, table, response=response)
     blocks = _blocks(design, table, allow_new_levels=allow_new_levels)
     return Rows(y, X, U, tuple(frame.index), table, given, blocks)
+
+
+def response_values(formula: Formula, frame: pd.DataFrame) -> Array:
+    """Evaluate the response; ordered categories are numbered from 1."""
+    column = frame.get(formula.response.strip("`"))
+    numbers = None if column is None else category_numbers(column)
+    return evaluate(formula.response, frame) if numbers is None else numbers
 
 
 def _learn_smooth(term: SmoothTerm, table: pd.DataFrame) -> Smooth:

@@ -1,19 +1,24 @@
 """Response families as a table of frozen records; a new family is one record.
 
 A record holds everything that depends on the family: link, support, units, likelihood,
-random generation, and the lines of the Stan program.
+random generation, and the lines of the Stan program. Under another link than its default one, and
+for a number of categories, a record is made of it: ``bernoulli(probit)``, ``cumulative(logit, 5)``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model import ordinal
+from semistan.model.links import LINKS, Link
 from semistan.model.network import Array
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     Values = Mapping[str, Tensor]
 
 Given = Mapping[str, Array]
+TINY = 1e-300  # of a beta distribution's parameter, which may underflow but not be 0
 LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
 
 
@@ -41,6 +47,8 @@ class Dispersion:
         Whether it is in units of the linear predictor, and its prior is autoscaled.
     start : float
         Where training starts, in those units.
+    of_class : str
+        The key of its prior in ``[priors]``, if several parameters share it.
     """
 
     name: str
@@ -48,10 +56,17 @@ class Dispersion:
     prior: str
     has_units: bool = False
     start: float = 1.0
+    of_class: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of its prior in ``[priors]``."""
+        return self.of_class or self.name
 
 
 SIGMA = Dispersion("sigma", "residual standard deviation", "student_t(3, 0, 2.5)", has_units=True)
 SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponential(0.2)", start=3.0)
+GAP_PRIOR = "lognormal(0, 1)"  # 95% from 0.14 to 7.1; normal on the scale on which NUTS works
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +109,25 @@ class Family:
     given : tuple of str
         What must be known of each row: ``trials``. ``mean``, ``log_lik`` and ``rng`` find it
         beside the dispersion.
+    links : tuple of str
+        Other links that it can have.
+    under_link : dict
+        Fields that replace these under another link, which reaches further into the tails.
+    text : str
+        How users write it, with its link unless that is the default one; the name by default.
+    categories : int
+        Number of ordered categories, 0 as long as it is unknown and for other families.
+    density_functions : tuple of str
+        Files of ``stan/`` that ``density`` needs.
+    by_row : bool
+        Whether the density takes one response, not vectors.
+    on_default : tuple of str
+        Name of the vector that stands for eta in ``density`` and ``stan_rng``, on the scale of the
+        default link, and how the program computes it from eta.
+    stan_local : tuple of str
+        Declaration of a further vector that both need, and how it is computed.
+    in_units_of_y : bool
+        Whether dispersion that has units is in those of y, and these are not those of eta.
     """
 
     name: str
@@ -113,6 +147,18 @@ class Family:
     has_kernel: bool = False
     stan_functions: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    under_link: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    categories: int = 0
+    density_functions: tuple[str, ...] = ()
+    by_row: bool = False
+    on_default: tuple[str, str] = ("eta", "")
+    stan_local: tuple[str, str] = ("", "")
+    in_units_of_y: bool = False
+
+    def __str__(self) -> str:
+        return self.text or self.name
 
     @property
     def dispersion(self) -> tuple[str, ...]:
@@ -172,9 +218,13 @@ def _gamma_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
 
 
 def _beta_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    from torch.nn.functional import logsigmoid
+
     precision = dispersion["precision"]
-    a, b = precision * eta.sigmoid(), precision * (-eta).sigmoid()
-    ways = precision.lgamma() - a.lgamma() - b.lgamma()
+    log_a, log_b = (precision.log() + logsigmoid(sign * eta) for sign in (1, -1))
+    a, b = log_a.exp(), log_b.exp()
+    # 1 / gamma(a) = a / gamma(1 + a) is finite where a underflows
+    ways = precision.lgamma() + log_a - (1 + a).lgamma() + log_b - (1 + b).lgamma()
     return ways + (a - 1) * y.log() + (b - 1) * (-y).log1p()
 
 
@@ -204,7 +254,8 @@ def _gamma_rng(
 
 def _beta_rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     precision = dispersion["precision"]
-    return np.asarray(generator.beta(precision * _expit(eta), precision * _expit(-eta)))
+    a, b = (np.maximum(precision * _expit(sign * eta), TINY) for sign in (1, -1))
+    return np.asarray(generator.beta(a, b))
 
 
 def _lognormal_mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
@@ -266,6 +317,7 @@ FAMILIES: tuple[Family, ...] = (
         stan_rng="normal_rng({eta}, sigma)",
         glm="normal_id_glm_lpdf",
         has_kernel=True,
+        links=("log",),
     ),
     Family(
         name="poisson",
@@ -301,6 +353,7 @@ FAMILIES: tuple[Family, ...] = (
         stan_rng="bernoulli_logit_rng({eta})",
         glm="bernoulli_logit_glm_lpmf",
         has_kernel=True,
+        links=("probit", "cloglog", "cauchit"),
     ),
     Family(
         name="binomial",
@@ -320,6 +373,7 @@ FAMILIES: tuple[Family, ...] = (
         stan_rng="binomial_rng({trials}, inv_logit({eta}))",
         has_kernel=True,
         given=("trials",),
+        links=("probit", "cloglog", "cauchit"),
     ),
     Family(
         name="negbinomial",
@@ -352,6 +406,7 @@ FAMILIES: tuple[Family, ...] = (
         rng=_student_rng,
         density="student_t_lpdf({y} | nu, {eta}, sigma)",
         stan_rng="student_t_rng(nu, {eta}, sigma)",
+        links=("log",),
     ),
     Family(
         name="lognormal",
@@ -404,23 +459,176 @@ FAMILIES: tuple[Family, ...] = (
         rng=_beta_rng,
         density="beta_proportion_lpdf({y} | inv_logit({eta}), precision)",
         stan_rng="beta_proportion_rng(inv_logit({eta}), precision)",
+        links=("probit", "cloglog"),
+        under_link={
+            "density": "beta_logit_lpdf({y} | {eta}, precision)",
+            "stan_rng": "beta_logit_rng({eta}, precision)",
+            "density_functions": ("beta_logit.stanfunctions",),
+            "by_row": True,
+        },
     ),
 )
 
 
-def family(name: str) -> Family:
-    """Look up a family by its name or alias.
+CUMULATIVE = "cumulative"  # its record depends on the number of categories
+CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
+
+
+@cache
+def family(text: str) -> Family:
+    """Look up a family by its name or alias, with a link or a number of categories in brackets.
+
+    Parameters
+    ----------
+    text : str
+        As ``"bernoulli"``, ``"bernoulli(probit)"`` or ``"cumulative(logit, 5)"``.
 
     Raises
     ------
     InputError
-        If no family has this name.
+        If no family has this name, or it has not this link.
     """
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
+    if match is None:
+        raise InputError(f"a family is a name, or a name(link), got '{text}'")
+    options = [option.strip() for option in (match[2] or "").split(",") if option.strip()]
+    if match[1] == CUMULATIVE:
+        return _cumulative_of(options)
+    record = _named(match[1])
+    if len(options) > 1:
+        raise InputError(f"family {record.name} takes a link alone, got '{text}'")
+    return _linked(record, *options) if options else record
+
+
+def _named(name: str) -> Family:
     for record in FAMILIES:
         if name == record.name or name in record.aliases:
             return record
     known = [alias for record in FAMILIES for alias in (record.name, *record.aliases)]
-    raise InputError(f"unknown family '{name}'.{did_you_mean(name, known)}")
+    raise InputError(f"unknown family '{name}'.{did_you_mean(name, [*known, CUMULATIVE])}")
+
+
+def _linked(record: Family, name: str) -> Family:
+    """Return the record under one of its links."""
+    if name == record.link:
+        return record
+    if name not in record.links:
+        _refuse_link(record.name, name, (record.link, *record.links))
+    link = next(link for link in LINKS if link.name == name and link.default == record.link)
+    return replace(
+        record,
+        link=name,
+        text=f"{record.name}({name})",
+        eta_units=lambda y, given: _linked_units(record, link, y, given),
+        mean=lambda eta, disp: record.mean(link.to_default(eta), disp),
+        log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
+        rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
+        glm="",
+        has_kernel=False,
+        on_default=link.stan,
+        in_units_of_y=link.in_units_of_y,
+        **_under_link(record, link),
+    )
+
+
+def _under_link(record: Family, link: Link) -> dict[str, Any]:
+    fields = dict(record.under_link)
+    own = fields.pop("density_functions", ())
+    return {**fields, "density_functions": (*link.stan_functions, *own)}
+
+
+def _linked_units(record: Family, link: Link, y: Array, given: Given) -> tuple[float, float]:
+    rest = {name: values for name, values in given.items() if name != "offsets"}
+    return link.units(*record.eta_units(y, rest), given.get("offsets", np.zeros(1)))
+
+
+def _refuse_link(name: str, link: str, known: tuple[str, ...]) -> None:
+    raise InputError(f"family {name} has no link '{link}'; it has {', '.join(known)}")
+
+
+def _cumulative_of(options: list[str]) -> Family:
+    """Read a link, a number of categories, or both."""
+    numbers = [option for option in options if option.isdecimal()]
+    links = [option for option in options if option not in numbers]
+    if len(numbers) > 1 or len(links) > 1:
+        raise InputError(
+            f"family {CUMULATIVE} takes a link and a number of categories, as "
+            f"'{CUMULATIVE}(logit, 5)', got '{', '.join(options)}'"
+        )
+    link, K = (links or ["logit"])[0], int((numbers or ["0"])[0])
+    if link not in ordinal.NOISE:
+        _refuse_link(CUMULATIVE, link, tuple(ordinal.NOISE))
+    if numbers and K < 2:
+        raise InputError(f"family {CUMULATIVE} needs two categories or more, got {K}")
+    return _cumulative(link, K)
+
+
+def _cumulative(link: str, K: int) -> Family:
+    """Return the record of K ordered categories, or of a number that is not known yet."""
+    noise, gaps = ordinal.NOISE[link], ordinal.gap_names(K)
+    tau = f"cumulative_sum([{', '.join(('0', *gaps))}]')"
+    written = ", ".join((link, *([str(K)] if K else [])))
+    probit = link == "probit"
+    density = "cumulative_probit_lpmf" if probit else "ordered_logistic_lpmf"
+    return Family(
+        name=CUMULATIVE,
+        link=link,
+        aliases=(),
+        parameters=tuple(_gap(name) for name in gaps),
+        integer=True,
+        support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)) & np.isfinite(y),
+        support_text=f"categories 1, 2, ..., {K or 'K'}",
+        eta_units=lambda y, given: _first_threshold(link, y, given),
+        mean=partial(ordinal.mean, noise, K),
+        log_lik=partial(ordinal.log_lik, noise, K),
+        rng=partial(ordinal.rng, noise, K),
+        density=density + "({y} | {eta}, tau)",
+        stan_rng=f"ordered_{'probit' if probit else 'logistic'}_rng({{eta}}, tau)",
+        density_functions=CUMULATIVE_PROBIT if probit else (),
+        by_row=probit,
+        stan_local=(f"vector[{K - 1}] tau", tau),
+        text=f"{CUMULATIVE}({written})" if written != "logit" else CUMULATIVE,
+        categories=K,
+    )
+
+
+def _gap(name: str) -> Dispersion:
+    k = int(name.removeprefix("gap_"))
+    return Dispersion(name, f"threshold {k} minus threshold {k - 1}", GAP_PRIOR, of_class="gap")
+
+
+def _first_threshold(link: str, y: Array, given: Given) -> tuple[float, float]:
+    """Return where the probability of a category above 1 is the observed one."""
+    above = (y > 1).astype(float)
+    if link == "logit":
+        return _logit_mean(above, given)
+    return _linked(_named("bernoulli"), link).eta_units(above, given)
+
+
+def with_categories(record: Family, y: Array, name: str, known: int = 0) -> Family:
+    """Give an ordinal family the number of its categories; others are returned as they are.
+
+    Parameters
+    ----------
+    record : Family
+        The family, which may know the number.
+    y : array, shape (N,)
+        The training rows' response.
+    name : str
+        The response's.
+    known : int
+        The number if the response is a column of ordered categories.
+
+    Raises
+    ------
+    InputError
+        If a category is empty.
+    """
+    if record.name != CUMULATIVE:
+        return record
+    K = record.categories or known or int(y.max())
+    ordinal.check_categories(y, K, name)
+    return _cumulative(record.link, K)
 
 
 def check_response(record: Family, y: Array, name: str) -> None:

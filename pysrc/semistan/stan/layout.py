@@ -32,6 +32,13 @@ def comment(text: str) -> list[str]:
     return wrap(" ".join(text.split()), WIDTH - 2, initial_indent="// ", subsequent_indent="//   ")
 
 
+def statement(text: str, width: int) -> str:
+    """Write a statement, its further lines indented if it is too long for one."""
+    margin = " " * (len(text) - len(text.lstrip()))
+    return "\n".join(wrap(text, width, subsequent_indent=f"{margin}  ", break_long_words=False,
+                          break_on_hyphens=False, drop_whitespace=True)) + "\n"  # fmt: skip
+
+
 def call(head: str, arguments: list[str], tail: str, width: int) -> str:
     """Write a call or signature, its arguments wrapped under the opening parenthesis."""
     margin = " " * (len(head) + 1)

@@ -343,7 +343,7 @@ def _lines(
         yield from _coefficient_lines(config.priors, design.coefficients, units.theta_scale)
     for item in family(config.family).parameters:
         prior, scale = _dispersion_prior(config.priors, item), _dispersion_units(item, units)
-        source = _source(config.priors, item.name)
+        source = _source(config.priors, item.key)
         used = _autoscaled(prior, scale, config.priors)
         yield PriorLine(item.name, str(prior), str(used), source)
     for name, scale in spread_units(design).items():
@@ -367,11 +367,11 @@ def _coefficient_lines(
 
 
 def _dispersion_prior(config: PriorConfig, item: Dispersion) -> Prior:
-    return parse_prior(getattr(config, item.name) or item.prior, item.name)
+    return parse_prior(getattr(config, item.key) or item.prior, item.name)
 
 
 def _dispersion_units(item: Dispersion, units: Units) -> float:
-    return units.eta_scale if item.has_units else 1.0
+    return units.of_dispersion if item.has_units else 1.0
 
 
 def _phi_lines(config: ModelConfig, scales: Array | None) -> Iterator[PriorLine]:

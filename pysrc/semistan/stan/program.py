@@ -16,7 +16,14 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
 from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
-from semistan.stan.layout import WIDTH, call, comment, declarations, program_text
+from semistan.stan.layout import (
+    WIDTH,
+    call,
+    comment,
+    declarations,
+    program_text,
+    statement,
+)
 from semistan.stan.penalised import (
     coefficient_labels,
     penalised_arguments,
@@ -262,10 +269,10 @@ def _functions(parts: Parts) -> str:
 
 
 def network_functions(parts: Parts) -> tuple[str, ...]:
-    """Return the files with the functions of the network and of theta."""
+    """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
-    return ("network.stanfunctions", *shear, *horseshoe)
+    return ("network.stanfunctions", *shear, *horseshoe, *parts.family.density_functions)
 
 
 def _signature(parts: Parts) -> list[str]:
@@ -315,16 +322,18 @@ def _glm(parts: Parts) -> str:
 def _density(parts: Parts) -> str:
     sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
     eta = _sum_of("eta", "linear predictor", sums)
-    density = parts.family.density
-    if "weights" not in parts.design.given:
+    eta += indent(further_vectors(parts, "end - start + 1"), "  ")
+    density, (name, _) = parts.family.density, parts.family.on_default
+    if "weights" not in parts.design.given and not parts.family.by_row:
         trials = f"trials{SLICE}"
-        return eta + f"  return {density.format(y=f'y{SLICE}', eta='eta', trials=trials)};\n"
-    by_row = density.format(y="y[n]", eta="eta[n - start + 1]", trials="trials[n]")
+        return eta + f"  return {density.format(y=f'y{SLICE}', eta=name, trials=trials)};\n"
+    by_row = density.format(y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]")
+    weight = "weights[n] * " if "weights" in parts.design.given else ""
     return (
         eta + "  real total = 0;\n"
         "  for (n in start : end) {\n"
-        f"    total += weights[n]\n      * {by_row};\n"
-        "  }\n"
+        + statement(f"    total += {weight}{by_row};", WIDTH - 2)
+        + "  }\n"
         "  return total;\n"
     )
 
@@ -333,6 +342,14 @@ def _sum_of(name: str, text: str, sums: list[str]) -> str:
     """Declare a vector over the slice's rows in a function."""
     joined = "\n      + ".join(sums)
     return f"  vector[end - start + 1] {name}  // {text}\n    = {joined};\n"
+
+
+def further_vectors(parts: Parts, rows: str) -> str:
+    """Declare what the density needs besides eta: eta on another scale, thresholds."""
+    (name, from_eta), (local, made) = parts.family.on_default, parts.family.stan_local
+    lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
+    lines += [f"{local} = {made};"] if local else []
+    return "".join(statement(line, WIDTH - 4) for line in lines)
 
 
 def further_sums(parts: Parts, rows: str) -> list[str]:

@@ -17,6 +17,7 @@ from semistan.stan.program import (
     data_lines,
     fixed_lines,
     further_sums,
+    further_vectors,
     header,
     network_functions,
     parameters,
@@ -72,10 +73,11 @@ def _data(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    density = parts.family.density.format(y="y[n]", eta="eta[n]", trials="trials[n]")
+    eta = f"{parts.family.on_default[0]}[n]"
+    density = parts.family.density.format(y="y[n]", eta=eta, trials="trials[n]")
     if "weights" in parts.design.given:
         density = f"weights[n]\n    * {density}"
-    replicate = parts.family.stan_rng.format(eta="eta[n]", trials="trials[n]")
+    replicate = parts.family.stan_rng.format(eta=eta, trials="trials[n]")
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *further_sums(parts, "")]
     local = (
@@ -84,7 +86,9 @@ def _generated_quantities(parts: Parts) -> str:
         "    + eta_scale\n"
         "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
         + "".join(f"\n    + {part}" for part in sums)
-        + ";\nfor (n in 1 : N) {\n"
+        + ";\n"
+        + further_vectors(parts, "N")
+        + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n"
         f"  y_rep[n] = {replicate};\n"
         "}\n"

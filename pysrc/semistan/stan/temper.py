@@ -91,7 +91,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
         raise InputError(f"temper = 'subspace' has no {further}; use temper = 'likelihood'")
     if "horseshoe" in densities:
         raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
-    name = family(config.family).name
+    name = str(family(config.family))
     if densities == {"normal"} and name == "gaussian":
         return Temper(options.temperature, "exact")
     if name not in LAPLACE_FAMILIES:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Units:
     """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows.
 
-    ``block_units`` (m,) and ``block_levels`` are those of each penalised term.
+    ``block_units`` (m,) and ``block_levels`` are those of each penalised term, ``y_scale`` that of
+    a dispersion which is in units of y where eta is not.
     """
 
     x_loc: Array
@@ -41,6 +42,12 @@ class Units:
     eta_scale: float
     block_units: tuple[Array, ...] = ()
     block_levels: tuple[int, ...] = ()
+    y_scale: float | None = None
+
+    @property
+    def of_dispersion(self) -> float:
+        """The units of a dispersion parameter that has some."""
+        return self.eta_scale if self.y_scale is None else self.y_scale
 
     @property
     def r_scale(self) -> Array:
@@ -70,6 +77,7 @@ def units_of(design: Design, family: Family, rows: Rows) -> Units:
         eta_scale,
         tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
         tuple(len(term.levels) for term in design.penalised),
+        float(rows.y.std(ddof=1)) if family.in_units_of_y else None,
     )
 
 
@@ -122,7 +130,8 @@ class Problem:
     """Training rows as tensors, with the family and the network.
 
     ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
-    penalised terms, and ``all_rows`` counts the rows that share their penalty.
+    penalised terms, ``all_rows`` counts the rows that share their penalty, and ``y_scale`` is that
+    of ``Units``.
     """
 
     family: Family
@@ -135,6 +144,7 @@ class Problem:
     given: dict[str, Tensor] = field(default_factory=dict)
     blocks: tuple[TensorBlock, ...] = ()
     all_rows: int = 0
+    y_scale: float | None = None
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -146,12 +156,18 @@ class Problem:
             self.y[index], self.Z[index], self.U[index],
             {name: values[index] for name, values in self.given.items()},
             tuple(block.rows(index) for block in self.blocks), self.all_rows,
+            self.y_scale,
         )  # fmt: skip
 
     @property
     def coefficients(self) -> int:
         """Number of structured and penalised coefficients, P + R."""
         return int(self.Z.shape[1]) + sum(block.coefficients for block in self.blocks)
+
+    @property
+    def of_dispersion(self) -> float:
+        """The units of a dispersion parameter that has some."""
+        return self.eta_scale if self.y_scale is None else self.y_scale
 
     def columns(self) -> Tensor:
         """Return what the structured and the penalised coefficients multiply, (N, P + R)."""
@@ -162,7 +178,7 @@ class Problem:
     def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
         """Return the dispersion parameters in the user's units, by name."""
         return {
-            parameter.name: (self.eta_scale if parameter.has_units else 1.0)
+            parameter.name: (self.of_dispersion if parameter.has_units else 1.0)
             * parameter.start
             * value
             for parameter, value in zip(self.family.parameters, log_dispersion.exp(), strict=True)
@@ -171,7 +187,7 @@ class Problem:
     def log_dispersion(self, values: Mapping[str, float]) -> Array:
         """Return what ``dispersion`` maps to these values."""
         units = [
-            parameter.start * (self.eta_scale if parameter.has_units else 1.0)
+            parameter.start * (self.of_dispersion if parameter.has_units else 1.0)
             for parameter in self.family.parameters
         ]
         return np.log(np.array([values[name] for name in self.family.dispersion]) / units)
@@ -229,6 +245,7 @@ def make_problem(
             )
         ),
         len(rows),
+        units.y_scale,
     )
 
 

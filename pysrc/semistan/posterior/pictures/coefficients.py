@@ -133,8 +133,9 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
 
 
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
-    if group[0] in material.bundle.family.dispersion:
-        return f"{group[0]}, in units of {material.response}"
+    for item in material.bundle.family.parameters:
+        if item.name == group[0]:
+            return f"{item.name}, in units of {material.response}" if item.has_units else item.name
     if group[0] in INTERCEPTS:
         return f"{eta_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"

@@ -20,9 +20,12 @@ def mean_words(material: Material) -> str:
 
 def eta_words(material: Material) -> str:
     """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
-    link = material.bundle.family.link
-    if link == "logit" and material.bundle.family.name == "bernoulli":
-        return f"log-odds of {material.response} = 1"
+    family, link = material.bundle.family, material.bundle.family.link
+    if family.categories:
+        return f"latent {material.response}"
+    if family.name == "bernoulli":
+        what = "log-odds of" if link == "logit" else f"{link} of the probability of"
+        return f"{what} {material.response} = 1"
     return f"{'' if link == 'identity' else f'{link} '}mean of {material.response}"
 
 

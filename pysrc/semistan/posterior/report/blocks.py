@@ -123,10 +123,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """The model's equations."""
+    """The model's equations: the link of the mean, or of exceeding each of ordered categories."""
 
     kind: ClassVar[str] = "equation"
     text: str
+    ordinal: bool = False
 
 
 Block = Paragraph | Bullets | Heading | Facts | Table | Gallery | Code | Equation

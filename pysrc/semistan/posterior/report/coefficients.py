@@ -23,6 +23,9 @@ MEANING = {
     "identity": "the mean response",
     "log": "the log of the mean response (its `exp()` is a factor)",
     "logit": "the log odds (its `exp()` is an odds ratio)",
+    "probit": "the probability's normal quantile",
+    "cloglog": "the log of -log(1 - probability) (its `exp()` is a hazard ratio)",
+    "cauchit": "the probability's Cauchy quantile",
 }
 DISPERSION_LABELS = {"sigma": "residual sd"}
 
@@ -94,12 +97,18 @@ def _columns_text(results: Results) -> str:
     family = results.bundle.family
     names = ("Coefficients", "`b_Intercept`", *(f"`{name}`" for name in family.dispersion))
     meaning = MEANING.get(family.link, "the linear predictor")
+    meaning += " of a higher category, at each threshold" if family.categories else ""
+    thresholds = (
+        " Threshold k is `gap_2 + ... + gap_k - b_Intercept`, brms's `b_Intercept[k]`."
+        if family.categories
+        else ""
+    )
     return (
         "The columns are brms's: mean and standard deviation of the draws, a central 95% "
         "interval, rank-normalised Rhat, and the effective sample sizes of the bulk and of the "
         f"tails. {joined(names)} are in the units of your data: inputs "
         f"are standardised inside. A coefficient is the change of {meaning} for one unit more "
-        "of its column, all else equal."
+        f"of its column, all else equal.{thresholds}"
     )
 
 

@@ -28,7 +28,7 @@ def fitted_section(results: Results) -> Section:
         "model",
         "What was fitted",
         (
-            Equation(results.bundle.family.link),
+            Equation(results.bundle.family.link, results.bundle.family.categories > 0),
             Facts(tuple(_model_facts(results))),
             Heading("Subspace and training"),
             Facts(tuple(_subspace_facts(results))),
