@@ -84,7 +84,7 @@ MODEL_FLAGS = (
     Flag("construction", ("subspace.construction",), str,
          "How the subspace is found: bezier, curve, pca, random, subnetwork, low_rank_laplace, "
          "full or naive.", MODEL),
-    Flag("k", ("subspace.k",), int, "Dimension of the subspace.", MODEL),
+    Flag("k", ("subspace.k",), int, "Dimension of each network's subspace.", MODEL),
     Flag("select", ("subspace.select",), str,
          "Weights of a subnetwork: variance, magnitude, swag or last_layer.", MODEL),
     Flag("curvature", ("subspace.curvature",), str,

@@ -140,7 +140,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record)})
     check_trials(record, formula, rows.y, rows.given)
-    check_dimension(config.subspace, network_spec(config, design).d)
+    check_dimension(config.subspace, *network_spec(config, design).sizes)
     check_orthogonal(config, design)
     check_priors(config, design)
     check_free_theta(config, design)
@@ -158,7 +158,7 @@ def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
     network = network_spec(config, prepared.design)
     problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
     generator = torch.Generator().manual_seed(config.train.seed)
-    with _threads(len(problem) * max(network.widths)):
+    with _threads(len(problem) * network.widest):
         construct = construction(config.subspace.construction)
         trained = construct(problem, units, config.subspace, config.train, generator, progress)
     return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
@@ -299,7 +299,7 @@ def _draw(
     """Let the run's method make the draws that are missing."""
     if toolchain is None:
         rows = run.rows()
-        with _threads(len(rows) * max(run.bundle.network.widths)):
+        with _threads(len(rows) * run.bundle.network.widest):
             torch_chains(
                 run.bundle, rows, run.path, run.options,
                 prior_only=run.prior_only, progress=progress,
@@ -438,7 +438,7 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    in_cpp = options.kernel == "cpp" and has_kernel(bundle.config)
+    in_cpp = options.kernel == "cpp" and has_kernel(bundle.config, bundle.design)
     kernel: Kernel = "cpp" if in_cpp else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(
@@ -464,7 +464,7 @@ def compile_model(
     if toolchain is None:
         return "stan"
     integrated = integrates_theta(config, design)
-    in_stan = config.sample.kernel == "stan" or not has_kernel(config) or integrated
+    in_stan = config.sample.kernel == "stan" or not has_kernel(config, design) or integrated
     wanted: Kernel = "stan" if in_stan else "cpp"
     if integrated and config.sample.kernel != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")
@@ -498,9 +498,11 @@ def trusted_kernel(
 def training_text(bundle: Bundle, seconds: float) -> str:
     """Say what was trained and how it went."""
     trained, d = bundle.trained, bundle.subspace.d
+    number = len(bundle.network.parts)
+    networks = f"{number} networks" if number > 1 else "a network"
     if not trained.curve:
         return (
-            f"trained a network of {d} weights and its subspace ({bundle.subspace.origin}) in "
+            f"trained {networks} of {d} weights and its subspace ({bundle.subspace.origin}) in "
             f"{seconds:.0f} s, loss {trained.history['loss'][-1]:.4f}"
         )
     return (

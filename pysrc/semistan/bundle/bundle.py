@@ -25,7 +25,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig, parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families import Family, family
-from semistan.model.network import Array, NetworkSpec
+from semistan.model.network import Array, Networks, NetworkSpec
 from semistan.subspace.predictor import linear_predictor, network_output
 from semistan.subspace.problem import Units
 from semistan.subspace.subspace import Subspace
@@ -77,8 +77,8 @@ class Bundle:
         return family(self.config.family)
 
     @property
-    def network(self) -> NetworkSpec:
-        """The network's architecture."""
+    def network(self) -> Networks:
+        """The architecture of the network, or of several."""
         return network_spec(self.config, self.design)
 
     @property
@@ -98,10 +98,15 @@ class Bundle:
         return facts_html("Bundle", bundle_facts(self))
 
 
-def network_spec(config: ModelConfig, design: Design) -> NetworkSpec:
-    """Combine the configured layers with the number of inputs that the design has."""
+def network_spec(config: ModelConfig, design: Design) -> Networks:
+    """Combine the configured layers with the number of inputs that each network has."""
     network = config.network
-    return NetworkSpec(len(design.u.columns), network.hidden, network.activation, network.frozen)
+    return Networks(
+        tuple(
+            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
+            for terms in design.networks
+        )
+    )
 
 
 def library_versions() -> dict[str, str]:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def bundle_facts(bundle: Bundle) -> dict[str, str]:
     """Return what was trained on what, by name."""
-    widths = "-".join(str(width) for width in bundle.network.widths)
-    frozen = f", {bundle.network.frozen} frozen" if bundle.network.frozen else ""
+    network = bundle.network
+    frozen = f", {network.frozen} frozen" if network.frozen else ""
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
         "Formula": bundle.config.formula,
         "Data": f"{bundle.source.rows} rows{dropped}",
-        "Network": f"{widths}, {bundle.network.activation}{frozen}; {bundle.subspace.d} weights "
+        "Network": f"{network.text}, {network.activation}{frozen}; {bundle.subspace.d} weights "
         f"in a subspace of k = {bundle.subspace.k} ({bundle.subspace.origin})",
     }
 

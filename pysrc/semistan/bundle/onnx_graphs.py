@@ -3,7 +3,8 @@
     network.onnx    u (N, Q), w (d,)                               -> f (N,)
     predictor.onnx  u (N, Q), x (N, P), phi (S, k), theta (S, P)   -> eta (S, N)
 
-Inputs are in the user's units; standardisation and frozen layers are inside the graphs.
+Inputs are in the user's units; standardisation and frozen layers are inside the graphs. f is the
+sum of all networks' outputs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.network import Array, NetworkSpec, layer_slices
+from semistan.model.network import Array, Layer, Network, layer_slices, layers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -85,19 +86,39 @@ class _Graph:
         moved = self.apply("Gather", moves, self.constant(position), axis=1)
         return self.apply("Add", moved, w)
 
-    def frozen_layers(self, spec: NetworkSpec, w_frozen: Array, h: str) -> str:
-        for weights, biases, m, n in layer_slices(spec.frozen_widths):
-            matrix = self.constant(w_frozen[weights].reshape(n, m).T)
-            product = self.apply("MatMul", h, matrix)
-            z = self.apply("Add", product, self.constant(w_frozen[biases]))
-            h = self.activated(z, spec.activation)
-        return h
+    def inputs(self, spec: Network, w_frozen: Array, u: str) -> list[str]:
+        """Add each network's frozen layers for standardised inputs (N, Q) of all."""
+        sizes = [part.d_frozen for part in spec.parts], [part.n_inputs for part in spec.parts]
+        starts, found = np.cumsum([[0, *size] for size in sizes], axis=1), []
+        for part, start, first in zip(spec.parts, *starts[:, :-1], strict=True):
+            alone = len(spec.parts) == 1
+            h = u if alone else self._part(u, slice(first, first + part.n_inputs))
+            for layer in layer_slices(part.frozen_widths, start):
+                h = self.activated(self._constant_layer(w_frozen, h, *layer), part.activation)
+            found.append(h)
+        return found
 
-    def network(self, spec: NetworkSpec, w: str, h: str) -> str:
-        """Add the Bayesian layers for weights (S, d); the result is (S, N)."""
-        *hidden, last = layer_slices(spec.free_widths)
+    def _constant_layer(
+        self, w: Array, h: str, weights: slice, biases: slice, m: int, n: int
+    ) -> str:
+        product = self.apply("MatMul", h, self.constant(w[weights].reshape(n, m).T))
+        return self.apply("Add", product, self.constant(w[biases]))
+
+    def network(self, spec: Network, w: str, inputs: list[str]) -> str:
+        """Add the Bayesian layers for weights (S, d) and sum the outputs (S, N)."""
+        found = [
+            self._output(part, spec.parts[0].activation, w, h)
+            for part, h in zip(layers(spec), inputs, strict=True)
+        ]
+        total, *others = found
+        for output in others:
+            total = self.apply("Add", total, output)
+        return total
+
+    def _output(self, part: list[Layer], activation: str, w: str, h: str) -> str:
+        *hidden, last = part
         for layer in hidden:
-            h = self.activated(self._layer(w, h, *layer), spec.activation)
+            h = self.activated(self._layer(w, h, *layer), activation)
         return self.apply("Squeeze", self._layer(w, h, *last), self.constant(np.array([2])))
 
     def _layer(self, w: str, h: str, weights: slice, biases: slice, m: int, n: int) -> str:
@@ -129,21 +150,19 @@ class _Graph:
         return model
 
 
-def network_graph(spec: NetworkSpec, units: Units, w_frozen: Array) -> ModelProto:
+def network_graph(spec: Network, units: Units, w_frozen: Array) -> ModelProto:
     """Write ``f(u; w)`` as a graph: inputs u (N, Q) and w (d,), output f (N,)."""
     graph = _Graph()
-    h = graph.frozen_layers(spec, w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
+    h = graph.inputs(spec, w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
     w = graph.apply("Unsqueeze", "w", graph.constant(np.array([0])))
     f = graph.apply("Squeeze", graph.network(spec, w, h), graph.constant(np.array([0])))
     return graph.model({"u": ("N", spec.n_inputs), "w": (spec.d,)}, f, "f", ("N",))
 
 
-def predictor_graph(spec: NetworkSpec, units: Units, trained: Trained) -> ModelProto:
+def predictor_graph(spec: Network, units: Units, trained: Trained) -> ModelProto:
     """Write the linear predictor: u (N, Q), x (N, P), phi (S, k), theta (S, P) to eta (S, N)."""
     graph, subspace = _Graph(), trained.subspace
-    h = graph.frozen_layers(
-        spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale)
-    )
+    h = graph.inputs(spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
     f = graph.network(spec, graph.lifted(subspace, "phi"), h)
     eta = graph.apply(
         "Add",

@@ -19,7 +19,7 @@ class _Section(BaseModel):
 
 
 class NetworkConfig(_Section):
-    """``[network]``: the architecture of ``f``."""
+    """``[network]``: the architecture of ``f``, or of each of several networks."""
 
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "tanh"
@@ -32,7 +32,8 @@ class SubspaceConfig(_Section):
     ``select`` is for ``subnetwork`` (which weights move), ``curvature`` for
     ``low_rank_laplace`` (the generalised Gauss-Newton matrix's approximation), ``snapshots`` for
     ``pca`` and the other constructions that average the last epochs (how many). ``full`` takes
-    all weights, whatever ``k`` is; ``curve`` has k = 2.
+    all weights, whatever ``k`` is; ``curve`` has k = 2. With several ``nn()``, each network moves
+    in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all.
     """
 
     construction: Literal[
@@ -47,6 +48,11 @@ class SubspaceConfig(_Section):
     def holds_theta(self) -> bool:
         """Whether the structured coefficients lie in the subspace, without a prior of their own."""
         return self.construction == "naive"
+
+    @property
+    def by_network(self) -> bool:
+        """Whether ``k`` counts the dimensions of each network."""
+        return self.construction not in ("subnetwork", "full")
 
     @property
     def scales_phi(self) -> bool:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistan.errors import InputError
 from semistan.model.formula import Formula, SmoothTerm, parse_formula, variables
 from semistan.model.given import given_values
@@ -40,6 +42,7 @@ from semistan.model.terms import (
     learn_terms,
     may_be_factor,
     polynomials,
+    side_by_side,
     terms_from_plain,
     to_plain,
     with_option,
@@ -54,14 +57,16 @@ MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The learnt design: ``x`` for the structured terms, ``u`` for the network.
+    """The learnt design: ``x`` for the structured terms, ``u`` for the networks.
 
     Attributes
     ----------
     formula : str
         The formula as written.
-    x, u : Terms
-        The learnt states.
+    x : Terms
+        The learnt state of the structured terms.
+    networks : tuple of Terms
+        The learnt states of each network's inputs.
     origins : dict
         First training date, in ISO 8601, of each column that ``days()`` counts from there.
     smooths : tuple of Smooth
@@ -72,10 +77,15 @@ class Design:
 
     formula: str
     x: Terms
-    u: Terms
+    networks: tuple[Terms, ...]
     origins: dict[str, str] = field(default_factory=dict)
     smooths: tuple[Smooth, ...] = ()
     groups: tuple[Group, ...] = ()
+
+    @property
+    def u(self) -> Terms:
+        """The inputs of all networks side by side, the columns of U."""
+        return side_by_side(self.networks)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -129,12 +139,14 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     numbers = in_days(table, origins)
     check_kinds(numbers, formula.predictors)
     x, X = _learn_structured(formula, numbers)
-    u, U = _learn_network(formula, numbers)
+    inputs = [_learn_network(network, numbers) for network in formula.networks]
+    U = np.hstack([matrix for _, matrix in inputs])
     smooths = tuple(_learn_smooth(term, numbers) for term in formula.smooths)
     groups = tuple(learn_group(term, numbers, stan_name)[0] for term in formula.groups)
-    design = Design(formula.text, x, u, origins, smooths, groups)
+    networks = tuple(terms for terms, _ in inputs)
+    design = Design(formula.text, x, networks, origins, smooths, groups)
     check_varies(x)
-    check_varies(u)
+    check_varies(design.u)
     check_collinear(x, X)
     _check_names(design)
     given = given_values(formula, numbers, response=True)
@@ -173,7 +185,8 @@ def apply_design(
     needed = (*(formula.outcome if response else ()), *formula.predictors)
     check_columns(frame, needed, formula.text)
     table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
-    X, U = (apply_terms(terms, table, coded) for terms, coded in _coded_terms(design))
+    X = apply_terms(design.x, table, polynomials(design.x.terms, design.x.ordered))
+    U = np.hstack([apply_terms(terms, table, _all_levels(terms)) for terms in design.networks])
     check_finite(X, design.x.columns, frame)
     check_finite(U, design.u.columns, frame)
     y = response_values(formula, frame) if response else None
@@ -217,7 +230,7 @@ def design_to_plain(design: Design) -> dict[str, Any]:
     return {
         "formula": design.formula,
         "x": to_plain(asdict(design.x)),
-        "u": to_plain(asdict(design.u)),
+        "networks": [to_plain(asdict(terms)) for terms in design.networks],
         "origins": design.origins,
         "smooths": [smooth_to_plain(smooth) for smooth in design.smooths],
         "groups": [group_to_plain(group) for group in design.groups],
@@ -234,14 +247,17 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
     """
     formula = parse_formula(str(plain["formula"]))
     try:
-        x, u = (terms_from_plain(plain[name], formula) for name in ("x", "u"))
+        x = terms_from_plain(plain["x"], formula)
+        networks = tuple(terms_from_plain(item, formula) for item in plain["networks"])
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
         groups = tuple(group_from_plain(item, formula) for item in plain.get("groups", ()))
         if [smooth.expression for smooth in smooths] != [s.expression for s in formula.smooths]:
             raise ValueError("the smooths are not the formula's")
-        return Design(formula.text, x, u, origins, smooths, groups)
+        if len(networks) != len(formula.networks):
+            raise ValueError("the networks are not the formula's")
+        return Design(formula.text, x, networks, origins, smooths, groups)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -258,24 +274,19 @@ def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Arr
     return learn_terms(formula.structured, coded, frame, ordered)
 
 
-def _learn_network(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:
+def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
     coded = {
         term: with_option(term, ALL_LEVELS)
-        for term in formula.network
+        for term in arguments
         if term.startswith("C(") or (may_be_factor(term) and is_factor(frame[variables(term)[0]]))
     }
-    return learn_terms(formula.network, coded, frame)
+    return learn_terms(arguments, coded, frame)
 
 
-def _coded_terms(design: Design) -> tuple[tuple[Terms, dict[str, str]], ...]:
-    """Return each part's terms with how its factors are coded for formulaic."""
-    all_levels = {
-        term: coded
-        for term in design.u.terms
-        if (coded := with_option(term, ALL_LEVELS)) in design.u.levels
-    }
-    contrasts = polynomials(design.x.terms, design.x.ordered)
-    return (design.x, contrasts), (design.u, all_levels)
+def _all_levels(terms: Terms) -> dict[str, str]:
+    """Return how formulaic is to read the factors among a network's inputs."""
+    coded = {term: with_option(term, ALL_LEVELS) for term in terms.terms}
+    return {term: code for term, code in coded.items() if code in terms.levels}
 
 
 def _check_names(design: Design) -> None:

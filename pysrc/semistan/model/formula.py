@@ -79,8 +79,8 @@ class Formula:
         The expression left of ``~``.
     structured : tuple of str
         The terms whose coefficients are interpreted.
-    network : tuple of str
-        The arguments of ``nn()``.
+    networks : tuple of tuple of str
+        The arguments of each ``nn()``.
     offsets : tuple of str
         What is added to the linear predictor as it is.
     smooths : tuple of SmoothTerm
@@ -94,12 +94,17 @@ class Formula:
     text: str
     response: str
     structured: tuple[str, ...]
-    network: tuple[str, ...]
+    networks: tuple[tuple[str, ...], ...]
     offsets: tuple[str, ...] = ()
     smooths: tuple[SmoothTerm, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
     weights: str = ""
     trials: str = ""
+
+    @property
+    def network(self) -> tuple[str, ...]:
+        """The arguments of all ``nn()``, in order."""
+        return tuple(term for network in self.networks for term in network)
 
     @property
     def structured_variables(self) -> tuple[str, ...]:
@@ -108,7 +113,7 @@ class Formula:
 
     @property
     def network_variables(self) -> tuple[str, ...]:
-        """Columns that the network uses."""
+        """Columns that the networks use."""
         return _unique(v for term in self.network for v in variables(term))
 
     @property
@@ -139,13 +144,13 @@ class Formula:
 
 
 def parse_formula(text: str) -> Formula:
-    """Parse a formula with exactly one ``nn()`` term.
+    """Parse a formula with at least one ``nn()`` term.
 
     Raises
     ------
     InputError
         If the text is no formula, calls an unlisted function, has no response, removes the
-        intercept, or has no ``nn()`` term or more than one.
+        intercept, or has no ``nn()`` term or two with the same arguments.
     """
     try:
         return _checked_formula(text)
@@ -348,27 +353,36 @@ def _calls(term: Iterable[str], name: str) -> bool:
 
 def _network_terms(
     terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
-) -> tuple[str, ...]:
-    networks = [term for term in terms if _calls(term, "nn")]
-    if len(networks) != 1:
+) -> tuple[tuple[str, ...], ...]:
+    calls = [term for term in terms if _calls(term, "nn")]
+    if not calls:
+        raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
+    networks = tuple(_network_arguments(term, text) for term in calls)
+    written = list(re.finditer(r"\bnn\s*\(", masked(text)[slice(*right)]))  # formulaic merges them
+    if len({frozenset(network) for network in networks}) < len(written):
+        start = right[0] + written[-1].start()
         raise formula_error(
             text,
-            f"needs exactly one nn() term, got {len(networks)}; as in '{EXAMPLE}'",
-            networks[1][0] if networks else right,
+            "the networks are added, so that each nn() needs arguments that no other has",
+            (start, start + len("nn")),
         )
-    if len(networks[0]) != 1:
+    return networks
+
+
+def _network_arguments(term: tuple[str, ...], text: str) -> tuple[str, ...]:
+    if len(term) != 1:
         raise formula_error(
             text,
             "nn() cannot take part in an interaction; put the other variable inside nn() instead",
-            ":".join(networks[0]),
+            ":".join(term),
         )
-    tree, quoted = _python(networks[0][0], text)
+    tree, quoted = _python(term[0], text)
     call = tree.body
     assert isinstance(call, ast.Call)
     arguments = tuple(_operand(node, quoted) for node in call.args)
     if not arguments or call.keywords or not all(variables(item) for item in arguments):
         raise formula_error(
-            text, "nn() takes at least one column and no options, as nn(u1, u2)", networks[0][0]
+            text, "nn() takes at least one column and no options, as nn(u1, u2)", term[0]
         )
     return arguments
 

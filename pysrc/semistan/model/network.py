@@ -2,12 +2,16 @@
 
 Weights are stored layer by layer, each layer's weight matrix (unit by unit, PyTorch's
 order) and then its biases. The first ``frozen`` layers are constants outside the subspace.
+
+Several networks are added, f = f_1(u_1; w_1) + f_2(u_2; w_2) + ...: their inputs, their weights
+and their frozen weights stand side by side, network by network.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 Array = npt.NDArray[np.float64]
+Layer = tuple[slice, slice, int, int]  # weights, biases, m inputs, n units
 
 # The order is the code of each activation in stan/network.stanfunctions, from 1.
 ACTIVATIONS = ("tanh", "relu", "softplus", "sigmoid", "identity")
@@ -85,20 +90,110 @@ class NetworkSpec:
         """Number of frozen weights."""
         return n_weights(self.frozen_widths)
 
+    @property
+    def parts(self) -> tuple[NetworkSpec, ...]:
+        """The network itself, as the only term of a sum."""
+        return (self,)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of Bayesian weights, as that of each part."""
+        return (self.d,)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """One network, or several whose outputs are added.
+
+    Attributes
+    ----------
+    parts : tuple of NetworkSpec
+        At least one; they have the same layers, but for the inputs.
+    """
+
+    parts: tuple[NetworkSpec, ...]
+
+    def __post_init__(self) -> None:
+        layers = {(part.hidden, part.activation, part.frozen) for part in self.parts}
+        if len(layers) != 1:
+            raise ValueError(f"expected networks of the same layers, got {sorted(layers)}")
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Units of each hidden layer."""
+        return self.parts[0].hidden
+
+    @property
+    def activation(self) -> str:
+        """What follows each hidden layer."""
+        return self.parts[0].activation
+
+    @property
+    def frozen(self) -> int:
+        """Number of leading layers that are constants."""
+        return self.parts[0].frozen
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of network inputs Q of all parts."""
+        return sum(part.n_inputs for part in self.parts)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of Bayesian weights of each part."""
+        return tuple(part.d for part in self.parts)
+
+    @property
+    def d(self) -> int:
+        """Number of Bayesian weights of all parts."""
+        return sum(self.sizes)
+
+    @property
+    def d_frozen(self) -> int:
+        """Number of frozen weights of all parts."""
+        return sum(part.d_frozen for part in self.parts)
+
+    @property
+    def widest(self) -> int:
+        """Units of the widest layer, inputs included."""
+        return max(max(part.widths) for part in self.parts)
+
+    @property
+    def text(self) -> str:
+        """The widths of all layers, as ``2-16-16-1 + 1-16-16-1``."""
+        return " + ".join("-".join(map(str, part.widths)) for part in self.parts)
+
+
+Network = NetworkSpec | Networks
+
 
 def n_weights(widths: tuple[int, ...]) -> int:
     """Count the weights and biases of the layers between these widths."""
     return sum((m + 1) * n for m, n in pairwise(widths))
 
 
-def layer_slices(widths: tuple[int, ...]) -> list[tuple[slice, slice, int, int]]:
+def layer_slices(widths: tuple[int, ...], start: int = 0) -> list[Layer]:
     """Return, for each layer, the slices of its weights and biases and its shape (m, n)."""
-    slices, start = [], 0
+    slices = []
     for m, n in pairwise(widths):
         middle, end = start + m * n, start + (m + 1) * n
         slices.append((slice(start, middle), slice(middle, end), m, n))
         start = end
     return slices
+
+
+def layers(spec: Network) -> list[list[Layer]]:
+    """Return the Bayesian layers of each part, as ``layer_slices``, in the weights of all."""
+    starts = accumulate(spec.sizes, initial=0)
+    return [
+        layer_slices(part.free_widths, start)
+        for part, start in zip(spec.parts, starts, strict=False)
+    ]
+
+
+def output_layers(spec: Network) -> list[slice]:
+    """Return where the weights and biases of each part's output layer are."""
+    return [slice(part[-1][0].start, part[-1][1].stop) for part in layers(spec)]
 
 
 def activate(z: Tensor, activation: str) -> Tensor:
@@ -119,20 +214,28 @@ def affine(h: Tensor, w: Tensor, weights: slice, biases: slice, m: int, n: int) 
     return h @ matrix.transpose(-1, -2) + w[..., biases].unsqueeze(-2)
 
 
-def frozen_features(spec: NetworkSpec, w_frozen: Tensor, u: Tensor) -> Tensor:
+def frozen_features(spec: Network, w_frozen: Tensor, u: Tensor) -> Tensor:
     """Pass standardised inputs (N, Q) through the frozen layers; (N, Q) if there are none."""
-    h = u
-    for layer in layer_slices(spec.frozen_widths):
-        h = activate(affine(h, w_frozen, *layer), spec.activation)
-    return h
+    import torch
+
+    if not len(w_frozen):
+        return u
+    sizes = [part.d_frozen for part in spec.parts], [part.n_inputs for part in spec.parts]
+    features = []
+    weights, inputs = torch.split(w_frozen, sizes[0]), torch.split(u, sizes[1], dim=1)
+    for part, w, h in zip(spec.parts, weights, inputs, strict=True):
+        for layer in layer_slices(part.frozen_widths):
+            h = activate(affine(h, w, *layer), part.activation)
+        features.append(h)
+    return torch.cat(features, dim=1)
 
 
-def forward(spec: NetworkSpec, w: Tensor, h: Tensor) -> Tensor:
+def forward(spec: Network, w: Tensor, h: Tensor) -> Tensor:
     """Evaluate the Bayesian layers.
 
     Parameters
     ----------
-    spec : NetworkSpec
+    spec : NetworkSpec or Networks
         The architecture.
     w : torch.Tensor, shape (..., d)
         Flat weights; leading axes are a batch.
@@ -142,20 +245,62 @@ def forward(spec: NetworkSpec, w: Tensor, h: Tensor) -> Tensor:
     Returns
     -------
     torch.Tensor, shape (..., N)
-        The network's output for each row.
+        The network's output for each row; the sum of all parts' outputs.
     """
-    *hidden, last = layer_slices(spec.free_widths)
-    for layer in hidden:
-        h = activate(affine(h, w, *layer), spec.activation)
-    return affine(h, w, *last).squeeze(-1)
+    total, *others = _each_output(spec, w, h)
+    for output in others:
+        total = total + output
+    return total
 
 
-def output_and_jacobian(spec: NetworkSpec, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+def outputs(spec: Network, w: Tensor, h: Tensor) -> Tensor:
+    """Return the output of each part, shape (..., parts, N); parameters as ``forward``."""
+    import torch
+
+    return torch.stack(list(_each_output(spec, w, h)), dim=-2)
+
+
+def layer_inputs(spec: Network, w: Tensor, h: Tensor) -> Iterator[list[Tensor]]:
+    """Yield the inputs (n, m) of each part's Bayesian layers, at weights (d,)."""
+    for part, own, inputs in _parts(spec, w, h):
+        found = [inputs]
+        for layer in layer_slices(part.free_widths)[:-1]:
+            found.append(activate(affine(found[-1], own, *layer), part.activation))
+        yield found
+
+
+def output_and_jacobian(spec: Network, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """Return f (n,) and its derivatives with respect to the Bayesian weights (n, d).
 
     The derivative of a row's output with respect to a layer's weights is the outer product of
     that with respect to the layer's sums and of the layer's inputs.
     """
+    import torch
+
+    (f, J), *others = (_with_jacobian(*part) for part in _parts(spec, w, h))
+    for output, _ in others:
+        f = f + output
+    return f, torch.cat([J, *(own for _, own in others)], dim=1)
+
+
+def _parts(spec: Network, w: Tensor, h: Tensor) -> Iterator[tuple[NetworkSpec, Tensor, Tensor]]:
+    """Yield each part with its Bayesian weights (..., d_i) and its inputs (N, m_i)."""
+    import torch
+
+    columns = [part.free_widths[0] for part in spec.parts]
+    weights, inputs = torch.split(w, list(spec.sizes), dim=-1), torch.split(h, columns, dim=1)
+    yield from zip(spec.parts, weights, inputs, strict=True)
+
+
+def _each_output(spec: Network, w: Tensor, h: Tensor) -> Iterator[Tensor]:
+    for part, own, inputs in _parts(spec, w, h):
+        *hidden, last = layer_slices(part.free_widths)
+        for layer in hidden:
+            inputs = activate(affine(inputs, own, *layer), part.activation)
+        yield affine(inputs, own, *last).squeeze(-1)
+
+
+def _with_jacobian(spec: NetworkSpec, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     import torch
 
     inputs, sums = [h], []

@@ -1,14 +1,16 @@
 """Which coefficients are orthogonalised to the network.
 
 Where nn() sees all that a structured term uses, the network can imitate the term, and only
-eta = x' theta + f is identified. With the columns s of such terms, centred over the training rows,
+eta = x' theta + f is identified. Several networks are added, so that an interaction is imitated
+only by one of them that sees all of it. With the columns s of such terms, centred over the training
+rows,
 
     gamma = (X_s' X_s)^-1 X_s' f,    theta_s + gamma,    f - X_s gamma
 
 gives them all that the network says along them, also by way of inputs that vary with them, and
 leaves eta as it is. ``orthogonalise`` chooses the columns: none (``off``), those of terms whose
-variables are all in nn() (``auto``), or all. A term with a variable that nn() does not see is
-beyond the network, so that its coefficient is identified. ``orthogonalise_in`` chooses where: in
+variables are all in nn() (``auto``), or all. A term with a variable that no nn() sees is
+beyond the networks, so that its coefficient is identified. ``orthogonalise_in`` chooses where: in
 each draw afterwards (``posterior``), or in the program, which then samples theta_s + gamma as its
 ``theta``, with the prior on it (``model``).
 
@@ -36,8 +38,11 @@ def orthogonal_columns(config: ModelConfig, design: Design) -> tuple[int, ...]:
     everything = tuple(range(len(design.x.columns)))
     if config.orthogonalise != "auto":
         return everything if config.orthogonalise == "all" else ()
-    seen = set(parse_formula(design.formula).network_variables)
-    shared = {term for term in design.x.terms if seen >= set(variables(term))}
+    networks = [
+        {name for term in network for name in variables(term)}
+        for network in parse_formula(design.formula).networks
+    ]
+    shared = {term for term in design.x.terms if _imitated(term, networks)}
     return tuple(j for j in everything if _term_of(design.x.columns[j], design.x.terms) in shared)
 
 
@@ -139,6 +144,13 @@ def announcement(config: ModelConfig, design: Design) -> str | None:
         names = ", ".join(further_names(config, design))
         done = f"orthogonalised coefficients are reported besides: {names}"
     return f"{imitated}; {done}" if shared else done
+
+
+def _imitated(term: str, networks: list[set[str]]) -> bool:
+    """Say whether networks of these variables can add up to a term."""
+    used = set(variables(term))
+    product = len(factors(term)) > 1
+    return any(seen >= used for seen in (networks if product else [set().union(*networks)]))
 
 
 def _term_of(column: str, terms: tuple[str, ...]) -> str:

@@ -122,6 +122,18 @@ def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> 
     return matrix
 
 
+def side_by_side(sets: tuple[Terms, ...]) -> Terms:
+    """Return several sets of terms as one; what two of them have stands twice."""
+    return Terms(
+        tuple(term for item in sets for term in item.terms),
+        tuple(column for item in sets for column in item.columns),
+        {name: levels for item in sets for name, levels in item.levels.items()},
+        {name: state for item in sets for name, state in item.transforms.items()},
+        tuple(value for item in sets for value in item.loc),
+        tuple(value for item in sets for value in item.scale),
+    )
+
+
 def polynomials(terms: tuple[str, ...], ordered: tuple[str, ...]) -> dict[str, str]:
     """Return how factors of ordered columns are coded, unless the formula names contrasts."""
     found = (factor for term in terms for factor in factors(term))

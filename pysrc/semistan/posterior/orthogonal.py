@@ -80,7 +80,7 @@ def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ..
     units, chosen = bundle.units, list(columns)
     A = least_squares((rows.X[:, chosen] - units.x_loc[chosen]) / units.x_scale[chosen])
     draws = phi.reshape(-1, phi.shape[-1])
-    size = max(1, MOST_ACTIVATIONS // max(bundle.network.widths))
+    size = max(1, MOST_ACTIVATIONS // bundle.network.widest)
     parts = (
         (network_inputs(bundle.network, units, bundle.trained.w_frozen, rows.U[piece]), A[:, piece])
         for piece in (slice(start, start + size) for start in range(0, len(rows), size))

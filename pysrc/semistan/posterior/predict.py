@@ -55,7 +55,7 @@ def posterior_linpred(
     if part == "penalised":
         return penalised_predictor(bundle, draws, rows)
     compute = engine or torch_engine(bundle)
-    pieces = _pieces(len(phi), len(rows) * max(bundle.network.widths))
+    pieces = _pieces(len(phi), len(rows) * bundle.network.widest)
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
         return eta - structured - draws.flat(draws.intercept)[:, None]

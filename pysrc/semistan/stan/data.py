@@ -16,6 +16,7 @@ from semistan.model.design import Design
 from semistan.model.network import ACTIVATIONS, Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.rows import Block, Rows
+from semistan.stan.networks import network_data
 from semistan.stan.penalised import penalised_data, penalised_names
 from semistan.stan.priors import prior_data
 from semistan.stan.temper import temper_of
@@ -60,8 +61,7 @@ def stan_data(
         "u_scale": units.u_scale,
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
-        "n_layers": len(network.widths) - 1,
-        "widths": list(network.widths),
+        **network_data(network),
         "activation": 1 + ACTIVATIONS.index(network.activation),
         "frozen": network.frozen,
         "d_frozen": network.d_frozen,

@@ -24,6 +24,16 @@ from semistan.stan.layout import (
     program_text,
     statement,
 )
+from semistan.stan.networks import (
+    constant_layers,
+    free_width_lines,
+    input_size,
+    network_call,
+    network_data_lines,
+    network_files,
+    several,
+    widths_argument,
+)
 from semistan.stan.penalised import (
     coefficient_labels,
     penalised_arguments,
@@ -42,14 +52,6 @@ from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
-THETA_RAW = """\
-// Structured coefficients beside the network as it is: theta holds what the
-//   network says along the columns at orth.
-vector[P] theta_raw
-  = shear(theta, orth,
-          along
-          * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation));
-"""
 HORSESHOE_LINES = [
     ("vector[P] zb;", "standardised coefficients"),
     ("vector<lower=0>[P] hs_local;", "lambda: scale of each coefficient"),
@@ -246,9 +248,9 @@ def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Pa
     return replace(parts, kernel="stan") if parts.integrates_theta else parts
 
 
-def has_kernel(config: ModelConfig) -> bool:
+def has_kernel(config: ModelConfig, design: Design) -> bool:
     """Say whether the C++ kernel can compute a model's likelihood."""
-    return family(config.family).has_kernel
+    return family(config.family).has_kernel and not several(design)
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -272,7 +274,7 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
-    return ("network.stanfunctions", *shear, *horseshoe, *parts.family.density_functions)
+    return (*network_files(parts.design), *shear, *horseshoe, *parts.family.density_functions)
 
 
 def _signature(parts: Parts) -> list[str]:
@@ -286,7 +288,7 @@ def _signature(parts: Parts) -> list[str]:
 
 def _likelihood_data(parts: Parts) -> list[str]:
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
-            "data array[] int free_widths", "data int activation", "data vector p_bar",
+            widths_argument(parts.design), "data int activation", "data vector p_bar",
             "data array[] int axes", "data matrix Pi", "data real eta_loc",
             "data real eta_scale"]  # fmt: skip
 
@@ -297,13 +299,14 @@ def _main_parameters(parts: Parts) -> list[str]:
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
+    name = network_call(parts.design).partition("(")[0]
+    passed = ["H[start : end]", "lift(phi, p_bar, axes, Pi)", "free_widths", "activation"]
     has_glm = parts.family.glm and "weights" not in parts.design.given
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + "  vector[end - start + 1] f\n"
-        + "    = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,\n"
-        + "              activation);\n"
+        + indent(call(f"= {name}", passed, ";", width=WIDTH - 6), "    ")
         + (_glm(parts) if has_glm else _density(parts))
         + "}\n"
     )
@@ -434,11 +437,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
         ("real eta_loc;", "location of the linear predictor"),
         ("real<lower=0> eta_scale;", "unit of the linear predictor"),
-        ("int<lower=1> n_layers;", "layers, the output layer included"),
-        ("array[n_layers + 1] int<lower=1> widths;", "Q, hidden units, 1"),
-        ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
-        ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
-        ("int<lower=0> d_frozen;", "constant weights"),
+        *network_data_lines(parts.design),
         ("vector[d_frozen] w_frozen;", "their values"),
         ("int<lower=1> d;", "Bayesian weights"),
         ("int<lower=1> k;", "dimension of the subspace"),
@@ -503,16 +502,14 @@ def _transformed_data(parts: Parts) -> str:
 
 def prepared_inputs(parts: Parts) -> str:
     """Centre X, and take U through the layers that are constant; prepare least squares on X."""
-    declared = declarations(
-        [
-            ("array[n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
-            ("  = widths[frozen + 1 : n_layers + 1];", ""),
-            ("matrix[N, P] Xc;", "structured design, centred"),
-            ("matrix[N, free_widths[1]] H;", "input of the first Bayesian layer"),
-        ]
-    )
     return (
-        declared
+        declarations(
+            [
+                *free_width_lines(parts.design),
+                ("matrix[N, P] Xc;", "structured design, centred"),
+                (f"matrix[N, {input_size(parts.design)}] H;", "input of the first Bayesian layer"),
+            ]
+        )
         + (
             "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
             "if (frozen == 0) {  // large inputs are not held once more\n"
@@ -520,7 +517,7 @@ def prepared_inputs(parts: Parts) -> str:
             "} else {\n"
             "  matrix[N, Q] Z;  // network inputs, standardised\n"
             "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-            "  H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);\n"
+            f"  H = {constant_layers(parts.design)};\n"
             "}\n"
         )
         + (LEAST_SQUARES if parts.orthogonal else "")
@@ -558,7 +555,18 @@ def theta_text(parts: Parts) -> str:
         line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
         return declarations([line])
     made = HORSESHOE_THETA if parts.horseshoe else ""
-    return made + (THETA_RAW if parts.orthogonal else "")
+    return made + (_theta_raw(parts) if parts.orthogonal else "")
+
+
+def _theta_raw(parts: Parts) -> str:
+    return (
+        "// Structured coefficients beside the network as it is: theta holds what the\n"
+        "//   network says along the columns at orth.\n"
+        "vector[P] theta_raw\n"
+        "  = shear(theta, orth,\n"
+        "          along\n"
+        f"          * {network_call(parts.design)});\n"
+    )
 
 
 def _transformed_parameters(parts: Parts) -> str:
@@ -599,7 +607,7 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    network = "network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+    network = network_call(parts.design)
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     intercept = (
         "real b_Intercept  // mean of eta over the rows, moved to X = 0\n"

@@ -12,6 +12,7 @@ from textwrap import indent
 
 from semistan.bundle.bundle import Bundle
 from semistan.stan.layout import comment, declarations, program_text
+from semistan.stan.networks import network_call
 from semistan.stan.program import (
     Parts,
     data_lines,
@@ -84,7 +85,7 @@ def _generated_quantities(parts: Parts) -> str:
         "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+        f"      * {network_call(parts.design)}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
         + further_vectors(parts, "N")

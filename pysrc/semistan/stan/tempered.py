@@ -6,6 +6,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from semistan.stan.layout import WIDTH, call
+from semistan.stan.networks import network_call
 from semistan.stan.sources import stan_source
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def marginal_model(parts: Parts) -> str:
         "vector[N] offset  // linear predictor without the structured terms\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        "      * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+        f"      * {network_call(parts.design)}"
         + ("\n    + Xc * (theta_raw - theta);\n" if parts.orthogonal else ";\n")
         + glm
         + "// p(y | phi), theta integrated out, to the power 1 / T instead of 1\n"

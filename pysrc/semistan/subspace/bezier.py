@@ -59,7 +59,7 @@ def bezier(
     Dold, Rügamer, Sick and Dürr (2024), Bayesian Semi-structured Subspace Inference,
     AISTATS, section 3.1.
     """
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     parameters = initial_parameters(problem, subspace.k + 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
     best = settle(problem, best)

@@ -3,7 +3,8 @@
 Steps at the network's learning rate take theta as far from 0 as they take the weights, and what
 they leave to do depends on the rate and the seed (Supplement D.5 of the paper). So theta is not
 left where gradient descent ends. At a point b(t) of the trained curve, let h be the inputs of
-the output layer and a 1 for its bias, and w_out its trained weights. The model
+the output layer and a 1 for its bias, of each network if there are several, and w_out their
+trained weights. The model
 
     eta = eta_loc + eta_scale * (Z theta_t + h(u; b(t))' v_t)
 
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import activate, affine, frozen_features, layer_slices
+from semistan.model.network import frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import LOSS_NODES, Parameters
 from semistan.subspace.ggn import CHUNK, PRIOR_PRECISION, curvature
@@ -77,8 +78,8 @@ def theta_at(problem: Problem, state: Weights) -> Tensor:
     """Return theta_t / theta_scale, shape (P,), at weights ``state.w`` (d,)."""
     import torch
 
-    P, n = len(state.theta), problem.network.free_widths[-2] + 1
-    output = state.w[-n:]
+    P, layers = len(state.theta), output_layers(problem.network)
+    output = torch.cat([state.w[layer] for layer in layers])
     of_theta = torch.ones_like(state.theta)  # of the penalised coefficients, as in training
     of_theta[: problem.Z.shape[1]] = PRIOR_SCALE**-2
     penalty = torch.cat([of_theta, torch.full_like(output, PRIOR_PRECISION)])
@@ -166,10 +167,9 @@ def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
 
 
 def _output_inputs(part: Problem, state: Weights) -> Tensor:
-    """Return the output layer's inputs and a column of ones, shape (rows, n)."""
+    """Return each output layer's inputs and a column of ones, shape (rows, n)."""
     import torch
 
     h = frozen_features(part.network, state.w_frozen, part.U)
-    for layer in layer_slices(part.network.free_widths)[:-1]:
-        h = activate(affine(h, state.w, *layer), part.network.activation)
-    return torch.cat([h, torch.ones_like(h[:, :1])], dim=1)
+    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, h))
+    return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)

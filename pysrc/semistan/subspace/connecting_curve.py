@@ -65,7 +65,7 @@ def curve(
     where the loss may be high. Layers outside the subspace are trained with the first end only,
     since both ends must be weights of the same network.
     """
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     starts = [initial_parameters(problem, 1, generator) for _ in range(2)]
 
     def stage(

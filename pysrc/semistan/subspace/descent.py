@@ -62,10 +62,13 @@ def initial_parameters(problem: Problem, points: int, generator: Generator) -> P
     """Draw so many control points and the frozen weights; theta and log dispersion are 0."""
     import torch
 
+    def weights(widths: list[tuple[int, ...]]) -> Tensor:
+        return torch.cat([initial_weights(part, generator) for part in widths])
+
     spec, device = problem.network, problem.y.device
     tensors = [
-        torch.stack([initial_weights(spec.free_widths, generator) for _ in range(points)]),
-        initial_weights(spec.frozen_widths, generator),
+        torch.stack([weights([p.free_widths for p in spec.parts]) for _ in range(points)]),
+        weights([p.frozen_widths for p in spec.parts]),
         torch.zeros(problem.coefficients, dtype=torch.float64),
         torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
     ]

@@ -60,7 +60,7 @@ def full(
     direction is preferred, so that all singular values are 1.
     """
     d = problem.network.d
-    check_dimension(subspace, d)
+    check_dimension(subspace, *problem.network.sizes)
     parameters = initial_parameters(problem, 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
     best = settle(problem, best)

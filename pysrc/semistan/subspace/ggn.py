@@ -28,10 +28,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from semistan.model.network import (
-    activate,
-    affine,
     frozen_features,
-    layer_slices,
+    layer_inputs,
+    layers,
     output_and_jacobian,
 )
 from semistan.subspace.problem import Problem, Weights
@@ -191,17 +190,17 @@ def kronecker_ggn(
     """
     import torch
 
-    layers = layer_slices(problem.network.free_widths)
-    G = [state.w.new_zeros(n, n) for *_, n in layers]
-    A = [state.w.new_zeros(m + 1, m + 1) for *_, m, _ in layers]
+    every = [layer for part in layers(problem.network) for layer in part]
+    G = [state.w.new_zeros(n, n) for *_, n in every]
+    A = [state.w.new_zeros(m + 1, m + 1) for *_, m, _ in every]
     for part in linearised_chunks(problem, state):
         for i, a in enumerate(_layer_inputs(problem, state, part.inputs)):
-            g = part.J[:, layers[i][1]]  # a bias moves its unit's sum
+            g = part.J[:, every[i][1]]  # a bias moves its unit's sum
             G[i] += g.T @ (part.h[:, None] * g) / len(problem)
             A[i] += a.T @ a
     blocks = []
     for (weights, biases, *_), (G_values, G_vectors), (A_values, A_vectors) in zip(
-        layers, map(torch.linalg.eigh, G), map(torch.linalg.eigh, A), strict=True
+        every, map(torch.linalg.eigh, G), map(torch.linalg.eigh, A), strict=True
     ):
         products = torch.outer(G_values.clamp(min=0), A_values.clamp(min=0))
         blocks.append(
@@ -232,6 +231,6 @@ def _layer_inputs(problem: Problem, state: Weights, h: Tensor) -> Iterator[Tenso
     """Yield each Bayesian layer's inputs and a column of ones, shape (n, m + 1)."""
     import torch
 
-    for layer in layer_slices(problem.network.free_widths):
-        yield torch.cat([h, torch.ones_like(h[:, :1])], dim=1)
-        h = activate(affine(h, state.w, *layer), problem.network.activation)
+    for part in layer_inputs(problem.network, state.w, h):
+        for a in part:
+            yield torch.cat([a, torch.ones_like(a[:, :1])], dim=1)

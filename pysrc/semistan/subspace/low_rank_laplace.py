@@ -82,7 +82,7 @@ def low_rank_laplace(
     Bayesian Neural Networks, arXiv:2502.02345, theorem 1 and section 4.2.
     """
     k = subspace.k
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     if k > len(problem):
         raise InputError(
             f"low_rank_laplace takes k directions from the predictions of {len(problem)} rows, "

@@ -54,12 +54,12 @@ def naive(
     Raises
     ------
     InputError
-        If k >= d.
+        If k >= d, or there are several networks.
     SemistanError
         If training diverges, or the control points span fewer than k dimensions.
     """
     d = problem.network.d
-    check_dimension(subspace, d)
+    check_dimension(subspace, *problem.network.sizes)
     parameters = _points_of_theta(initial_parameters(problem, subspace.k + 1, generator))
     best, history = descend(problem, parameters, train, generator, progress)
     theta = best.theta.cpu().numpy()

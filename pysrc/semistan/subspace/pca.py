@@ -65,7 +65,7 @@ def pca(
     Bayesian Deep Learning, UAI, section 4.2. They put the scale into the directions, which here
     are orthonormal, and phi carries it.
     """
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     Pi, values = principal_directions(path.deviations, subspace.k)
     scale = values / np.sqrt(len(path.deviations) - 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import Array, NetworkSpec, forward, frozen_features
+from semistan.model.network import Array, Network, forward, frozen_features
 from semistan.subspace.problem import Units
 from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
-def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:
+def network_output(spec: Network, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:
     """Evaluate ``f(u; w)`` without gradients.
 
     Parameters
     ----------
-    spec : NetworkSpec
+    spec : NetworkSpec or Networks
         The architecture.
     units : Units
         Locations and scales that standardise the inputs.
@@ -49,7 +49,7 @@ def network_output(spec: NetworkSpec, units: Units, w_frozen: Array, w: Array, U
         return np.asarray(forward(spec, torch.tensor(w), h).numpy())
 
 
-def network_inputs(spec: NetworkSpec, units: Units, w_frozen: Array, U: Array) -> Tensor:
+def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Tensor:
     """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
     import torch
 
@@ -58,13 +58,13 @@ def network_inputs(spec: NetworkSpec, units: Units, w_frozen: Array, U: Array) -
 
 
 def network_sums(
-    spec: NetworkSpec, subspace: Subspace, phi: Array, parts: Iterable[tuple[Tensor, Array]]
+    spec: Network, subspace: Subspace, phi: Array, parts: Iterable[tuple[Tensor, Array]]
 ) -> Array:
     """Return weighted sums (S, m) of the network's output over rows, for phi (S, k).
 
     Parameters
     ----------
-    spec : NetworkSpec
+    spec : NetworkSpec or Networks
         The architecture.
     subspace : Subspace
         Where the Bayesian weights are.
@@ -75,10 +75,10 @@ def network_sums(
     """
     import torch
 
-    total = np.zeros((len(phi), 1))
+    total, widest = np.zeros((len(phi), 1)), max(max(part.free_widths) for part in spec.parts)
     with torch.no_grad():
         for H, by_row in parts:
-            size = max(1, MOST_ACTIVATIONS // (max(spec.free_widths) * len(H)))
+            size = max(1, MOST_ACTIVATIONS // (widest * len(H)))
             pieces = [phi[start : start + size] for start in range(0, len(phi), size)]
             f = (forward(spec, torch.from_numpy(subspace.lift(p)), H).numpy() for p in pieces)
             total = total + np.concatenate([piece @ by_row.T for piece in f])
@@ -86,7 +86,7 @@ def network_sums(
 
 
 def linear_predictor(
-    spec: NetworkSpec, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
+    spec: Network, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
 ) -> Array:
     """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q)."""
     w = trained.subspace.lift(phi)

@@ -19,7 +19,7 @@ import numpy as np
 
 from semistan.model.design import Design
 from semistan.model.families import Family
-from semistan.model.network import Array, NetworkSpec, forward, frozen_features
+from semistan.model.network import Array, Network, forward, frozen_features
 from semistan.model.rows import Rows
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class TensorBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Training rows as tensors, with the family and the network.
+    """Training rows as tensors, with the family and the network, or several.
 
     ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
     penalised terms, ``all_rows`` counts the rows that share their penalty, and ``y_scale`` is that
@@ -135,7 +135,7 @@ class Problem:
     """
 
     family: Family
-    network: NetworkSpec
+    network: Network
     eta_loc: float
     eta_scale: float
     y: Tensor
@@ -220,7 +220,7 @@ class Problem:
 
 
 def make_problem(
-    family: Family, network: NetworkSpec, units: Units, rows: Rows, device: str
+    family: Family, network: Network, units: Units, rows: Rows, device: str
 ) -> Problem:
     """Standardise the rows and move them to the device as float64."""
     import torch

@@ -60,7 +60,7 @@ def random(
     Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
     Bayesian Deep Learning, UAI, section 4.1. Theirs have length 1 and are nearly orthogonal.
     """
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     Pi = random_directions(problem.network.d, subspace.k, generator)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     spanned = along(path.w, Pi, "random")

@@ -9,7 +9,7 @@ rules are there to compare:
     variance     largest 1 / H_jj, the diagonal Laplace approximation (``ggn.py``)
     magnitude    largest |w*_j|
     swag         largest variance along the path of stochastic gradient descent; w* is its average
-    last_layer   largest 1 / H_jj among the output layer's weights
+    last_layer   largest 1 / H_jj among the output layer's weights, of all networks
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array, NetworkSpec, layer_slices
+from semistan.model.network import Array, Network, output_layers
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.ggn import diagonal_ggn
@@ -76,7 +76,7 @@ def subnetwork(
     Daxberger et al. (2021), Bayesian Deep Learning via Subnetwork Inference, ICML, sections 3
     and 4; Faller and Martin (2025), arXiv:2502.02345, section 5, for the other rules.
     """
-    check_dimension(subspace, problem.network.d)
+    check_dimension(subspace, *problem.network.sizes)
     candidates = _candidates(problem.network, subspace)
     if subspace.select == "swag":
         path = train_and_average(problem, subspace.snapshots, train, generator, progress)
@@ -96,18 +96,18 @@ def largest(scores: Array, candidates: Index, k: int) -> Index:
     return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
 
 
-def _candidates(network: NetworkSpec, subspace: SubspaceConfig) -> Index:
+def _candidates(network: Network, subspace: SubspaceConfig) -> Index:
     """Return the positions of the weights that may be selected."""
     if subspace.select != "last_layer":
         return np.arange(network.d)
-    *_, (weights, biases, *_) = layer_slices(network.free_widths)
-    size = biases.stop - weights.start
-    if subspace.k > size:
+    layers = [np.arange(layer.start, layer.stop) for layer in output_layers(network)]
+    weights = np.concatenate(layers)
+    if subspace.k > len(weights):
         raise InputError(
-            f"select = last_layer chooses among the output layer's {size} weights, got "
-            f"k = {subspace.k}; choose k <= {size} or another select"
+            f"select = last_layer chooses among the output layer's {len(weights)} weights, "
+            f"got k = {subspace.k}; choose k <= {len(weights)} or another select"
         )
-    return np.arange(weights.start, biases.stop)
+    return weights
 
 
 def _scores(problem: Problem, best: Parameters, select: str) -> Array:

@@ -150,18 +150,25 @@ def pointing_up(directions: Array) -> Array:
     return np.ascontiguousarray(directions * np.sign(peaks))
 
 
-def check_dimension(config: SubspaceConfig, d: int) -> None:
-    """Refuse a subspace that its construction cannot have in d dimensions.
+def check_dimension(config: SubspaceConfig, *sizes: int) -> None:
+    """Refuse a subspace that its construction cannot have in networks of these many weights.
 
     Raises
     ------
     InputError
-        If k >= d, if a subnetwork has more weights than there are, if ``pca`` has no more
-        snapshots than k, or a ``curve`` is not of k = 2.
+        If k >= d for one of them, if a subnetwork has more weights than there are, if ``pca`` has
+        no more snapshots than k, a ``curve`` is not of k = 2, or theta is to lie in one subspace
+        with several networks.
     """
     name, k = config.construction, config.k
+    d = min(sizes) if config.by_network else sum(sizes)
     if name == "full" or (name == "subnetwork" and k <= d):
         return
+    if config.holds_theta and len(sizes) > 1:
+        raise InputError(
+            f"the construction '{name}' has one subspace for the coefficients and a network, and "
+            f"cannot have {len(sizes)} networks; write one nn(), or use --construction bezier"
+        )
     if name == "pca" and k >= config.snapshots:
         raise InputError(
             f"k must be smaller than the number of snapshots of the path, {config.snapshots}, "
@@ -171,6 +178,7 @@ def check_dimension(config: SubspaceConfig, d: int) -> None:
         raise InputError(f"a curve between two networks has k = 2, got k = {k}; use --k 2")
     if k >= d:
         raise InputError(
-            f"k must be smaller than the number of Bayesian weights d = {d}, got k = {k}; "
+            f"k must be smaller than the number of Bayesian weights d = {d}"
+            f"{' of the smallest network' if len(sizes) > 1 else ''}, got k = {k}; "
             "choose a smaller k or a larger network"
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from semistan.model.network import Array
+from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length
 from semistan.subspace.descent import Parameters, losses
 from semistan.subspace.problem import Problem, Units
@@ -78,10 +79,11 @@ def hand_over(
     history : dict of arrays
         Records of the training.
     subspace : Subspace
-        Where the Bayesian weights may move.
+        Where the Bayesian weights may move; with several networks, each gets its own part of it.
     singular_values : array, shape (k,)
         Spread along each direction.
     """
+    subspace, singular_values = by_network(problem.network, subspace, singular_values)
     control_points = best.control_points.cpu().numpy()
     t = np.linspace(0, 1, CURVE_NODES)
     is_curve = len(control_points) > 1

@@ -63,10 +63,9 @@ def _model_facts(results: Results) -> Iterator[Fact]:
         yield Fact("Structured terms", f"{', '.join(formula.structured)} ({columns})")
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
-    yield Fact("Network inputs", ", ".join(formula.network))
+    yield Fact("Network inputs", " + ".join(map(", ".join, formula.networks)))
     frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
-    widths = "-".join(map(str, network.widths))
-    yield Fact("Network", f"{widths} units, {network.activation}{frozen}")
+    yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
     yield Fact("Rows", _rows_text(results))
 

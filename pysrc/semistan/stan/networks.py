@@ -1,0 +1,83 @@
+"""One network or several in the program: data, inputs of the Bayesian layers, and their sum.
+
+One network is ``network(H, w, widths, activation)`` of ``network.stanfunctions``. Several are
+``networks(H, w, widths, activation)`` of ``networks.stanfunctions``: ``widths`` has a row for each,
+and H, w and w_frozen hold what is theirs side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistan.model.design import Design
+from semistan.model.network import Networks
+
+Lines = list[tuple[str, str]]
+
+
+def several(design: Design) -> bool:
+    """Say whether there is more than one network."""
+    return len(design.networks) > 1
+
+
+def network_files(design: Design) -> tuple[str, ...]:
+    """Return the files with the functions of the network or of several."""
+    return ("network.stanfunctions", *(["networks.stanfunctions"] if several(design) else []))
+
+
+def network_call(design: Design) -> str:
+    """Return the expression that is the sum of the networks' outputs at phi, for all rows."""
+    name = "networks" if several(design) else "network"
+    return f"{name}(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+
+
+def widths_argument(design: Design) -> str:
+    """Return the likelihood's argument with the widths of the Bayesian layers."""
+    return f"data array[{',' * several(design)}] int free_widths"
+
+
+def network_data_lines(design: Design) -> Lines:
+    """Declare the layers."""
+    many = several(design)
+    number = ("int<lower=1> n_networks;", "networks, whose outputs are added")
+    size, of = ("n_networks, ", "inputs") if many else ("", "Q")
+    return [
+        *([number] if many else []),
+        ("int<lower=1> n_layers;", "layers, the output layer included"),
+        (f"array[{size}n_layers + 1] int<lower=1> widths;", f"{of}, hidden units, 1"),
+        ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
+        ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
+        ("int<lower=0> d_frozen;", "constant weights"),
+    ]
+
+
+def network_data(network: Networks) -> dict[str, Any]:
+    """Return the sizes that ``network_data_lines`` declares."""
+    widths = [list(part.widths) for part in network.parts]
+    many = len(widths) > 1
+    return {
+        **({"n_networks": len(widths)} if many else {}),
+        "n_layers": len(widths[0]) - 1,
+        "widths": widths if many else widths[0],
+    }
+
+
+def free_width_lines(design: Design) -> Lines:
+    """Declare the widths of the Bayesian layers, in the transformed data."""
+    rows, part = ("n_networks, ", " : , ") if several(design) else ("", "")
+    return [
+        (f"array[{rows}n_layers - frozen + 1] int free_widths", "widths of the Bayesian layers"),
+        (f"  = widths[{part}frozen + 1 : n_layers + 1];", ""),
+    ]
+
+
+def input_size(design: Design) -> str:
+    """Return the expression for the columns of H."""
+    return "sum(free_widths[ : , 1])" if several(design) else "free_widths[1]"
+
+
+def constant_layers(design: Design) -> str:
+    """Return the expression that takes standardised inputs Z through the constant layers."""
+    if several(design):
+        return "constant_layers(Z, w_frozen, widths[ : , 1 : frozen + 1], activation)"
+    return "hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation)"
