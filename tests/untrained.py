@@ -11,6 +11,7 @@ from semistan.model.design import learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
 from semistan.model.rows import Rows
+from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import Units, units_of
 from semistan.subspace.subspace import Subspace, span
@@ -38,7 +39,16 @@ def random_frame(name, generator, n=30):
 
 
 def random_bundle(
-    name, *, hidden=(4,), activation="tanh", frozen=0, k=3, axes=None, seed=0, **settings
+    name,
+    *,
+    formula=FORMULA,
+    hidden=(4,),
+    activation="tanh",
+    frozen=0,
+    k=3,
+    axes=None,
+    seed=0,
+    **settings,
 ):
     """Return a bundle and its rows; ``settings`` are sections of the configuration.
 
@@ -47,14 +57,14 @@ def random_bundle(
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
     config = parse_config(
-        {"formula": FORMULA, "family": name, "network": network, "subspace": {"k": k}} | settings,
+        {"formula": formula, "family": name, "network": network, "subspace": {"k": k}} | settings,
         "test",
     )
-    design, rows = learn_design(parse_formula(FORMULA), random_frame(name, generator))
+    design, rows = learn_design(parse_formula(formula), random_frame(name, generator))
     units = units_of(design, family(name), rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
-    subspace, singular_values = span(points, k, "random points")
+    subspace, singular_values = by_network(spec, *span(points, k, "random points"))
     if axes is not None:
         subspace = Subspace(
             subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),
