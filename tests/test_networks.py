@@ -5,9 +5,12 @@ import subprocess
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+import semistan
+from golden import MODELS
 from programs import evaluate
 from semistan.bundle.bundle import network_spec, read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
@@ -33,6 +36,7 @@ from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
 from semistan.subspace.ggn import kronecker_ggn
+from semistan.subspace.predictor import network_inputs
 from semistan.subspace.problem import make_problem, units_of
 from semistan.subspace.subspace import along, along_axes
 from small import small_bundle, small_config, small_frame, small_prepared
@@ -355,6 +359,31 @@ def test_stanc_accepts_the_programs_without_a_warning(settings, toolchain, tmp_p
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):
+    settings = {"sample.chains": 2, "sample.warmup": 300, "sample.draws": 300}
+    folder = MODELS / "additive"
+    fit = semistan.fit(folder / "model.toml", out=tmp_path / "run", overrides=settings)
+    bundle, rows = fit.run.bundle, fit.run.rows()
+    data = pd.read_csv(folder / "data.csv")
+    truth = np.stack([data["u1"] * data["u2"], np.sin(2 * data["v"])])
+    known = np.column_stack([np.ones(len(data)), data["x"], *truth])
+    (_, b, *_), (total,), *_ = np.linalg.lstsq(known, data["y"], rcond=None)
+    spread = total / len(data) * np.linalg.inv(known.T @ known)[1, 1]
+    # as close to the regression on the true functions as that is to the true coefficient
+    assert abs(fit.draws.coefficients["b_x"].mean() - b) < 2 * np.sqrt(spread)
+    h = network_inputs(bundle.network, bundle.units, bundle.trained.w_frozen, rows.U)
+    w = torch.tensor(bundle.subspace.lift(fit.draws.flat(fit.draws.phi)))
+    each = outputs(bundle.network, w, h).mean(dim=0).numpy()
+    shared = np.corrcoef(each, truth)[:2, 2:] ** 2
+    assert np.all(np.diag(shared) > 0.8)
+    assert np.all(shared[~np.eye(2, dtype=bool)] < 0.1)
+    eta = semistan.posterior_linpred(bundle, fit.draws, rows)
+    parts = bundle.units.eta_loc + bundle.units.eta_scale * each.sum(axis=0)
+    theta = fit.draws.flat(fit.draws.theta).mean(axis=0)
+    whole = parts + (rows.X - bundle.units.x_loc) @ theta
+    assert np.allclose(eta.mean(axis=0), whole, rtol=1e-10)
 
 
 def test_rows_are_read_back_from_the_data(tmp_path):
