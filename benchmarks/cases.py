@@ -66,7 +66,7 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
     design, rows = learn_design(parse_formula(config.formula), smooth_table(case))
     assert rows.y is not None
     units, spec = units_of(design, family(FAMILY), rows), network_spec(config, design)
-    draws = [initial_weights(spec.widths, generator).numpy() for _ in range(case.k + 1)]
+    draws = [initial_weights(spec.parts[0].widths, generator).numpy() for _ in range(case.k + 1)]
     points = np.array(draws)
     subspace, singular_values = span(points, case.k, "random points")
     trained = Trained(

@@ -105,7 +105,7 @@ def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
         Z=(rows.U - units.u_loc) / units.u_scale,
         p_bar=bundle.subspace.p_bar,
         Pi=bundle.subspace.Pi,
-        network=bundle.network,
+        network=bundle.network.parts[0],
         theta_scale=units.theta_scale,
         eta_loc=units.eta_loc,
         eta_scale=units.eta_scale,

@@ -34,7 +34,7 @@ class PlainNetwork(nn.Module):
     def __init__(self, problem: Problem) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for m, n in pairwise(problem.network.widths):
+        for m, n in pairwise(problem.network.parts[0].widths):
             layers += [nn.Linear(m, n), nn.Tanh()]
         self.network = nn.Sequential(*layers[:-1])
         self.linear = nn.Linear(problem.Z.shape[1], 1, bias=False)

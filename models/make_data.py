@@ -41,6 +41,14 @@ def closed_form() -> pd.DataFrame:
     return data.assign(y=mean + rng.normal(size=80)).round(6)
 
 
+def additive() -> pd.DataFrame:
+    """200 simulated rows: a straight line, a surface and a wave, residual standard deviation 1."""
+    rng = np.random.default_rng(2024)
+    data = pd.DataFrame(rng.uniform(-2, 2, size=(200, 4)), columns=["x", "u1", "u2", "v"])
+    mean = 10 + 1.5 * data["x"] + data["u1"] * data["u2"] + 2 * np.sin(2 * data["v"])
+    return data.assign(y=mean + rng.normal(size=200)).round(6)
+
+
 if __name__ == "__main__":
-    for make in (diabetes, anes96, fair, closed_form):
+    for make in (diabetes, anes96, fair, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)

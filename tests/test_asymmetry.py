@@ -33,7 +33,7 @@ def inputs_of_the_output_layer(problem, state):
     """The output layer's inputs and 1, in NumPy, one layer at a time."""
     functions = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}
     weights, h = np.concatenate([state.w_frozen.numpy(), state.w.numpy()]), problem.U.numpy()
-    for m, n in pairwise(problem.network.widths[:-1]):
+    for m, n in pairwise(problem.network.parts[0].widths[:-1]):
         W, b, weights = weights[: m * n].reshape(n, m), weights[m * n :][:n], weights[(m + 1) * n :]
         h = functions[problem.network.activation](h @ W.T + b)
     return np.column_stack([h, np.ones(len(h))]), weights

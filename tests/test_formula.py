@@ -38,6 +38,21 @@ def test_a_formula_has_three_parts(text, response, structured, network):
 
 
 @pytest.mark.parametrize(
+    ("text", "networks"),
+    [
+        ("y ~ x + nn(u, v)", (("u", "v"),)),
+        ("y ~ nn(u, v) + x + nn(w)", (("u", "v"), ("w",))),
+        ("y ~ nn(w) + nn(u, log(w)) + nn(u)", (("w",), ("u", "log(w)"), ("u",))),
+        ("y ~ nn(`a nn(b`) + nn(b)", (("`a nn(b`",), ("b",))),
+    ],
+)
+def test_each_nn_is_a_network_of_its_own(text, networks):
+    formula = parse_formula(text)
+    assert formula.networks == networks
+    assert formula.network == sum(networks, ())
+
+
+@pytest.mark.parametrize(
     ("term", "columns"),
     [
         ("log(x):C(g)", ("x", "g")),
@@ -141,11 +156,14 @@ def test_dunder_names_are_columns_and_nothing_else():
         ("nn(y) ~ nn(u)", "must be a term of its own|needs one response"),
         ("y ~ 0 + nn(u)", "removes the intercept"),
         ("y ~ x - 1 + nn(u)", "removes the intercept"),
-        ("y ~ x", r"exactly one nn\(\) term, got 0"),
-        ("y ~ ", r"exactly one nn\(\) term, got 0"),
-        ("y ~ nn(u) + nn(v)", r"exactly one nn\(\) term, got 2"),
+        ("y ~ x", r"needs an nn\(\) term"),
+        ("y ~ ", r"needs an nn\(\) term"),
+        ("y ~ nn(u) + x + nn(u)", "the same arguments"),
+        ("y ~ nn(u, log(v)) + nn(log( v ),u)", "the same arguments"),
+        ("y ~ nn(u) + nn(v):x", "cannot take part in an interaction"),
+        ("y ~ nn(u) + nn(v, k=3)", "k=3"),
         ("y ~ nn(u):x", "cannot take part in an interaction"),
-        ("y ~ nn(u)*x", "cannot take part in an interaction|exactly one"),
+        ("y ~ nn(u)*x", "cannot take part in an interaction"),
         ("y ~ nn()", "at least one column"),
         ("y ~ nn(1)", "column|number"),
         ("y ~ nn(u, k=3)", "k=3"),
@@ -164,7 +182,7 @@ def test_a_wrong_formula_is_refused_with_its_reason(text, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["y ~ x", "y ~ 0 + nn(u)", "y ~ nn(u) + nn(v)", "y ~ foo(x)+nn(u)"]
+    "text", ["y ~ x", "y ~ 0 + nn(u)", "y ~ nn(u) + nn(u)", "y ~ foo(x)+nn(u)"]
 )
 def test_a_refusal_quotes_the_formula(text):
     assert text in refusal(text)

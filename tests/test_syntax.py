@@ -57,7 +57,7 @@ def marked(message):
         ("y ~ 0 + x + nn(v)", "0"),
         ("y ~ x - 1 + nn(v)", "- 1"),
         ("y ~ x + z", "x + z"),
-        ("y ~ nn(u) + x + nn(v)", "nn(v)"),
+        ("y ~ nn(u, v) + x + nn(v, u)", "nn(v, u)"),
         ("y ~ x + nn(u, k=3)", "k=3"),
         ("y ~ log(nn(u))", "nn(u)"),
         ("y ~ z + x:nn(u)", "x:nn(u)"),
@@ -207,7 +207,8 @@ def test_an_honest_design_is_read(plain):
 )
 def test_a_design_with_a_hostile_term_is_refused(plain, part, term, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plain[part]["terms"][0] = term
+    terms = plain["x"] if part == "x" else plain["networks"][0]
+    terms["terms"][0] = term
     with pytest.raises(InputError):
         design_from_plain(plain)
     assert not list(tmp_path.iterdir())
@@ -221,9 +222,11 @@ def test_a_design_with_a_hostile_term_is_refused(plain, part, term, tmp_path, mo
         lambda p: p["x"]["levels"].update({"eval('1')": ["a"]}),
         lambda p: p["x"]["levels"].update({"C(g)": 3}),
         lambda p: p["x"]["columns"].pop(),
-        lambda p: p["u"].update(loc=[float("nan")] * len(p["u"]["loc"])),
-        lambda p: p["u"].update(scale=["a"] * len(p["u"]["loc"])),
-        lambda p: p["u"].pop("terms"),
+        lambda p: p["networks"][0].update(loc=[float("nan")] * 5),
+        lambda p: p["networks"][0].update(scale=["a"] * 5),
+        lambda p: p["networks"][0].pop("terms"),
+        lambda p: p["networks"].append(p["networks"][0]),
+        lambda p: p.update(networks=[]),
         lambda p: p.update(x=[]),
         lambda p: p["x"].update(transforms=[1]),
         lambda p: p["x"]["transforms"].update(a={"__array__": [[1], [2, 3]]}),

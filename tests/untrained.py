@@ -11,6 +11,7 @@ from semistan.model.design import learn_design
 from semistan.model.families import family
 from semistan.model.formula import parse_formula
 from semistan.model.rows import Rows
+from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import units_of
 from semistan.subspace.subspace import Subspace, span
@@ -65,7 +66,7 @@ def random_bundle(
     units = units_of(design, family(name), rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
-    subspace, singular_values = span(points, k, "random points")
+    subspace, singular_values = by_network(spec, *span(points, k, "random points"))
     if axes is not None:
         subspace = Subspace(
             subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),

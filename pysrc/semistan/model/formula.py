@@ -358,15 +358,29 @@ def _network_terms(
     if not calls:
         raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
     networks = tuple(_network_arguments(term, text) for term in calls)
-    written = list(re.finditer(r"\bnn\s*\(", masked(text)[slice(*right)]))  # formulaic merges them
-    if len({frozenset(network) for network in networks}) < len(written):
-        start = right[0] + written[-1].start()
-        raise formula_error(
-            text,
-            "the networks are added, so that each nn() needs arguments that no other has",
-            (start, start + len("nn")),
-        )
+    _check_distinct(text, right)
     return networks
+
+
+def _check_distinct(text: str, right: tuple[int, int]) -> None:
+    """Refuse a network that is written twice, which formulaic merges."""
+    source, seen = masked(text), set()
+    for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
+        end = _closing(source, match.end())
+        arguments = frozenset(_network_arguments((text[match.start() : end],), text))
+        if arguments in seen:
+            message = "another nn() has the same arguments; networks are added, so one is enough"
+            raise formula_error(text, message, (match.start(), end))
+        seen.add(arguments)
+
+
+def _closing(source: str, start: int) -> int:
+    """Return the position after the parenthesis that closes the one before ``start``."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(source[start], 0)
+        start += 1
+    return start
 
 
 def _network_arguments(term: tuple[str, ...], text: str) -> tuple[str, ...]:

@@ -40,11 +40,11 @@ def network_data_lines(design: Design) -> Lines:
     """Declare the layers."""
     many = several(design)
     number = ("int<lower=1> n_networks;", "networks, whose outputs are added")
-    size, of = ("n_networks, ", "inputs") if many else ("", "Q")
+    size, of = ("n_networks, ", "of each: inputs, ") if many else ("", "Q, ")
     return [
         *([number] if many else []),
         ("int<lower=1> n_layers;", "layers, the output layer included"),
-        (f"array[{size}n_layers + 1] int<lower=1> widths;", f"{of}, hidden units, 1"),
+        (f"array[{size}n_layers + 1] int<lower=1> widths;", f"{of}hidden units, 1"),
         ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
         ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
         ("int<lower=0> d_frozen;", "constant weights"),

@@ -160,11 +160,11 @@ def check_dimension(config: SubspaceConfig, *sizes: int) -> None:
         no more snapshots than k, a ``curve`` is not of k = 2, or theta is to lie in one subspace
         with several networks.
     """
-    name, k = config.construction, config.k
+    name, k, several = config.construction, config.k, len(sizes) > 1
     d = min(sizes) if config.by_network else sum(sizes)
     if name == "full" or (name == "subnetwork" and k <= d):
         return
-    if config.holds_theta and len(sizes) > 1:
+    if config.holds_theta and several:
         raise InputError(
             f"the construction '{name}' has one subspace for the coefficients and a network, and "
             f"cannot have {len(sizes)} networks; write one nn(), or use --construction bezier"
@@ -179,6 +179,6 @@ def check_dimension(config: SubspaceConfig, *sizes: int) -> None:
     if k >= d:
         raise InputError(
             f"k must be smaller than the number of Bayesian weights d = {d}"
-            f"{' of the smallest network' if len(sizes) > 1 else ''}, got k = {k}; "
+            f"{' of the smallest network' * (several and config.by_network)}, got k = {k}; "
             "choose a smaller k or a larger network"
         )
