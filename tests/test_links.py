@@ -98,7 +98,7 @@ def test_both_tails_are_exact(text, eta):
 
 
 @each
-@pytest.mark.parametrize("eta", [-700.0, -40.0, 40.0, 700.0])
+@pytest.mark.parametrize("eta", [-800.0, -40.0, 40.0, 700.0])
 def test_values_and_both_derivatives_are_finite_far_out(text, eta):
     if (text, eta) in (("gaussian(log)", 700), ("student(log)", 700)):
         eta = 300.0  # the square of the mean must be a number
@@ -146,6 +146,10 @@ def test_the_location_of_eta_is_the_link_of_the_mean(text, offset):
 def test_a_log_link_needs_a_positive_mean():
     with pytest.raises(InputError, match=r"positive mean, got -1; use the link identity"):
         family("gaussian(log)").eta_units(np.array([-3.0, 1]), {})
+
+
+def test_the_unit_of_a_log_mean_is_at_most_1():
+    assert family("student(log)").eta_units(np.array([-3.0, 4]), {})[1] == 1
 
 
 def test_sigma_is_in_units_of_y_under_a_log_link():

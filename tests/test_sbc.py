@@ -19,6 +19,7 @@ REPLICATIONS, THINNED, THIN = 200, 99, 4
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
     "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
+    "gap": "lognormal(0, 0.5)",
     "autoscale": False,
 }  # fmt: skip
 DISPERSION = {
@@ -26,6 +27,8 @@ DISPERSION = {
     "shape": lambda generator: generator.lognormal(1, 0.5),
     "nu": lambda generator: generator.lognormal(1.5, 0.5),
     "precision": lambda generator: generator.lognormal(2, 0.5),
+    "gap_2": lambda generator: generator.lognormal(0, 0.5),
+    "gap_3": lambda generator: generator.lognormal(0, 0.5),
 }
 
 
@@ -144,7 +147,7 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
     assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path)
 
 
-@pytest.mark.parametrize("family", RESPONSES | MORE_RESPONSES)
+@pytest.mark.parametrize("family", [*RESPONSES, *MORE_RESPONSES, "cumulative(probit, 4)"])
 def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
     bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
     rows = standard_rows(np.random.default_rng(1), 8, family)  # few, so that a wrong prior shows
