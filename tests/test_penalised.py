@@ -153,7 +153,8 @@ HALF = {
 
 
 def at(data, name, *arguments):
-    return [torch.tensor(float(data[f"prior_{name}_{argument}"])) for argument in arguments]
+    values = (float(data[f"prior_{name}_{argument}"]) for argument in arguments)
+    return [torch.tensor(value, dtype=torch.float64) for value in values]
 
 
 def log_prior_of_spread(data, name, value):
@@ -199,7 +200,9 @@ class Reader:
         transform = torch.distributions.transforms.CorrCholeskyTransform()
         q = self.take(m * (m - 1) // 2)
         L = transform(q)
-        prior = torch.distributions.LKJCholesky(m, torch.tensor(float(shape)), validate_args=False)
+        prior = torch.distributions.LKJCholesky(
+            m, torch.tensor(shape, dtype=torch.float64), validate_args=False
+        )
         self.lp = self.lp + prior.log_prob(L) + transform.log_abs_det_jacobian(q, L)
         return L
 
