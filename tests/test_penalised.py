@@ -36,6 +36,7 @@ PRIORS = {"cor": "lkj(2.5)", "sd": "normal(0, 2)", "sd_g__x1": "exponential(0.5)
           "sds": "student_t(4, 0.5, 1.5)"}  # fmt: skip
 OPTIONS = SampleConfig(chains=2, warmup=200, draws=150, seed=5, kernel="stan")
 TOLERANCE = 1e-9
+DIGITS = 1e-7  # of sums of some of the CSV's numbers, which have ten digits
 
 
 def everything(**settings):
@@ -153,7 +154,8 @@ HALF = {
 
 
 def at(data, name, *arguments):
-    return [torch.tensor(float(data[f"prior_{name}_{argument}"])) for argument in arguments]
+    values = (float(data[f"prior_{name}_{argument}"]) for argument in arguments)
+    return [torch.tensor(value, dtype=torch.float64) for value in values]
 
 
 def log_prior_of_spread(data, name, value):
@@ -199,7 +201,9 @@ class Reader:
         transform = torch.distributions.transforms.CorrCholeskyTransform()
         q = self.take(m * (m - 1) // 2)
         L = transform(q)
-        prior = torch.distributions.LKJCholesky(m, torch.tensor(float(shape)), validate_args=False)
+        prior = torch.distributions.LKJCholesky(
+            m, torch.tensor(shape, dtype=torch.float64), validate_args=False
+        )
         self.lp = self.lp + prior.log_prob(L) + transform.log_abs_det_jacobian(q, L)
         return L
 
@@ -328,7 +332,7 @@ def test_the_linear_predictor_is_that_of_the_csv_by_hand(fit, columns):
         eta[:, n] += (of(f"r_1.{g}.1") + x1[n] * of(f"r_1.{g}.2") + x2[n] * of(f"r_1.{g}.3"))[:, 0]
         eta[:, n] += (of(f"r_2.{h}.1") + x1[n] * of(f"r_2.{h}.2") + of(f"r_3.{both}.1"))[:, 0]
     found = posterior_linpred(bundle, fit.draws, rows)
-    assert found == pytest.approx(eta, rel=1e-8, abs=1e-8)
+    assert found == pytest.approx(eta, rel=DIGITS, abs=DIGITS)
 
 
 def test_spreads_and_correlations_are_those_of_the_effects(fit, columns):
@@ -341,18 +345,18 @@ def test_spreads_and_correlations_are_those_of_the_effects(fit, columns):
         "cor_g__x1__x2": (1, 2),
     }
     for name, (i, k) in names.items():
-        assert draws.spread[name].ravel() == pytest.approx(correlation[i, k], abs=1e-12)
+        assert draws.spread[name].ravel() == pytest.approx(correlation[i, k], abs=DIGITS)
     z = np.array([[columns[f"z_1.{i}.{j}"] for j in (1, 2, 3)] for i in range(1, 5)])
     sd = np.array([columns[f"sd_g__{name}"] for name in ("Intercept", "x1", "x2")])
     expected = np.einsum("js,jks,iks->sij", sd, L, z)
-    assert draws.flat(draws.penalised[1]) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert draws.flat(draws.penalised[1]) == pytest.approx(expected, rel=DIGITS, abs=DIGITS)
     assert draws.flat(draws.penalised[0])[:, 0, 1] == pytest.approx(columns["s_1.2"])
 
 
 def test_log_lik_of_generated_quantities_is_ours_and_scipys(fit):
     bundle, rows = fit.run.bundle, fit.run.rows()
     ours = log_lik(bundle, fit.draws, rows)
-    assert read_generated(fit.run).log_lik == pytest.approx(ours, rel=1e-9)
+    assert read_generated(fit.run).log_lik == pytest.approx(ours, rel=DIGITS)
     eta = posterior_linpred(bundle, fit.draws, rows)
     by_scipy = stats.binom.logpmf(rows.y, rows.given["trials"], expit(eta))
     assert ours == pytest.approx(rows.given["weights"] * by_scipy, rel=1e-9)
