@@ -78,6 +78,10 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
             "temper = 'subspace' leaves theta given phi untempered, but in the construction "
             f"'{config.subspace.construction}' theta moves with phi; use temper = 'likelihood'"
         )
+    if design.penalised:
+        raise InputError(
+            f"temper = 'subspace' has no {penalised_text(design)}; use temper = 'likelihood'"
+        )
     if not design.coefficients:
         return Temper(options.temperature, None)
     densities = {group.density.name for group in prior_groups(config, design) if group.label == "b"}
@@ -86,9 +90,9 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
             "temper = 'subspace' needs priors of the same density on all coefficients, got "
             f"{', '.join(sorted(densities))}; use temper = 'likelihood'"
         )
-    if design.given or design.penalised:
-        further = ", ".join(design.given) or penalised_text(design)
-        raise InputError(f"temper = 'subspace' has no {further}; use temper = 'likelihood'")
+    if design.given:
+        given = ", ".join(design.given)
+        raise InputError(f"temper = 'subspace' has no {given}; use temper = 'likelihood'")
     if "horseshoe" in densities:
         raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
     name = str(family(config.family))
