@@ -118,13 +118,10 @@ def penalised_correlations(design: Design) -> Lines:
     """Declare the correlations by their names, in generated quantities."""
     lines: Lines = []
     for i, group in enumerate(design.groups, start=1):
-        if group.correlated:
-            pairs = ((a, b) for a in range(group.size) for b in range(a))
-            for name, (a, b) in zip(group.correlations, pairs, strict=True):
-                declared, value = f"real {name}", f"= dot_product(L_{i}[{b + 1}], L_{i}[{a + 1}]);"
-                fits = len(declared) + len(value) + 3 <= WIDTH
-                joined = f"{declared} {value}" if fits else f"{declared}\n  {value}"
-                lines.append((joined, ""))
+        for name, (a, b) in zip(group.correlations, _pairs(group), strict=True):
+            declared, value = f"real {name}", f"= dot_product(L_{i}[{b + 1}], L_{i}[{a + 1}]);"
+            fits = len(declared) + len(value) + 3 <= WIDTH
+            lines.append((f"{declared} {value}" if fits else f"{declared}\n  {value}", ""))
     return lines
 
 
@@ -168,6 +165,13 @@ def correlation_factors(design: Design) -> list[str]:
     return [f"L_{i}" for i, group in enumerate(design.groups, start=1) if group.correlated]
 
 
+def _pairs(group: Group) -> list[tuple[int, int]]:
+    """Return the rows and columns of the correlations, row by row of the lower triangle."""
+    if not group.correlated:
+        return []
+    return [(a, b) for a in range(group.size) for b in range(a)]
+
+
 def only_intercept(group: Group) -> bool:
     """Say whether nothing but the intercept varies."""
     return group.intercept and group.size == 1
@@ -186,6 +190,21 @@ def _made(group: Group, i: int) -> str:
     if group.correlated:
         return call(f"= z_{i} * diag_pre_multiply", [*sd, f"L_{i}"], "';", width=WIDTH - 4)
     return call("= diag_post_multiply", [f"z_{i}", *sd], ";", width=WIDTH - 4)
+
+
+def spread_labels(design: Design) -> dict[str, str]:
+    """Say what each standard deviation and correlation of penalised coefficients is."""
+    labels = {
+        smooth.spread[0]: f"standard deviation of s({smooth.expression})"
+        for smooth in design.smooths
+    }
+    for group in design.groups:
+        by = ":".join(group.by)
+        for name, effect in zip(group.spread, group.effects, strict=True):
+            labels[name] = f"standard deviation of {effect} by {by}"
+        for name, (a, b) in zip(group.correlations, _pairs(group), strict=True):
+            labels[name] = f"correlation of {group.effects[b]} and {group.effects[a]} by {by}"
+    return labels
 
 
 def spread_names(term: Smooth | Group) -> tuple[str, ...]:

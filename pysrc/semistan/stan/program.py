@@ -43,6 +43,7 @@ from semistan.stan.penalised import (
     penalised_densities,
     penalised_parameters,
     penalised_sums,
+    spread_labels,
 )
 from semistan.stan.priors import PriorGroup, prior_groups
 from semistan.stan.sources import stan_source
@@ -128,21 +129,9 @@ class Parts:
     temper: Temper | None = None
     orthogonal: tuple[int, ...] = ()
 
-    @property
-    def spread(self) -> dict[str, str]:
-        """The standard deviations of penalised coefficients, and what each is of."""
-        smooths = {
-            s.spread[0]: f"standard deviation of s({s.expression})" for s in self.design.smooths
-        }
-        return smooths | {
-            name: f"standard deviation of {effect} by {':'.join(group.by)}"
-            for group in self.design.groups
-            for name, effect in zip(group.spread, group.effects, strict=True)
-        }  # fmt: skip
-
     def text_of(self, name: str) -> str:
         """Say what a positive parameter is."""
-        return self.spread.get(name) or self.family.text_of(name)
+        return spread_labels(self.design).get(name) or self.family.text_of(name)
 
     @property
     def beside_network(self) -> str:
@@ -609,8 +598,10 @@ def _model(parts: Parts) -> str:
 def _generated_quantities(parts: Parts) -> str:
     network = network_call(parts.design)
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
+    beside = parts.design.penalised or "offsets" in parts.design.given
+    mean_of = "network and x' theta" if beside else "eta over the rows"
     intercept = (
-        "real b_Intercept  // mean of eta over the rows, moved to X = 0\n"
+        f"real b_Intercept  // mean of {mean_of}, moved to X = 0\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
         f"      * {mean}\n"

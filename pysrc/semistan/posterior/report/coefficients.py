@@ -18,6 +18,7 @@ from semistan.posterior.report.evidence import Evidence
 from semistan.posterior.report.numbers import joined
 from semistan.posterior.report.results import Results
 from semistan.posterior.summary import COLUMNS, Row, digits_of
+from semistan.stan.penalised import spread_labels
 
 MEANING = {
     "identity": "the mean response",
@@ -68,7 +69,7 @@ def labels_of(results: Results) -> dict[str, str]:
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
-    return {"b_Intercept": "intercept", **columns, **DISPERSION_LABELS}
+    return {"b_Intercept": "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
 
 
 def _numbers(row: Row) -> tuple[Cell, ...]:

@@ -63,11 +63,27 @@ def _model_facts(results: Results) -> Iterator[Fact]:
         yield Fact("Structured terms", f"{', '.join(formula.structured)} ({columns})")
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
+    yield from _further_facts(results)
     yield Fact("Network inputs", " + ".join(map(", ".join, formula.networks)))
     frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
     yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
     yield Fact("Rows", _rows_text(results))
+
+
+def _further_facts(results: Results) -> Iterator[Fact]:
+    """Say what else stands in the linear predictor, and what is known of each row."""
+    design, formula = results.bundle.design, results.formula
+    for smooth in design.smooths:
+        text = f"s({smooth.expression}), a spline with {count(len(smooth.knots), 'knot')}"
+        yield Fact("Smooth", text)
+    for term, group in zip(formula.groups, design.groups, strict=True):
+        yield Fact("Group-level term", f"{term.text}, {count(len(group.levels), 'level')}")
+    if formula.offsets:
+        yield Fact("Offset", ", ".join(formula.offsets), code=True)
+    for name in ("weights", "trials"):
+        if text := getattr(formula, name):
+            yield Fact(name.capitalize(), text, code=True)
 
 
 def _rows_text(results: Results) -> str:
