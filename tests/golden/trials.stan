@@ -82,8 +82,8 @@ functions {
       = eta_loc + eta_scale * f + Xc[start : end] * theta;
     real total = 0;
     for (n in start : end) {
-      total += weights[n] * binomial_logit_lpmf(y[n] | trials[n], eta[n - start
-        + 1]);
+      total += weights[n]
+        * binomial_logit_lpmf(y[n] | trials[n], eta[n - start + 1]);
     }
     return total;
   }

@@ -320,11 +320,12 @@ def _density(parts: Parts) -> str:
         trials = f"trials{SLICE}"
         return eta + f"  return {density.format(y=f'y{SLICE}', eta=name, trials=trials)};\n"
     by_row = density.format(y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]")
-    weight = "weights[n] * " if "weights" in parts.design.given else ""
+    weighted = "weights" in parts.design.given
+    added = f"    total += weights[n]\n      * {by_row};" if weighted else f"    total += {by_row};"
     return (
         eta + "  real total = 0;\n"
         "  for (n in start : end) {\n"
-        + statement(f"    total += {weight}{by_row};", WIDTH - 2)
+        + "".join(statement(line, WIDTH - 2) for line in added.splitlines())
         + "  }\n"
         "  return total;\n"
     )
