@@ -1,8 +1,8 @@
 """The generated Stan program: it emits what varies, the mathematics is in ``stan/``.
 
-The text depends on the family, the priors' densities and the coefficients' names. Sizes,
-layers, activation, the subspace and the priors' arguments are data, so that a new network or
-new data cost no compilation.
+The text depends on the family, the priors' densities, the coefficients' names, and on whether the
+network is one or several. Sizes, layers, activation, the subspace and the priors' arguments are
+data, so that a new network or new data cost no compilation.
 """
 
 from __future__ import annotations
