@@ -16,6 +16,7 @@ from drawn import random_draws
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.families import check_response, family
+from semistan.posterior.generated import read_generated
 from semistan.posterior.scoring.scores import pointwise
 from semistan.stan.data import stan_data
 from semistan.stan.priors import priors_as_used
@@ -314,3 +315,21 @@ def test_the_score_is_the_ranked_probability_score():
     rps = np.square(below - (rows.y[:, None] <= np.arange(1, K))).sum(axis=1)
     assert judged.crps == pytest.approx(rps, abs=5 * 1.5 / np.sqrt(2000))
     assert judged.mean == pytest.approx(probabilities("logit", eta) @ np.arange(1, K + 1))
+
+
+def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp_path):
+    fit = semistan.fit(
+        FORMULA, ordinal_frame(), out=tmp_path / "run",
+        overrides={"family": "cumulative", "subspace.k": 2, "network.hidden": [3],
+                   "train.epochs": 200, "sample.chains": 1, "sample.draws": 400},
+    )  # fmt: skip
+    assert fit.run.bundle.config.family == "cumulative(logit, 4)"
+    assert list(fit.draws.interpreted) == ["b_Intercept", "b_x", *GAPS]
+    semistan.generate(fit.run)
+    generated, rows = read_generated(fit.run), fit.run.rows()
+    ours = semistan.log_lik(fit.run.bundle, fit.draws, rows)
+    assert generated.log_lik == pytest.approx(ours, rel=1e-9, abs=0)
+    expected = semistan.posterior_epred(fit.run.bundle, fit.draws, rows)
+    assert fit.run.bundle.family.support(generated.y_rep).all()
+    error = (generated.y_rep - expected).mean(axis=1)
+    assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))
