@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.model.network import Array
 from semistan.model.orthogonal import orthogonal_columns
+from semistan.model.priors import parse_prior
 from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns
+from semistan.stan.noncentred import parts_of_design
 from semistan.stan.priors import (
     PriorGroup,
     has_horseshoe,
-    penalised_text,
     prior_data,
     prior_groups,
 )
@@ -53,17 +53,7 @@ def prior_draws(
     -------
     Draws
         As if read from a run.
-
-    Raises
-    ------
-    InputError
-        If the model has smooths or group-level terms.
     """
-    if bundle.design.penalised:
-        raise InputError(
-            f"predictions from the prior do not know {penalised_text(bundle.design)}; sample it "
-            "with 'semistan sample --prior-only', and predict from that run"
-        )
     size = shape[0] * shape[1]
     target = make_target(bundle, rows, prior_only=True)
     zeros = np.zeros(size)
@@ -99,8 +89,26 @@ def _states(bundle: Bundle, size: int, generator: np.random.Generator) -> tuple[
         else:
             dispersion.append(_drawn(group, prior, (size, 1), generator))
     free = [] if bundle.subspace.holds_theta else [theta / bundle.units.theta_scale]
-    q = np.hstack([phi / bundle.subspace.phi_scale, *free, *(np.log(x) for x in dispersion)])
-    return q, log_density
+    further = _penalised(bundle, size, generator)
+    logs = (np.log(values) for values in dispersion)
+    return np.hstack([phi / bundle.subspace.phi_scale, *free, further, *logs]), log_density
+
+
+def _penalised(bundle: Bundle, size: int, generator: np.random.Generator) -> Array:
+    """Return coordinates (size, n) of smooths and groups.
+
+    The canonical partial correlations of LKJ's distribution are beta distributed on (-1, 1), and
+    independent (Lewandowski, Kurowicka and Joe, 2009).
+    """
+    shape = parse_prior(bundle.config.priors.cor, "cor").argument("shape")
+    found = [np.zeros((size, 0))]
+    for part in parts_of_design(bundle.design):
+        found.append(generator.normal(size=(size, part.z)))
+        if part.L:
+            _, column = np.tril_indices(part.effects, -1)
+            a = shape + (part.effects - 2 - column) / 2
+            found.append(np.arctanh(2 * generator.beta(a, a, size=(size, part.L)) - 1))
+    return np.hstack(found)
 
 
 def _horseshoe(

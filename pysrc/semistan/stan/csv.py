@@ -27,7 +27,9 @@ from semistan.bundle.files import atomic_file
 from semistan.model.network import Array
 from semistan.model.orthogonal import further_names
 from semistan.stan.methods import NUTS_COLUMNS
-from semistan.stan.priors import prior_data, prior_groups, sampled_dispersion
+from semistan.stan.noncentred import coordinates_of, log_slope
+from semistan.stan.penalised_columns import penalised_columns
+from semistan.stan.priors import prior_data, prior_groups
 from semistan.stan.sample import SIGNIFICANT_DIGITS
 from semistan.stan.target import Target, log_prior
 from semistan.subspace.predictor import network_sums
@@ -82,7 +84,7 @@ def program_columns(
     dict of arrays, shape (S,)
         The seven columns of a sampler, then those of the program, by their names in the file.
     """
-    phi, theta, dispersion = _parameters(target, q)
+    phi, theta, positive = _parameters(target, q)
     vectors = {"phi": phi, "theta": theta}
     if target.bundle.subspace.holds_theta:
         del vectors["theta"]
@@ -94,13 +96,15 @@ def program_columns(
     columns: dict[str, Array] = {}
     for name, values in vectors.items():
         columns |= _numbered(name, values)
-    columns |= {**dispersion, **derived, **fixed}
+    penalised = penalised_columns(target, q, positive | fixed)
+    columns |= {**penalised.parameters, **positive, **derived, **fixed, **penalised.coefficients}
     columns["lprior"] = _lprior(target, q)
     columns["b_Intercept"] = _intercept(target, phi, theta)
     columns |= {name: theta[:, j] for j, name in enumerate(names)}
     if target.shear:
         further = further_names(target.bundle.config, target.bundle.design)
         columns |= {name: raw[:, j] for name, j in further.items()}
+    columns |= penalised.correlations
     lp = log_density + _constant(target)
     return _sampler_columns(lp, evaluations) | columns
 
@@ -129,22 +133,19 @@ def unconstrained(target: Target, values: Mapping[str, float | Array]) -> Array:
     parts = [np.asarray(values["phi"]) / bundle.subspace.phi_scale]
     if not bundle.subspace.holds_theta:
         parts.append(np.asarray(values["theta"]) / bundle.units.theta_scale)
-    names = sampled_dispersion(bundle.config, bundle.family)
-    return np.concatenate([*parts, np.log([float(values[name]) for name in names])])
+    parts.append(coordinates_of(bundle.design, values))
+    return np.concatenate([*parts, np.log([float(values[name]) for name in target.sampled])])
 
 
 def _parameters(target: Target, q: Array) -> tuple[Array, Array, dict[str, Array]]:
-    """Return phi (S, k), theta (S, P) and the sampled dispersion, in the user's units."""
+    """Return phi (S, k), theta (S, P), sampled dispersion and spread, in the user's units."""
     import torch
 
     bundle = target.bundle
     split = [target.split(row) for row in torch.tensor(q)]
-    phi, theta, log_dispersion = (
-        torch.stack([draw[i] for draw in split]).numpy() for i in range(3)
-    )
-    names = sampled_dispersion(bundle.config, bundle.family)
-    dispersion = dict(zip(names, np.exp(log_dispersion).T, strict=True))
-    return phi, theta * bundle.units.theta_scale, dispersion
+    phi, theta, log_values = (torch.stack([draw[i] for draw in split]).numpy() for i in range(3))
+    positive = dict(zip(target.sampled, np.exp(log_values).T, strict=True))
+    return phi, theta * bundle.units.theta_scale, positive
 
 
 def _numbered(name: str, values: Array) -> dict[str, Array]:
@@ -159,11 +160,14 @@ def _sampler_columns(lp: Array, evaluations: Array) -> dict[str, Array]:
 
 
 def _lprior(target: Target, q: Array) -> Array:
-    """Return the program's lprior: without the Jacobian of the dispersion's log, truncated."""
+    """Return the program's lprior: without the Jacobians of its transformations, truncated."""
     import torch
 
+    where = target.penalised
+
     def of_one(row: Tensor) -> float:
-        return float(log_prior(target, row) - target.split(row)[2].sum())
+        jacobian = target.split(row)[2].sum() + log_slope(target.bundle.design, row[where])
+        return float(log_prior(target, row) - jacobian)
 
     return np.array([of_one(row) for row in torch.tensor(q)]) - _log_mass_above_zero(target)
 

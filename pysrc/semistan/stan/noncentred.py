@@ -105,6 +105,15 @@ def coefficients(bundle: Bundle, x: Tensor, spread: Mapping[str, Tensor | float]
     return torch.cat(found) / torch.from_numpy(bundle.units.r_scale)
 
 
+def log_slope(design: Design, x: Tensor) -> Tensor:
+    """Return the log Jacobian determinant of the Cholesky factors at their coordinates."""
+    total = x.new_zeros(())
+    for part, _, L in _split(design, x):
+        if part.L:
+            total = total + _log_slope(L, _factor(L, part.effects))
+    return total
+
+
 def log_prior(design: Design, x: Tensor, shape: float) -> Tensor:
     """Return the log density of the coordinates: standard normal z, and LKJ with its Jacobian."""
     import torch
@@ -149,14 +158,23 @@ def partial_correlations(correlation: Array) -> Array:
     return np.concatenate(found)
 
 
+def coordinates_of(design: Design, values: Mapping[str, Any]) -> Array:
+    """Return the coordinates at z and L by their names in the program."""
+    found = [np.zeros(0)]
+    for part in parts_of_design(design):
+        name_z, name_L = part.names
+        found.append(np.asarray(values[name_z], dtype=float).T.ravel())
+        if part.L:
+            L = np.asarray(values[name_L], dtype=float)
+            found.append(partial_correlations(L @ L.T))
+    return np.concatenate(found)
+
+
 def starting_point(bundle: Bundle) -> tuple[Array, dict[str, float]]:
     """Return the coordinates and the standard deviations at the trained coefficients."""
-    values = penalised_starts(bundle)
-    found = [np.zeros(0)]
-    for part in parts_of_design(bundle.design):
-        found += [np.asarray(values[part.names[0]]).T.ravel(), np.zeros(part.L)]
-    spread = {name: values[name] for term in bundle.design.penalised for name in term.spread}
-    return np.concatenate(found), spread
+    values, design = penalised_starts(bundle), bundle.design
+    spread = {name: values[name] for term in design.penalised for name in term.spread}
+    return coordinates_of(design, values), spread
 
 
 def _split(design: Design, x: Tensor) -> Iterator[tuple[Part, Tensor, Tensor]]:

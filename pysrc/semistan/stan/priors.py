@@ -209,7 +209,7 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     """
     if _is_horseshoe(config.priors):
         _check_horseshoe(config, design)
-    check_method(config, design, config.sample.method)
+    check_method(config, config.sample.method)
     for name in config.priors.coefficients:
         if config.subspace.holds_theta and name.startswith("b_"):
             raise InputError(
@@ -234,19 +234,17 @@ def has_horseshoe(config: ModelConfig) -> bool:
     return _is_horseshoe(config.priors) and not config.subspace.holds_theta
 
 
-def check_method(config: ModelConfig, design: Design, method: str) -> None:
-    """Refuse a method that knows only phi, theta and the dispersion where there is more.
+def check_method(config: ModelConfig, method: str) -> None:
+    """Refuse a method that works in the coordinates of theta, which the horseshoe lacks.
 
     Raises
     ------
     InputError
         Naming the method.
     """
-    further = "horseshoe()" if has_horseshoe(config) else ""
-    further = further or penalised_text(design)
-    if further and method in ("elliptical-slice", "flow"):
+    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
         raise InputError(
-            f"method = '{method}' does not know the parameters of {further}; use method = 'nuts'"
+            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
         )
 
 

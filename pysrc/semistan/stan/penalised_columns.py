@@ -1,0 +1,94 @@
+"""What the program writes for smooths and group-level terms, computed from draws of q."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistan.model.groups import Group
+from semistan.model.network import Array
+from semistan.stan.noncentred import coefficients, parts_of_design, values_of
+from semistan.stan.penalised import coefficient_columns
+from semistan.stan.target import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PenalisedColumns:
+    """Columns (S,) by name: standardised parameters, coefficients, correlations."""
+
+    parameters: dict[str, Array]
+    coefficients: dict[str, Array]
+    correlations: dict[str, Array]
+
+
+def penalised_columns(target: Target, q: Array, spread: Mapping[str, Array]) -> PenalisedColumns:
+    """Compute the columns.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    q : array, shape (S, n)
+        Draws in unconstrained coordinates.
+    spread : mapping
+        Among others the standard deviations (S,) by name, in the user's units.
+    """
+    design, x = target.bundle.design, q[:, target.penalised]
+    if not design.penalised:
+        return PenalisedColumns({}, {}, {})
+    values = [values_of(design, row) for row in x]
+    parameters: dict[str, Array] = {}
+    correlations: dict[str, Array] = {}
+    for part in parts_of_design(design):
+        for name in filter(None, part.names):
+            parameters |= _named(name, np.stack([draw[name] for draw in values]))
+        if isinstance(part.term, Group) and part.L:
+            L = np.stack([draw[part.names[1]] for draw in values])
+            correlations |= _correlations(part.term.correlations, L @ np.swapaxes(L, 1, 2))
+    return PenalisedColumns(parameters, _coefficients(target, x, spread), correlations)
+
+
+def _coefficients(target: Target, x: Array, spread: Mapping[str, Array]) -> dict[str, Array]:
+    import torch
+
+    names = [name for term in target.bundle.design.penalised for name in term.spread]
+    r = (
+        np.stack(
+            [
+                coefficients(
+                    target.bundle,
+                    torch.tensor(row),
+                    {name: float(spread[name][i]) for name in names},
+                ).numpy()
+                for i, row in enumerate(x)
+            ]
+        )
+        * target.bundle.units.r_scale
+    )
+    columns: dict[str, Array] = {}
+    start = 0
+    for part, labels in zip(
+        parts_of_design(target.bundle.design),
+        coefficient_columns(target.bundle.design), strict=True,
+    ):  # fmt: skip
+        block = r[:, start : start + part.z].reshape(len(r), part.rows, part.effects)
+        columns |= dict(zip(labels, np.swapaxes(block, 1, 2).reshape(len(r), -1).T, strict=True))
+        start += part.z
+    return columns
+
+
+def _named(name: str, values: Array) -> dict[str, Array]:
+    """Number the elements as Stan does, the first index fastest."""
+    shape = values.shape[1:]
+    positions = (index[::-1] for index in np.ndindex(shape[::-1]))
+    return {
+        ".".join([name, *(str(i + 1) for i in index)]): values[(slice(None), *index)]
+        for index in positions
+    }
+
+
+def _correlations(names: tuple[str, ...], matrix: Array) -> dict[str, Array]:
+    rows, columns = np.tril_indices(matrix.shape[1], -1)
+    return {name: matrix[:, i, j] for name, i, j in zip(names, rows, columns, strict=True)}
