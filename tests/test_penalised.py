@@ -20,11 +20,13 @@ from semistan.model.families import FAMILIES
 from semistan.model.network import forward
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import log_lik, posterior_epred, posterior_linpred
+from semistan.stan.csv import program_columns, unconstrained
 from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
 from semistan.stan.penalised import penalised_starts
 from semistan.stan.priors import prior_data, priors_as_used
 from semistan.stan.program import bundle_program
 from semistan.stan.quantities import quantities_program
+from semistan.stan.target import make_target, negative_log_posterior
 from semistan.workflow import new_rows, new_run, prepare
 from small import small_config, small_frame
 from untrained import random_bundle
@@ -307,6 +309,33 @@ def fit(toolchain, tmp_path_factory):
 @pytest.fixture(scope="module")
 def columns(fit):
     return pd.concat([pd.read_csv(path, comment="#") for path in fit.run.csv_files])
+
+
+def as_stan_has_them(row):
+    """Collect numbered columns in arrays, as ``r_1.2.1`` in ``r_1``."""
+    numbered = {}
+    for name, value in row.items():
+        stem, *index = name.split(".")
+        numbered.setdefault(stem, {})[tuple(int(i) - 1 for i in index)] = value
+    arrays = {}
+    for stem, entries in numbered.items():
+        arrays[stem] = np.zeros(
+            np.array(list(entries)).max(axis=0) + 1 if () not in entries else ()
+        )
+        for index, value in entries.items():
+            arrays[stem][index] = value
+    return arrays
+
+
+def test_pytorch_computes_every_column_of_the_csv_in_its_order(fit, columns):
+    target = make_target(fit.run.bundle, fit.run.rows())
+    some = columns.iloc[::60]
+    q = np.array([unconstrained(target, as_stan_has_them(row)) for _, row in some.iterrows()])
+    density = np.array([-negative_log_posterior(target, torch.tensor(x)) for x in q])
+    got = program_columns(target, q, density, np.zeros(len(q)))
+    assert list(got) == list(columns)
+    for name in ("lp__", *(name for name in columns if not name.endswith("__"))):
+        assert got[name] == pytest.approx(some[name].to_numpy(), rel=DIGITS, abs=DIGITS), name
 
 
 def test_the_linear_predictor_is_that_of_the_csv_by_hand(fit, columns):

@@ -52,7 +52,9 @@ def split_bars(text: str) -> Bars:
     InputError
         With the place of a bar that is neither behind the response nor in a term of its own.
     """
-    plain, tilde = masked(text), masked(text).find("~")
+    plain = masked(text)
+    if (tilde := plain.find("~")) < 0:  # which is refused elsewhere
+        return Bars(text, {}, ())
     additions: dict[str, Span] = {}
     groups = []
     kept = text

@@ -94,8 +94,16 @@ def find_mode(target: Target, start: Array) -> Mode | None:
         mode = _climbed(target, q, held)
         if mode is None:
             return None
-        q = reestimated(target, mode.q, mode.inv_metric)
+        q = reestimated(target, mode.q, _given(mode.inv_metric, held))
     return mode
+
+
+def _given(covariance: Array, held: np.ndarray) -> Array:
+    """Return the covariance given the held coordinates, which have none themselves."""
+    if not held.any():
+        return covariance
+    across = covariance[:, held]
+    return covariance - across @ np.linalg.solve(covariance[np.ix_(held, held)], across.T)
 
 
 def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
@@ -182,7 +190,7 @@ def _by_penalised(target: Target, q: Tensor) -> Tensor:
     def made(x: Tensor) -> Tensor:
         return target.linear(torch.cat([q[:m], x]))[P:]
 
-    derivatives: Tensor = torch.func.jacfwd(made)(q[m:])
+    derivatives: Tensor = torch.func.jacrev(made)(q[m:])
     return derivatives
 
 

@@ -256,4 +256,11 @@ def all_rows(parts: Sequence[Problem]) -> Problem:
     first = parts[0]
     y, Z, U = (torch.cat([getattr(part, name) for part in parts]) for name in ("y", "Z", "U"))
     given = {name: torch.cat([part.given[name] for part in parts]) for name in first.given}
-    return replace(first, y=y, Z=Z, U=U, given=given)
+    blocks = tuple(
+        TensorBlock(
+            torch.cat([part.Z for part in block]), torch.cat([part.level for part in block]),
+            block[0].levels,
+        )
+        for block in zip(*(part.blocks for part in parts), strict=True)
+    )  # fmt: skip
+    return replace(first, y=y, Z=Z, U=U, given=given, blocks=blocks)
