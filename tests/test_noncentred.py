@@ -62,7 +62,7 @@ def test_the_gradient_at_any_state_is_that_of_the_density(family):
 
 def test_the_spread_that_is_found_maximises_the_likelihood_without_the_coefficients(monkeypatch):
     """A linear network and a gaussian response: everything but the spread is integrated exactly."""
-    monkeypatch.setattr(geometry, "ESTIMATES", 3000)
+    monkeypatch.setattr(geometry, "ESTIMATES", 150)
     bundle, rows = random_bundle(
         "gaussian", formula="y ~ x1 + s(v, k=6) + (1 | g) + nn(u1)", n=80, hidden=(), k=1,
         priors={"sigma": "constant(0.5)", "phi": "normal(0, 1)"},

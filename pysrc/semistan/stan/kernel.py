@@ -13,12 +13,12 @@ from semistan.model.network import Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.rows import Rows
 from semistan.stan.cmdstan import quiet_cmdstanpy
+from semistan.stan.csv import unconstrained
 from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.penalised import correlation_factors, penalised_eta
-from semistan.stan.priors import has_horseshoe, prior_groups
+from semistan.stan.noncentred import log_slope, parts_of_design
+from semistan.stan.priors import has_horseshoe
 from semistan.stan.starts import curve_states, initial_values
-from semistan.stan.temper import temper_of
-from semistan.subspace.predictor import linear_predictor
+from semistan.stan.target import Target, log_likelihood, make_target
 
 ROWS = 10
 STATES = 3
@@ -81,41 +81,41 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
     import torch
 
-    phi = fit.stan_variable("phi").reshape(STATES, -1)
-    P = len(bundle.design.coefficients)  # an empty vector has no columns
-    beside = "theta_raw" if in_model(bundle.config, bundle.design) else "theta"
-    theta = fit.stan_variable(beside).reshape(STATES, P) if P else np.zeros((STATES, 0))
-    eta = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta)
-    eta = eta + penalised_eta(bundle.design, rows, fit.stan_variable)
-    eta = eta + rows.given.get("offsets", 0.0)
-    parameters = {
-        name: torch.tensor(fit.stan_variable(name))[:, None] for name in bundle.family.dispersion
-    } | {name: torch.tensor(rows.given[name]) for name in bundle.family.given}
-    log_lik = bundle.family.log_lik(torch.tensor(rows.y), torch.tensor(eta), parameters).numpy()
-    log_lik = (log_lik * rows.given.get("weights", 1.0)).sum(axis=1)
-    temper = temper_of(bundle.config, bundle.design)
-    power = 1 / temper.temperature if temper else 1.0
-    return np.asarray(fit.stan_variable("lprior") + power * log_lik + _log_jacobian(bundle, fit))
+    target = make_target(bundle, rows)
+    states = [unconstrained(target, draw) for draw in _drawn_parameters(target, fit)]
+    log_lik = [float(log_likelihood(target, torch.tensor(q))) for q in states]
+    jacobian = [_log_jacobian(target, q) for q in states] + _log_horseshoe(bundle, fit)
+    return np.asarray(fit.stan_variable("lprior") + log_lik + jacobian)
 
 
-def _log_jacobian(bundle: Bundle, fit: Any) -> Array:
-    """Return the log Jacobian of the parameters by the unconstrained coordinates, shape (S,)."""
+def _drawn_parameters(target: Target, fit: Any) -> list[dict[str, Any]]:
+    """Return the parameters of each draw by name; an empty vector has no columns."""
+    bundle = target.bundle
+    names = [name for part in parts_of_design(bundle.design) for name in part.names if name]
+    names += ["phi", *target.sampled]
+    names += ["theta"] if bundle.design.coefficients else []
+    empty = {} if bundle.design.coefficients else {"theta": np.zeros(0)}
+    return [
+        empty | {name: fit.stan_variable(name)[state] for name in names} for state in range(STATES)
+    ]
+
+
+def _log_jacobian(target: Target, q: Array) -> float:
+    """Return the log Jacobian of the parameters by the unconstrained coordinates."""
     import torch
 
-    total = np.zeros(STATES) + np.log(bundle.subspace.phi_scale).sum()
-    groups = prior_groups(bundle.config, bundle.design)
-    positive = [g.parameter for g in groups if g.positive and not g.density.is_constant]
-    if has_horseshoe(bundle.config):
-        positive += ["hs_local", "hs_global", "hs_slab"]
-    elif not bundle.subspace.holds_theta:
+    bundle, x = target.bundle, torch.tensor(q)
+    total = np.log(bundle.subspace.phi_scale).sum() + float(target.split(x)[2].sum())
+    if not bundle.subspace.holds_theta and not has_horseshoe(bundle.config):
         total += np.log(bundle.units.theta_scale).sum()
-    for name in positive:
-        total += np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1)
-    transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
-    for name in correlation_factors(bundle.design):
-        L = torch.tensor(fit.stan_variable(name))
-        total += transform.log_abs_det_jacobian(transform.inv(L), L).numpy()
-    return np.asarray(total)
+    return float(total) + float(log_slope(bundle.design, x[target.penalised]))
+
+
+def _log_horseshoe(bundle: Bundle, fit: Any) -> Array:
+    """Return the log Jacobian of the horseshoe's positive parameters, shape (S,)."""
+    names = ("hs_local", "hs_global", "hs_slab") if has_horseshoe(bundle.config) else ()
+    logs = (np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1) for name in names)
+    return np.asarray(sum(logs, start=np.zeros(STATES)))
 
 
 def _gradient_failure(model: Any, folder: Path) -> str | None:

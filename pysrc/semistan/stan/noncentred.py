@@ -96,11 +96,8 @@ def coefficients(bundle: Bundle, x: Tensor, spread: Mapping[str, Tensor | float]
         sd = torch.stack(
             [torch.as_tensor(spread[name], dtype=x.dtype) for name in part.term.spread]
         )
-        made = z.reshape(part.term.size, len(part.term.levels)).T
-        if isinstance(part.term, Smooth):
-            found.append(sd * z)
-            continue
-        made = made @ _factor(L, part.term.size).T if part.L else made
+        made = z.reshape(part.effects, part.rows).T
+        made = made @ _factor(L, part.effects).T if part.L else made
         found.append((sd * made).flatten())
     return torch.cat(found) / torch.from_numpy(bundle.units.r_scale)
 
@@ -122,8 +119,8 @@ def log_prior(design: Design, x: Tensor, shape: float) -> Tensor:
     for part, z, L in _split(design, x):
         total = total + _log_density(torch.distributions.Normal(0.0, 1.0), z)
         if part.L:
-            factor = _factor(L, part.term.size)
-            lkj = torch.distributions.LKJCholesky(part.term.size, shape, validate_args=False)
+            factor = _factor(L, part.effects)
+            lkj = torch.distributions.LKJCholesky(part.effects, shape, validate_args=False)
             total = total + _log_density(lkj, factor) + _log_slope(L, factor)
     return total
 
@@ -138,7 +135,7 @@ def values_of(design: Design, x: Array) -> dict[str, Any]:
         matrix = z.reshape(part.effects, part.rows).T
         values[name_z] = (z if isinstance(part.term, Smooth) else matrix).numpy()
         if part.L:
-            values[name_L] = _factor(L, part.term.size).numpy()
+            values[name_L] = _factor(L, part.effects).numpy()
     return values
 
 
@@ -151,11 +148,10 @@ def factor_of(x: Array, size: int) -> Array:
 
 def partial_correlations(correlation: Array) -> Array:
     """Return the coordinates of a correlation matrix (m, m), row by row of the lower triangle."""
-    L, found = np.linalg.cholesky(correlation), []
-    for i in range(1, len(L)):
-        left = np.sqrt(1 - np.concatenate([[0.0], np.cumsum(L[i, : i - 1] ** 2)]))
-        found.append(np.arctanh(L[i, :i] / left))
-    return np.concatenate(found)
+    import torch
+
+    transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
+    return np.asarray(transform.inv(torch.linalg.cholesky(torch.tensor(correlation))).numpy())
 
 
 def coordinates_of(design: Design, values: Mapping[str, Any]) -> Array:
@@ -186,7 +182,7 @@ def _split(design: Design, x: Tensor) -> Iterator[tuple[Part, Tensor, Tensor]]:
 
 
 def _factor(x: Tensor, size: int) -> Tensor:
-    """Return L (size, size) at its coordinates."""
+    """Return L (size, size) at its coordinates; vmap refuses PyTorch's own transformation."""
     import torch
 
     rows = [torch.cat([x.new_ones(1), x.new_zeros(size - 1)])]

@@ -10,7 +10,7 @@ the effects' correlation matrix, or 1 where they are not correlated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from textwrap import indent
 from typing import Any
 
@@ -19,7 +19,6 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Design
 from semistan.model.groups import Group
-from semistan.model.network import Array
 from semistan.model.rows import Rows
 from semistan.model.smooth import Smooth
 from semistan.stan.layout import WIDTH, call
@@ -147,22 +146,6 @@ def penalised_sums(design: Design, rows: str) -> Iterator[str]:
             yield f"r_{i}[J_{i}{rows}, 1]"
         else:
             yield f"rows_dot_product(Z_{i}{rows}, r_{i}[J_{i}{rows}])"
-
-
-def penalised_eta(design: Design, rows: Rows, draws: Callable[[str], Array]) -> Array:
-    """Add up what the terms add to the predictor, shape (S, N), given draws by name in Stan."""
-    names = [f"s_{i + 1}" for i in range(len(design.smooths))]
-    names += [f"r_{i + 1}" for i in range(len(design.groups))]
-    total = np.zeros((1, len(rows)))
-    for name, term, block in zip(names, design.penalised, rows.blocks, strict=True):
-        r = draws(name).reshape(-1, len(term.levels), term.size)
-        total = total + np.einsum("snm, nm -> sn", r[:, block.level], block.Z)
-    return total
-
-
-def correlation_factors(design: Design) -> list[str]:
-    """Return the names of the Cholesky factors of correlation matrices."""
-    return [f"L_{i}" for i, group in enumerate(design.groups, start=1) if group.correlated]
 
 
 def _pairs(group: Group) -> list[tuple[int, int]]:
