@@ -4,7 +4,8 @@
     predictor.onnx  u (N, Q), x (N, P), phi (S, k), theta (S, P)   -> eta (S, N)
 
 Inputs are in the user's units; standardisation and frozen layers are inside the graphs. f is the
-sum of all networks' outputs.
+sum of all networks' outputs; eta is without offsets, smooths and group-level effects, which are
+added to it.
 """
 
 from __future__ import annotations
