@@ -23,6 +23,7 @@ from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns
+from semistan.stan.distributional import parameters_text
 from semistan.stan.priors import (
     PriorGroup,
     has_horseshoe,
@@ -57,11 +58,12 @@ def prior_draws(
     Raises
     ------
     InputError
-        If the model has smooths or group-level terms.
+        If the model has smooths, group-level terms, or predictors of dispersion parameters.
     """
-    if bundle.design.penalised:
+    further = penalised_text(bundle.design) or parameters_text(bundle.design)
+    if further:
         raise InputError(
-            f"predictions from the prior do not know {penalised_text(bundle.design)}; sample it "
+            f"predictions from the prior do not know {further}; sample it "
             "with 'semistan sample --prior-only', and predict from that run"
         )
     size = shape[0] * shape[1]
