@@ -80,7 +80,8 @@ def centred_columns(design: Design) -> tuple[Lines, str]:
     names = [item.name for item in design.parameters if item.coefficients]
     lines = [(f"matrix[N, P_{n}] Xc_{n};", f"structured design of log {n}, centred") for n in names]
     loops = (
-        f"for (j in 1 : P_{n}) Xc_{n}[ : , j] = X_{n}[ : , j] - x_loc_{n}[j];\n" for n in names
+        f"for (j in 1 : P_{n}) {{\n  Xc_{n}[ : , j] = X_{n}[ : , j] - x_loc_{n}[j];\n}}\n"
+        for n in names
     )
     return lines, "".join(loops)
 

@@ -12,7 +12,7 @@ from textwrap import indent
 
 from semistan.bundle.bundle import Bundle
 from semistan.stan.distributional import of_row, parameter_vectors
-from semistan.stan.layout import comment, declarations, program_text
+from semistan.stan.layout import WIDTH, comment, declarations, program_text, statement
 from semistan.stan.networks import network_call
 from semistan.stan.program import (
     Parts,
@@ -94,9 +94,7 @@ def _generated_quantities(parts: Parts) -> str:
         + further_vectors(parts, "N")
         + parameter_vectors(parts.design, "", "N")
         + "for (n in 1 : N) {\n"
-        f"  log_lik[n] = {density};\n"
-        f"  y_rep[n] = {replicate};\n"
-        "}\n"
+        f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"
     )
     declared = declarations(
         [

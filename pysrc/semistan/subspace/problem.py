@@ -11,7 +11,7 @@ Behind them are the coefficients of dispersion parameters that have a predictor.
 
     log sigma = log(unit of sigma) + tau + Z_sigma theta_sigma + f_sigma(u; w)
 
-with tau, the log dispersion, left at 0 where the network's output bias is the intercept.
+with tau, the log dispersion, left out where the network's output bias is the intercept.
 """
 
 from __future__ import annotations
@@ -210,11 +210,14 @@ class Problem:
         return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
 
     def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
-        """Return the dispersion parameters in the user's units, by name."""
+        """Return the dispersion parameters in the user's units, by name.
+
+        Of one that has networks, the unit alone: their output biases are the rest.
+        """
         return {
             parameter.name: (self.of_dispersion if parameter.has_units else 1.0)
             * parameter.start
-            * value
+            * (value.new_ones(()) if parameter.name in self.network.predictors else value)
             for parameter, value in zip(self.family.parameters, log_dispersion.exp(), strict=True)
         }
 
