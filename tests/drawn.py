@@ -19,10 +19,12 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         coefficients={
             "b_Intercept": generator.normal(size=shape),
             **{name: theta[..., j] for j, name in enumerate(names)},
+            **_varying(bundle, np.random.default_rng(seed + 2), shape),
         },
         dispersion={
             name: value * np.exp(0.1 * generator.normal(size=shape))
             for name, value in bundle.trained.dispersion.items()
+            if name not in bundle.design.varying
         },
         lprior=generator.normal(size=shape),
         sampler={
@@ -34,6 +36,17 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         max_treedepth=10,
         **_penalised(bundle, np.random.default_rng(seed + 1), shape),
     )
+
+
+def _varying(bundle, generator, shape):
+    """Coefficients of dispersion parameters around the trained ones."""
+    found = {}
+    for item in bundle.design.parameters:
+        trained, (_, scale) = bundle.trained.further[item.name], bundle.units.further[item.name]
+        found[item.intercept] = generator.normal(size=shape)
+        for j, name in enumerate(item.coefficients):
+            found[name] = trained[j] + 0.1 / scale[j] * generator.normal(size=shape)
+    return found
 
 
 def _penalised(bundle, generator, shape):

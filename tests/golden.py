@@ -24,6 +24,8 @@ CASES = {
     "offset": ("poisson", f"y ~ x1 + offset(log(w)) + {NETWORK}"),
     "trials": ("binomial", f"y | trials(tries) + weights(w) ~ x1 + {NETWORK}"),
     "smooth": ("gaussian", f"y ~ x1 + s(v) + {NETWORK}"),
+    "distributional": ("gaussian", f"y ~ x1 + {NETWORK}, sigma ~ x1 + z + nn(v)"),
+    "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
 }
 LONG = {"sample.draws": 5000, "sample.seed": 2026}

@@ -91,6 +91,10 @@ def random_bundle(
         history={},
         curve={},
         arc_length=arc_length(points),
+        further={
+            name: np.random.default_rng(4).normal(size=len(scale)) / scale
+            for name, (_, scale) in units.further.items()
+        },
     )
     source = Source(None, len(rows), 0)
     return Bundle(config, design, units, trained, source, library_versions()), rows

@@ -21,6 +21,7 @@ from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
+from semistan.model.distributional import check_parameters
 from semistan.model.families import check_response, family, with_categories
 from semistan.model.formula import parse_formula
 from semistan.model.given import check_trials
@@ -36,6 +37,7 @@ from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.chains import stan_chains, torch_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
+from semistan.stan.distributional import check_distributional
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import ChainProgress, check_version, method_of
@@ -129,6 +131,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
         For anything that would make training or sampling impossible or meaningless.
     """
     formula, record = parse_formula(config.formula), family(config.family)
+    check_parameters(formula, record)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     table = read_table(str(config.data)) if frame is None else frame
@@ -144,6 +147,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     check_orthogonal(config, design)
     check_priors(config, design)
     check_free_theta(config, design)
+    check_distributional(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)

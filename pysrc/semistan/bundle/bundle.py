@@ -27,7 +27,7 @@ from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families import Family, family
 from semistan.model.network import Array, Networks, NetworkSpec
 from semistan.subspace.predictor import linear_predictor, network_output
-from semistan.subspace.problem import Units
+from semistan.subspace.problem import Units, parameter_units
 from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
 
@@ -105,7 +105,8 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
         tuple(
             NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
             for terms in design.networks
-        )
+        ),
+        design.network_predictors,
     )
 
 
@@ -207,6 +208,7 @@ def _arrays(bundle: Bundle) -> dict[str, Array]:
         "w_frozen": trained.w_frozen,
         "theta": trained.theta,
         **({"r": trained.r} if len(trained.r) else {}),
+        **{f"further_{name}": values for name, values in trained.further.items()},
         "x_loc": units.x_loc,
         "x_scale": units.x_scale,
         "u_loc": units.u_loc,
@@ -275,6 +277,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
             tuple(len(term.levels) for term in design.penalised),
             eta.get("y"),
+            parameter_units(design),
         ),
         trained=Trained(
             subspace=Subspace(
@@ -291,6 +294,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             curve=prefixed("curve_"),
             arc_length=content["subspace"]["arc_length"],
             r=arrays.get("r", np.zeros(0)),
+            further=prefixed("further_"),
         ),
         source=Source(**content["source"]),
         versions=content["versions"],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.network import Array, Layer, Network, layer_slices, layers
+from semistan.model.network import MU, Array, Layer, Network, layer_slices, layers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -106,10 +106,11 @@ class _Graph:
         return self.apply("Add", product, self.constant(w[biases]))
 
     def network(self, spec: Network, w: str, inputs: list[str]) -> str:
-        """Add the Bayesian layers for weights (S, d) and sum the outputs (S, N)."""
+        """Add the Bayesian layers for weights (S, d) and sum the mean's outputs (S, N)."""
         found = [
             self._output(part, spec.parts[0].activation, w, h)
-            for part, h in zip(layers(spec), inputs, strict=True)
+            for part, h, of in zip(layers(spec), inputs, spec.predictors, strict=True)
+            if of == MU
         ]
         total, *others = found
         for output in others:

@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.distributional import (
+    ParameterDesign,
+    apply_parameter,
+    learn_parameter,
+    parameter_to_plain,
+    parameters_from_plain,
+)
 from semistan.model.formula import Formula, SmoothTerm, parse_formula, variables
 from semistan.model.given import given_values
 from semistan.model.groups import Group, group_from_plain, group_to_plain, learn_group
-from semistan.model.network import Array
+from semistan.model.network import MU, Array
 from semistan.model.ordinal import category_numbers
 from semistan.model.rows import Block, Rows
 from semistan.model.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
@@ -66,13 +73,15 @@ class Design:
     x : Terms
         The learnt state of the structured terms.
     networks : tuple of Terms
-        The learnt states of each network's inputs.
+        The learnt states of each network's inputs, the mean's networks first.
     origins : dict
         First training date, in ISO 8601, of each column that ``days()`` counts from there.
     smooths : tuple of Smooth
         The learnt bases of ``s()`` terms.
     groups : tuple of Group
         The learnt group-level terms.
+    parameters : tuple of ParameterDesign
+        The learnt predictors of dispersion parameters.
     """
 
     formula: str
@@ -81,6 +90,18 @@ class Design:
     origins: dict[str, str] = field(default_factory=dict)
     smooths: tuple[Smooth, ...] = ()
     groups: tuple[Group, ...] = ()
+    parameters: tuple[ParameterDesign, ...] = ()
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """The dispersion parameters that have a predictor."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @property
+    def network_predictors(self) -> tuple[str, ...]:
+        """The predictor that each network is of; empty if all are the mean's."""
+        further = tuple(p.name for p in self.parameters for _ in range(p.networks))
+        return (*(MU,) * (len(self.networks) - len(further)), *further) if further else ()
 
     @property
     def u(self) -> Terms:
@@ -144,13 +165,16 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     smooths = tuple(_learn_smooth(term, numbers) for term in formula.smooths)
     groups = tuple(learn_group(term, numbers, stan_name)[0] for term in formula.groups)
     networks = tuple(terms for terms, _ in inputs)
-    design = Design(formula.text, x, networks, origins, smooths, groups)
+    learnt = [learn_parameter(parameter, numbers, stan_name) for parameter in formula.parameters]
+    parameters = tuple(parameter for parameter, _ in learnt)
+    design = Design(formula.text, x, networks, origins, smooths, groups, parameters)
     check_varies(x)
     check_varies(design.u)
     check_collinear(x, X)
     _check_names(design)
     given = given_values(formula, numbers, response=True)
-    return design, Rows(y, X, U, tuple(frame.index), table, given, _blocks(design, numbers))
+    blocks, further = _blocks(design, numbers), {p.name: columns for p, columns in learnt}
+    return design, Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
 
 
 def apply_design(
@@ -192,7 +216,8 @@ def apply_design(
     y = response_values(formula, frame) if response else None
     given = given_values(formula, table, response=response)
     blocks = _blocks(design, table, allow_new_levels=allow_new_levels)
-    return Rows(y, X, U, tuple(frame.index), table, given, blocks)
+    further = {item.name: apply_parameter(item, table) for item in design.parameters}
+    return Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
 
 
 def response_values(formula: Formula, frame: pd.DataFrame) -> Array:
@@ -234,6 +259,11 @@ def design_to_plain(design: Design) -> dict[str, Any]:
         "origins": design.origins,
         "smooths": [smooth_to_plain(smooth) for smooth in design.smooths],
         "groups": [group_to_plain(group) for group in design.groups],
+        **(
+            {"parameters": [parameter_to_plain(item) for item in design.parameters]}
+            if design.parameters
+            else {}
+        ),
     }
 
 
@@ -253,11 +283,12 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
         groups = tuple(group_from_plain(item, formula) for item in plain.get("groups", ()))
+        parameters = parameters_from_plain(plain.get("parameters", []), formula, stan_name)
         if [smooth.expression for smooth in smooths] != [s.expression for s in formula.smooths]:
             raise ValueError("the smooths are not the formula's")
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
-        return Design(formula.text, x, networks, origins, smooths, groups)
+        return Design(formula.text, x, networks, origins, smooths, groups, parameters)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -298,6 +329,16 @@ def _check_names(design: Design) -> None:
                 "rename a column in the data, or make the term a column of its own"
             )
         seen[name] = f"column '{column}'"
+    for parameter in design.parameters:
+        columns = ("Intercept", *parameter.x.columns)
+        for name, column in zip(parameter.names, columns, strict=True):
+            own = f"'{column}' of {parameter.name}"
+            if name in seen:
+                raise InputError(
+                    f"{own} and {seen[name]} would both be called '{name}' in Stan; rename a "
+                    "column in the data"
+                )
+            seen[name] = own
     for item in design.penalised:
         for name in item.spread:
             if name in seen:

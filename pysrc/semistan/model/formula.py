@@ -1,5 +1,6 @@
 """Read ``y | weights(w) ~ x1 + C(g) + s(x2) + offset(z) + (1 | h) + nn(u1, u2)`` into its parts.
 
+Behind commas stand the predictors of dispersion parameters: ``y ~ x + nn(u), sigma ~ z + nn(u)``.
 formulaic parses the text; ``syntax.py`` says what may stand in it, so that a formula from a file
 cannot run arbitrary code.
 """
@@ -8,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeVar
 
 from semistan.errors import InputError
 from semistan.model.bars import Bars, GroupText, split_bars
@@ -26,6 +27,7 @@ from semistan.model.syntax import (
     masked,
 )
 
+Part = TypeVar("Part")
 DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
 
 
@@ -68,6 +70,25 @@ class GroupTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterFormula:
+    """``sigma ~ z + nn(u)``: the predictor of a dispersion parameter's logarithm.
+
+    Attributes
+    ----------
+    name : str
+        The parameter.
+    structured : tuple of str
+        The terms whose coefficients are interpreted.
+    networks : tuple of tuple of str
+        The arguments of each ``nn()``.
+    """
+
+    name: str
+    structured: tuple[str, ...]
+    networks: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Formula:
     """A formula's parts, each still text.
 
@@ -80,7 +101,7 @@ class Formula:
     structured : tuple of str
         The terms whose coefficients are interpreted.
     networks : tuple of tuple of str
-        The arguments of each ``nn()``.
+        The arguments of each ``nn()``: those of the response's mean, then each parameter's.
     offsets : tuple of str
         What is added to the linear predictor as it is.
     smooths : tuple of SmoothTerm
@@ -89,6 +110,8 @@ class Formula:
         Group-level terms.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    parameters : tuple of ParameterFormula
+        The predictors of dispersion parameters.
     """
 
     text: str
@@ -100,6 +123,18 @@ class Formula:
     groups: tuple[GroupTerm, ...] = ()
     weights: str = ""
     trials: str = ""
+    parameters: tuple[ParameterFormula, ...] = ()
+
+    @property
+    def mean_networks(self) -> tuple[tuple[str, ...], ...]:
+        """The arguments of each ``nn()`` of the response's mean."""
+        return self.networks[: len(self.networks) - sum(len(p.networks) for p in self.parameters)]
+
+    @property
+    def parameter_variables(self) -> tuple[str, ...]:
+        """Columns that the structured terms of dispersion parameters use."""
+        terms = (term for parameter in self.parameters for term in parameter.structured)
+        return _unique(v for term in terms for v in variables(term))
 
     @property
     def network(self) -> tuple[str, ...]:
@@ -120,7 +155,8 @@ class Formula:
     def dated(self) -> tuple[str, ...]:
         """Columns of dates that ``days()`` turns into numbers."""
         effects = (term for group in self.groups for term in group.terms)
-        every = (*self.structured, *self.network, *self.offsets, *effects)
+        further = (term for parameter in self.parameters for term in parameter.structured)
+        every = (*self.structured, *self.network, *self.offsets, *effects, *further)
         return _unique(d for term in every for d in dated(term))
 
     @property
@@ -133,6 +169,7 @@ class Formula:
                 *self.network_variables,
                 *(v for expression in known for v in variables(expression)),
                 *(v for group in self.groups for v in group.variables),
+                *self.parameter_variables,
             )
         )
 
@@ -153,7 +190,7 @@ def parse_formula(text: str) -> Formula:
         intercept, or has no ``nn()`` term or two with the same arguments.
     """
     try:
-        return _checked_formula(text)
+        return _all_parts(text)
     except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
@@ -207,6 +244,90 @@ def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str
     return _unique(quoted.get(node.id, node.id) for node in names)
 
 
+def _all_parts(text: str) -> Formula:
+    """Read the parts between commas, each with the others blanked, so that places stay right."""
+    parameters: list[ParameterFormula] = []
+    first, *others = _spans(text)
+    if not others:
+        return _checked_formula(text)
+    mean = _whole_text(text, first, _checked_formula)
+    for span in others:
+        if "~" not in masked(text)[slice(*span)]:
+            message = "expected a parameter's predictor behind the comma, as in 'sigma ~ z'"
+            raise formula_error(text, message, (span[0] - 1, span[1]))
+        parameter = _whole_text(text, span, _parameter)
+        if parameter.name in [known.name for known in parameters]:
+            message = f"'{parameter.name}' has a predictor already; write its terms as one"
+            raise formula_error(text, message, _stripped(text, *span))
+        parameters.append(parameter)
+    networks = (network for parameter in parameters for network in parameter.networks)
+    return replace(
+        mean, text=text, networks=(*mean.networks, *networks), parameters=tuple(parameters)
+    )
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Return the places of the parts between commas outside brackets."""
+    source, depth, start, found = masked(text), 0, 0, []
+    for position, character in enumerate(source):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append((start, position))
+            start = position + 1
+    return [*found, (start, len(text))]
+
+
+def _whole_text(text: str, span: tuple[int, int], read: Callable[[str], Part]) -> Part:
+    """Read one part with the others blanked; an error shows the whole formula."""
+    start, end = span
+    part = " " * start + text[start:end] + " " * (len(text) - end)
+    try:
+        return read(part)
+    except InputError as error:
+        blanked, shown = (re.sub(r"\s", " ", whole) for whole in (part, text))
+        raise InputError(str(error).replace(blanked, shown)) from None
+
+
+def _parameter(text: str) -> ParameterFormula:
+    """Read ``sigma ~ z + nn(u)``."""
+    bars, whole = split_bars(text), _stripped(text, 0, len(text))
+    if bars.groups or bars.additions:
+        message = "the predictor of a parameter has structured terms and nn() alone, no bars"
+        raise formula_error(text, message, whole)
+    check_text(text)
+    lhs, rhs = _parse(text, text)
+    tilde = masked(text).index("~")
+    left, right = _stripped(text, 0, tilde), _stripped(text, tilde + 1, len(text))
+    if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
+        raise formula_error(text, "expected the name of a parameter left of '~'", left)
+    for expression in [factor for term in rhs for factor in term]:
+        check_expression(_python(expression, text)[0], text)
+    _check_intercept(rhs, text, text)
+    for name in ("s", "offset"):
+        if calls := _calls_of(rhs, name, text):
+            message = f"{name}() stands in the mean's predictor alone, not in that of a parameter"
+            raise formula_error(text, message, calls[0])
+    networks = _network_terms(rhs, text, right) if any(_calls(t, "nn") for t in rhs) else ()
+    plain = (term for term in rhs if not _calls(term, "nn") and term != ("1",))
+    return ParameterFormula(text[slice(*left)], tuple(":".join(term) for term in plain), networks)
+
+
+def _check_intercept(rhs: list[tuple[str, ...]], plain: str, text: str) -> None:
+    """Refuse a formula that removes the intercept."""
+    if ("1",) in rhs:
+        return
+    tilde = masked(text).index("~")
+    zero = re.search(r"\b0\b|-\s*1\b", plain[tilde:])
+    raise formula_error(
+        text,
+        "this removes the intercept, but the network's output bias is the intercept: leave "
+        "out '0 +' or '- 1'",
+        (tilde + zero.start(), tilde + zero.end())
+        if zero
+        else _stripped(text, tilde + 1, len(text)),
+    )
+
+
 def _checked_formula(text: str) -> Formula:
     bars = split_bars(text)
     check_text(text, bars.plain)
@@ -218,14 +339,7 @@ def _checked_formula(text: str) -> Formula:
     called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
     if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
-    if ("1",) not in rhs:
-        zero = re.search(r"\b0\b|-\s*1\b", bars.plain[tilde:])
-        raise formula_error(
-            text,
-            "this removes the intercept, but the network's output bias is the intercept: leave "
-            "out '0 +' or '- 1'",
-            (tilde + zero.start(), tilde + zero.end()) if zero else right,
-        )
+    _check_intercept(rhs, bars.plain, text)
     smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
     plain = (term for term in rhs if not any(_calls(term, name) for name in TERM_CALLS))
     structured = (":".join(term) for term in plain if term != ("1",))
@@ -236,7 +350,8 @@ def _checked_formula(text: str) -> Formula:
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         smooths,
         tuple(_group_term(group, text) for group in bars.groups),
-        *(_addition(name, bars, text) for name in ("weights", "trials")),
+        _addition("weights", bars, text),
+        _addition("trials", bars, text),
     )  # fmt: skip
 
 

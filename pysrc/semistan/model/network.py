@@ -4,7 +4,8 @@ Weights are stored layer by layer, each layer's weight matrix (unit by unit, PyT
 order) and then its biases. The first ``frozen`` layers are constants outside the subspace.
 
 Several networks are added, f = f_1(u_1; w_1) + f_2(u_2; w_2) + ...: their inputs, their weights
-and their frozen weights stand side by side, network by network.
+and their frozen weights stand side by side, network by network. Each is of one predictor, that of
+the mean (``mu``) or of a dispersion parameter, and only those of the same predictor are added.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Layer = tuple[slice, slice, int, int]  # weights, biases, m inputs, n units
 
+MU = "mu"  # the predictor of the response's mean
 # The order is the code of each activation in stan/network.stanfunctions, from 1.
 ACTIVATIONS = ("tanh", "relu", "softplus", "sigmoid", "identity")
 
@@ -100,6 +102,11 @@ class NetworkSpec:
         """Number of Bayesian weights, as that of each part."""
         return (self.d,)
 
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """The predictor that the network is of."""
+        return (MU,)
+
 
 @dataclass(frozen=True, slots=True)
 class Networks:
@@ -109,9 +116,12 @@ class Networks:
     ----------
     parts : tuple of NetworkSpec
         At least one; they have the same layers, but for the inputs.
+    of : tuple of str
+        The predictor of each, if there is another one than ``mu``.
     """
 
     parts: tuple[NetworkSpec, ...]
+    of: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         layers = {(part.hidden, part.activation, part.frozen) for part in self.parts}
@@ -154,6 +164,11 @@ class Networks:
         return sum(part.d_frozen for part in self.parts)
 
     @property
+    def predictors(self) -> tuple[str, ...]:
+        """The predictor that each part is of."""
+        return self.of or (MU,) * len(self.parts)
+
+    @property
     def widest(self) -> int:
         """Units of the widest layer, inputs included."""
         return max(max(part.widths) for part in self.parts)
@@ -191,9 +206,13 @@ def layers(spec: Network) -> list[list[Layer]]:
     ]
 
 
-def output_layers(spec: Network) -> list[slice]:
-    """Return where the weights and biases of each part's output layer are."""
-    return [slice(part[-1][0].start, part[-1][1].stop) for part in layers(spec)]
+def output_layers(spec: Network, predictor: str | None = None) -> list[slice]:
+    """Return where the weights and biases of the output layers are, of all parts or of some."""
+    return [
+        slice(part[-1][0].start, part[-1][1].stop)
+        for part, of in zip(layers(spec), spec.predictors, strict=True)
+        if predictor in (None, of)
+    ]
 
 
 def activate(z: Tensor, activation: str) -> Tensor:
@@ -230,8 +249,8 @@ def frozen_features(spec: Network, w_frozen: Tensor, u: Tensor) -> Tensor:
     return torch.cat(features, dim=1)
 
 
-def forward(spec: Network, w: Tensor, h: Tensor) -> Tensor:
-    """Evaluate the Bayesian layers.
+def forward(spec: Network, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor:
+    """Evaluate the Bayesian layers of one predictor's networks.
 
     Parameters
     ----------
@@ -241,13 +260,17 @@ def forward(spec: Network, w: Tensor, h: Tensor) -> Tensor:
         Flat weights; leading axes are a batch.
     h : torch.Tensor, shape (N, m)
         What ``frozen_features`` returns (standardised inputs when nothing is frozen).
+    predictor : str
+        Whose networks are added.
 
     Returns
     -------
     torch.Tensor, shape (..., N)
-        The network's output for each row; the sum of all parts' outputs.
+        The network's output for each row; the sum of several parts' outputs, 0 of none.
     """
-    total, *others = _each_output(spec, w, h)
+    if predictor not in spec.predictors:
+        return h.new_zeros(*w.shape[:-1], len(h))
+    total, *others = _each_output(spec, w, h, predictor)
     for output in others:
         total = total + output
     return total
@@ -260,40 +283,60 @@ def outputs(spec: Network, w: Tensor, h: Tensor) -> Tensor:
     return torch.stack(list(_each_output(spec, w, h)), dim=-2)
 
 
-def layer_inputs(spec: Network, w: Tensor, h: Tensor) -> Iterator[list[Tensor]]:
-    """Yield the inputs (n, m) of each part's Bayesian layers, at weights (d,)."""
-    for part, own, inputs in _parts(spec, w, h):
+def layer_inputs(
+    spec: Network, w: Tensor, h: Tensor, predictor: str | None = None
+) -> Iterator[list[Tensor]]:
+    """Yield the inputs (n, m) of the Bayesian layers at weights (d,), of all parts or of some."""
+    for part, own, inputs in _parts(spec, w, h, predictor):
         found = [inputs]
         for layer in layer_slices(part.free_widths)[:-1]:
             found.append(activate(affine(found[-1], own, *layer), part.activation))
         yield found
 
 
-def output_and_jacobian(spec: Network, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+def output_and_jacobian(
+    spec: Network, w: Tensor, h: Tensor, predictor: str = MU
+) -> tuple[Tensor, Tensor]:
     """Return f (n,) and its derivatives with respect to the Bayesian weights (n, d).
+
+    The derivatives with respect to the weights of other predictors' networks are 0.
 
     The derivative of a row's output with respect to a layer's weights is the outer product of
     that with respect to the layer's sums and of the layer's inputs.
     """
     import torch
 
-    (f, J), *others = (_with_jacobian(*part) for part in _parts(spec, w, h))
-    for output, _ in others:
+    if predictor not in spec.predictors:
+        return h.new_zeros(len(h)), h.new_zeros(len(h), spec.d)
+    found = zip(spec.predictors, _parts(spec, w, h), strict=True)
+    every = [
+        _with_jacobian(*part) if of == predictor else (None, h.new_zeros(len(h), part[0].d))
+        for of, part in found
+    ]
+    f, *others = (output for output, _ in every if output is not None)
+    for output in others:
         f = f + output
-    return f, torch.cat([J, *(own for _, own in others)], dim=1)
+    return f, torch.cat([own for _, own in every], dim=1)
 
 
-def _parts(spec: Network, w: Tensor, h: Tensor) -> Iterator[tuple[NetworkSpec, Tensor, Tensor]]:
-    """Yield each part with its Bayesian weights (..., d_i) and its inputs (N, m_i)."""
+def _parts(
+    spec: Network, w: Tensor, h: Tensor, predictor: str | None = None
+) -> Iterator[tuple[NetworkSpec, Tensor, Tensor]]:
+    """Yield each part, or a predictor's, with its weights (..., d_i) and its inputs (N, m_i)."""
     import torch
 
     columns = [part.free_widths[0] for part in spec.parts]
     weights, inputs = torch.split(w, list(spec.sizes), dim=-1), torch.split(h, columns, dim=1)
-    yield from zip(spec.parts, weights, inputs, strict=True)
+    parts = zip(spec.parts, weights, inputs, strict=True)
+    for of, part in zip(spec.predictors, parts, strict=True):
+        if predictor in (None, of):
+            yield part
 
 
-def _each_output(spec: Network, w: Tensor, h: Tensor) -> Iterator[Tensor]:
-    for part, own, inputs in _parts(spec, w, h):
+def _each_output(
+    spec: Network, w: Tensor, h: Tensor, predictor: str | None = None
+) -> Iterator[Tensor]:
+    for part, own, inputs in _parts(spec, w, h, predictor):
         *hidden, last = layer_slices(part.free_widths)
         for layer in hidden:
             inputs = activate(affine(inputs, own, *layer), part.activation)

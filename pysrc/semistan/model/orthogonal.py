@@ -40,7 +40,7 @@ def orthogonal_columns(config: ModelConfig, design: Design) -> tuple[int, ...]:
         return everything if config.orthogonalise == "all" else ()
     networks = [
         {name for term in network for name in variables(term)}
-        for network in parse_formula(design.formula).networks
+        for network in parse_formula(design.formula).mean_networks
     ]
     shared = {term for term in design.x.terms if _imitated(term, networks)}
     return tuple(j for j in everything if _term_of(design.x.columns[j], design.x.terms) in shared)

@@ -60,6 +60,8 @@ class Rows:
         ``offsets``, ``weights`` and ``trials``, those that the formula has.
     blocks : tuple of Block
         Columns of the smooths, then of the group-level terms.
+    further : dict of arrays, shape (N, P_s)
+        The structured design of each dispersion parameter that has a predictor.
     """
 
     y: Array | None
@@ -69,6 +71,7 @@ class Rows:
     frame: pd.DataFrame | None = None
     given: dict[str, Array] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
+    further: dict[str, Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.U)
@@ -91,6 +94,7 @@ class Rows:
             None if self.frame is None else self.frame.iloc[positions],
             {name: values[positions] for name, values in self.given.items()},
             tuple(block.take(positions) for block in self.blocks),
+            {name: X[positions] for name, X in self.further.items()},
         )
 
 

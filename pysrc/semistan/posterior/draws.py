@@ -15,6 +15,7 @@ from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthog
 from semistan.model.rows import evenly_spaced
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
+from semistan.stan.distributional import scalar_dispersion
 from semistan.stan.methods import METHODS, Method, reservations
 from semistan.stan.penalised import coefficient_columns, spread_names
 
@@ -32,9 +33,10 @@ class Draws:
     theta : array, shape (C, S, P)
         What multiplies x beside the network as it is, in the user's units.
     coefficients : dict of arrays, shape (C, S)
-        ``b_Intercept`` and the structured coefficients by name, orthogonalised ones besides.
+        ``b_Intercept`` and the structured coefficients by name, orthogonalised ones besides, and
+        those of dispersion parameters.
     dispersion : dict of arrays, shape (C, S)
-        Dispersion parameters by name.
+        Dispersion parameters by name, those without a predictor.
     lprior : array, shape (C, S)
         Log prior density.
     sampler : dict of arrays, shape (C, S)
@@ -165,13 +167,14 @@ def draws_of_columns(
 
     sheared = in_model(bundle.config, design)
     further = further_names(bundle.config, design) if sheared else {}
+    varying = [name for item in design.parameters for name in item.names]
     draws = Draws(
         phi=vector("phi", bundle.subspace.k),
         theta=vector("theta_raw" if sheared else "theta", len(design.coefficients)),
         coefficients={
-            name: scalar(name) for name in ("b_Intercept", *design.coefficients, *further)
+            name: scalar(name) for name in ("b_Intercept", *design.coefficients, *further, *varying)
         },
-        dispersion={name: scalar(name) for name in bundle.family.dispersion},
+        dispersion={name: scalar(name) for name in scalar_dispersion(bundle.family, bundle.design)},
         lprior=scalar("lprior"),
         sampler={name: scalar(column) for name, column in method.columns.items()},
         max_treedepth=options.max_treedepth,

@@ -15,10 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
+from semistan.model.distributional import ParameterDesign
 from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
 from semistan.posterior.penalised import penalised_predictor
+from semistan.stan.distributional import log_unit
+from semistan.subspace.predictor import network_output
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
@@ -102,9 +105,32 @@ def log_lik_at(bundle: Bundle, draws: Draws, rows: Rows, eta: Array) -> Array:
 
 
 def distribution(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
-    """Return what the response's distribution has beside eta: columns (S, 1), or rows (N,)."""
+    """Return what the response's distribution has beside eta.
+
+    Columns (S, 1), rows (N,), or arrays (S, N) of dispersion parameters with a predictor.
+    """
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
-    return sampled | {name: rows.given[name] for name in bundle.family.given}
+    varying = {p.name: _varying(bundle, draws, rows, p) for p in bundle.design.parameters}
+    return sampled | varying | {name: rows.given[name] for name in bundle.family.given}
+
+
+def _varying(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) -> Array:
+    """Return draws (S, N) of a dispersion parameter that has a predictor."""
+    X, theta = rows.further[item.name], np.zeros((draws.size, len(item.coefficients)))
+    for j, name in enumerate(item.coefficients):
+        theta[:, j] = draws.flat(draws.coefficients[name])
+    if not item.networks:
+        log = draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T
+        return np.asarray(np.exp(log))
+    loc = log_unit(bundle.family, bundle.units, item.name)
+    log = loc + theta @ (X - bundle.units.further[item.name][0]).T
+    phi = draws.flat(draws.phi)
+    for piece in _pieces(len(phi), len(rows) * bundle.network.widest):
+        w = bundle.subspace.lift(phi[piece])
+        log[piece] += network_output(
+            bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, item.name
+        )
+    return np.asarray(np.exp(log))
 
 
 def row_chunks(rows: Rows, draws: Draws) -> Iterator[Rows]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.model.network import Array
 from semistan.model.orthogonal import orthogonal_columns
@@ -23,6 +24,7 @@ from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns
+from semistan.stan.distributional import parameters_text
 from semistan.stan.noncentred import parts_of_design
 from semistan.stan.priors import (
     PriorGroup,
@@ -53,7 +55,17 @@ def prior_draws(
     -------
     Draws
         As if read from a run.
+
+    Raises
+    ------
+    InputError
+        If a dispersion parameter has a predictor.
     """
+    if further := parameters_text(bundle.design):
+        raise InputError(
+            f"predictions from the prior do not know {further}; sample it "
+            "with 'semistan sample --prior-only', and predict from that run"
+        )
     size = shape[0] * shape[1]
     target = make_target(bundle, rows, prior_only=True)
     zeros = np.zeros(size)

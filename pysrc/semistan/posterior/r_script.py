@@ -13,6 +13,7 @@ from pathlib import Path
 from semistan.bundle.files import atomic_file, read_json
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.posterior.run import Run
+from semistan.stan.distributional import scalar_dispersion
 from semistan.stan.methods import reservations
 from semistan.version import __version__
 
@@ -64,7 +65,7 @@ def _settings(run: Run, relative: str) -> str:
         f"max_treedepth <- {run.options.max_treedepth}",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # is the response a count?",
-        f"dispersion <- {_vector(run.bundle.family.dispersion)}",
+        f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
         "labels <- c(  # labels.json: names in the Stan program and in the design",
         ",\n".join(names),
         ")",

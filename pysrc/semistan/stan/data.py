@@ -16,6 +16,7 @@ from semistan.model.design import Design
 from semistan.model.network import ACTIVATIONS, Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.rows import Block, Rows
+from semistan.stan.distributional import parameter_data
 from semistan.stan.networks import network_data
 from semistan.stan.penalised import penalised_data, penalised_names
 from semistan.stan.priors import prior_data
@@ -78,6 +79,7 @@ def stan_data(
             for name in bundle.design.given
         },
         **penalised_data(bundle, rows),
+        **parameter_data(bundle, rows),
         **_theta_inside(bundle),
         **_orthogonal(bundle),
         **prior_data(bundle),
@@ -145,7 +147,9 @@ def read_stan_rows(path: Path, design: Design) -> Rows:
     """
     further = penalised_names(design)
     blocks = [name for pair in further for name in pair if name]
-    wanted, found = ("N", "P", "Q", "y", "X", "U", *design.given, *blocks), {}
+    own = {item.name: f"X_{item.name}" for item in design.parameters if item.coefficients}
+    wanted = ("N", "P", "Q", "y", "X", "U", *design.given, *blocks, *own.values())
+    found: dict[str, Array] = {}
     with path.open("rb") as file:
         for line in file:
             name = line.partition(b":")[0].strip().strip(b'"').decode()
@@ -164,6 +168,11 @@ def read_stan_rows(path: Path, design: Design) -> Rows:
             )
             for Z, J in further
         ),
+        further={
+            item.name: found[own[item.name]].reshape(N, -1) if item.coefficients
+            else np.zeros((N, 0))
+            for item in design.parameters
+        },
     )  # fmt: skip
 
 

@@ -10,21 +10,23 @@ The generalised Gauss-Newton matrix of the negative log posterior there,
 
     H = J' diag(-d^2 log p(y_i | eta_i) / d eta_i^2) J + curvature of the priors,  J = d eta / d q,
 
-is the inverse of the posterior's covariance if it is Gaussian: its inverse is the initial
-inverse metric. A temperature divides the first term. Where theta is integrated out to temper phi
-alone, (1 / T - 1) S is added instead: S, the Schur complement on phi of H less phi's prior, is the
-curvature of -log p(y | phi). Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright
-(2006), Numerical Optimization, 10.3.
+is the inverse of the posterior's covariance if it is Gaussian: its inverse is the initial inverse
+metric. The predictors of dispersion parameters add such a term each, with curvatures below 0 taken
+as 0; what they have in common with eta's is neglected. A temperature divides the first term. Where
+theta is integrated out to temper phi alone, (1 / T - 1) S is added instead: S, the Schur complement
+on phi of H less phi's prior, is the curvature of -log p(y | phi). Schraudolph (2002), Neural
+Computation 14(7); Nocedal and Wright (2006), Numerical Optimization, 10.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import Array, output_and_jacobian
+from semistan.model.network import MU, Array, output_and_jacobian
 from semistan.stan.spread import held_coordinates, reestimated
 from semistan.stan.target import (
     Target,
@@ -163,19 +165,25 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     w, P = weights(target, phi), len(target.bundle.design.coefficients)
     held = _held_by_theta(target, w)
     made = _by_penalised(target, q)
-    for chunk, eta in zip(target.chunks, target.predictors(phi, target.linear(q)), strict=True):
+    predictors = target.predictors(phi, target.linear(q))
+    for chunk, eta, logs in zip(target.chunks, predictors, target.further_logs(q), strict=True):
         J_phi = _by_phi(target, w, chunk)
         if target.shear:
             J_phi = J_phi - chunk.Z[:, target.shear.columns] @ held
         J = _by_q(target, J_phi, chunk.Z)
         further = chunk.columns()[:, P:] @ made if len(made) else J.new_zeros(len(J), made.shape[1])
         J = chunk.eta_scale * torch.cat([J, further], dim=1)
-        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion)
+        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion, logs)
         rest = slice(len(q) - len(log_dispersion), None)
         gradient += J.T @ by_eta[0]
         matrix += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
         gradient[rest] += by_dispersion[0]
         matrix[rest, rest] += torch.diag(by_dispersion[1].clamp(min=0))
+        for name in logs:
+            slope, bend = _further_curvature(target, chunk, eta, log_dispersion, logs, name)
+            J = _by_further(target, w, chunk, name, len(q))
+            gradient += J.T @ slope
+            matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
     return gradient, matrix
 
 
@@ -216,10 +224,25 @@ def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tup
     return (1 - target.power) * slope, (target.power - 1) * of_phi
 
 
-def _by_phi(target: Target, w: Tensor, chunk: Problem) -> Tensor:
-    """Return the derivatives (n, k) of the network's output by phi."""
-    _, J_w = output_and_jacobian(target.bundle.network, w, chunk.U)
+def _by_phi(target: Target, w: Tensor, chunk: Problem, predictor: str = MU) -> Tensor:
+    """Return the derivatives (n, k) of the output of a predictor's networks by phi."""
+    _, J_w = output_and_jacobian(target.bundle.network, w, chunk.U, predictor)
     return onto(target.bundle.subspace, J_w)
+
+
+def _by_further(target: Target, w: Tensor, chunk: Problem, name: str, size: int) -> Tensor:
+    """Return the derivatives (n, size) of a dispersion parameter's predictor by q."""
+    import torch
+
+    J, k = w.new_zeros(len(chunk), size), target.bundle.subspace.k
+    J[:, :k] = torch.from_numpy(target.bundle.subspace.phi_scale) * _by_phi(target, w, chunk, name)
+    start = target.further.start
+    for item in target.bundle.design.parameters:
+        if item.name == name:
+            J[:, start : start + item.has_tau] = 1
+            J[:, start + item.has_tau : start + item.size] = chunk.further[name]
+        start += item.size
+    return J
 
 
 def _held_by_theta(target: Target, w: Tensor) -> Tensor:
@@ -246,18 +269,38 @@ def _by_q(target: Target, J_phi: Tensor, Z: Tensor) -> Tensor:
 
 
 def _likelihood_curvature(
-    target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor
+    target: Target,
+    chunk: Problem,
+    eta: Tensor,
+    log_dispersion: Tensor,
+    logs: Mapping[str, Tensor],
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
     import torch
 
     def of_eta(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, x, log_dispersion).sum()
+        return -log_lik(target, chunk, x, log_dispersion, logs).sum()
 
     def of_dispersion(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, eta, x).sum()
+        return -log_lik(target, chunk, eta, x, logs).sum()
 
     by_eta = curvature(of_eta, eta)
     if not set(target.sampled) & set(target.bundle.family.dispersion):
         return by_eta, (torch.zeros_like(log_dispersion), torch.zeros_like(log_dispersion))
     return by_eta, curvature(of_dispersion, log_dispersion)
+
+
+def _further_curvature(
+    target: Target,
+    chunk: Problem,
+    eta: Tensor,
+    log_dispersion: Tensor,
+    logs: Mapping[str, Tensor],
+    name: str,
+) -> tuple[Tensor, Tensor]:
+    """Return slopes and bends (n,) of minus the log-likelihood in a parameter's predictor."""
+
+    def minus_log_lik(x: Tensor) -> Tensor:
+        return -log_lik(target, chunk, eta, log_dispersion, {**logs, name: x}).sum()
+
+    return curvature(minus_log_lik, logs[name])

@@ -2,7 +2,8 @@
 
 One network is ``network(H, w, widths, activation)`` of ``network.stanfunctions``. Several are
 ``networks(H, w, widths, activation)`` of ``networks.stanfunctions``: ``widths`` has a row for each,
-and H, w and w_frozen hold what is theirs side by side.
+and H, w and w_frozen hold what is theirs side by side. Where some are of a dispersion parameter,
+``networks_of`` of ``networks_of.stanfunctions`` adds those of one predictor.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from semistan.model.design import Design
-from semistan.model.network import Networks
+from semistan.model.network import MU, Networks
+from semistan.stan.layout import WIDTH, call
 
 Lines = list[tuple[str, str]]
 
@@ -22,13 +24,38 @@ def several(design: Design) -> bool:
 
 def network_files(design: Design) -> tuple[str, ...]:
     """Return the files with the functions of the network or of several."""
-    return ("network.stanfunctions", *(["networks.stanfunctions"] if several(design) else []))
+    many = ["networks.stanfunctions"] if several(design) else []
+    some = ["networks_of.stanfunctions"] if design.network_predictors else []
+    return ("network.stanfunctions", *many, *some)
 
 
-def network_call(design: Design) -> str:
-    """Return the expression that is the sum of the networks' outputs at phi, for all rows."""
-    name = "networks" if several(design) else "network"
-    return f"{name}(H, lift(phi, p_bar, axes, Pi), free_widths, activation)"
+def network_name(design: Design) -> str:
+    """Return the name of the function that adds the outputs of a predictor's networks."""
+    if design.network_predictors:
+        return "networks_of"
+    return "networks" if several(design) else "network"
+
+
+def network_arguments(design: Design, rows: str = "", predictor: str = MU) -> list[str]:
+    """Return that function's arguments at phi, for all rows or some, as ``[start : end]``."""
+    arguments = [f"H{rows}", "lift(phi, p_bar, axes, Pi)", "free_widths", "activation"]
+    of = design.network_predictors
+    if not of:
+        return arguments
+    first = of.index(predictor) + 1
+    return [*arguments, str(first), str(first + of.count(predictor) - 1)]
+
+
+def network_call(design: Design, column: int = 0, *, rows: str = "", predictor: str = MU) -> str:
+    """Return the expression that is the sum of a predictor's networks at phi.
+
+    It starts at a column of the text, under which further lines of it are indented.
+    """
+    name, arguments = network_name(design), network_arguments(design, rows, predictor)
+    if not design.network_predictors:
+        return f"{name}({', '.join(arguments)})"
+    lines = call(name, arguments, "", width=WIDTH - 4 - column).splitlines()
+    return f"\n{' ' * column}".join(lines)
 
 
 def widths_argument(design: Design) -> str:

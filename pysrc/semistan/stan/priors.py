@@ -27,6 +27,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
+from semistan.model.distributional import ParameterDesign
 from semistan.model.families import Dispersion, Family, family
 from semistan.model.network import Array
 from semistan.model.priors import AUTO, Density, Prior, parse_prior
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 AUTO_FACTOR = 2.0  # standard deviations of the control points in one of the prior's
 LATER = "known after training"
+INTERCEPT = "student_t(3, 0, 2.5)"  # of a dispersion parameter's log, over its unit, as in brms
+COEFFICIENT = "normal(0, 2.5)"  # in a dispersion parameter's predictor, over the column's unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,17 @@ class PriorGroup:
     @property
     def is_vector(self) -> bool:
         """Whether the parameter is a vector, each element with a prior of its own scale."""
-        return self.label in ("b", "phi")
+        return self.label == "phi" or self.is_coefficients
+
+    @property
+    def is_coefficients(self) -> bool:
+        """Whether the parameter is the mean's theta, or that of a dispersion parameter."""
+        return self.parameter.partition("_")[0] == "theta"
+
+    @property
+    def number(self) -> str:
+        """Name of the number of coefficients in the data block."""
+        return f"P{self.parameter.removeprefix('theta')}"
 
     def by_element(self, name: str) -> bool:
         """Say whether an argument, by its name in the data block, has a value for each element."""
@@ -124,14 +137,45 @@ def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
     phi = parse_prior(config.priors.phi, "phi")
     groups = [PriorGroup("phi", "phi", phi.density, (phi,))]
     if not config.subspace.holds_theta:
-        groups += _coefficient_groups(config.priors, design.coefficients)
-    for item in family(config.family).parameters:
+        of_class = parse_prior(config.priors.b, "b")
+        groups += _coefficient_groups(config.priors, design.coefficients, of_class)
+    for parameter in design.parameters:
+        groups += _parameter_groups(config.priors, parameter)
+    for item in _scalars(family(config.family), design):
         prior = _dispersion_prior(config.priors, item)
         groups.append(PriorGroup(item.name, item.name, prior.density, (prior,), positive=True))
     for name in spread_units(design):
         prior = _spread_prior(config.priors, name)
         groups.append(PriorGroup(name, name, prior.density, (prior,), positive=True))
     return tuple(groups)
+
+
+def _scalars(family: Family, design: Design) -> list[Dispersion]:
+    """Return the dispersion parameters without a predictor."""
+    return [item for item in family.parameters if item.name not in design.varying]
+
+
+def _parameter_groups(config: PriorConfig, item: ParameterDesign) -> list[PriorGroup]:
+    """Return the priors of the predictor of one dispersion parameter."""
+    groups = []
+    if item.has_tau:
+        prior = _intercept_prior(config, item)
+        groups.append(PriorGroup(item.intercept, f"tau_{item.name}", prior.density, (prior,)))
+    if item.coefficients:
+        label, of_class = f"b_{item.name}", _class_prior(config, item)
+        groups += _coefficient_groups(
+            config, item.coefficients, of_class, label, f"theta_{item.name}"
+        )
+    return groups
+
+
+def _intercept_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
+    return parse_prior(config.coefficients.get(item.intercept, INTERCEPT), item.intercept)
+
+
+def _class_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
+    label = f"b_{item.name}"
+    return parse_prior(config.coefficients.get(label, COEFFICIENT), label)
 
 
 def spread_units(design: Design) -> dict[str, float]:
@@ -152,7 +196,10 @@ def _spread_prior(config: PriorConfig, name: str) -> Prior:
 
 
 def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
-    """Return the dispersion parameters that are sampled, not fixed by a constant() prior."""
+    """Return the dispersion parameters that are sampled, not fixed by a constant() prior.
+
+    Of those of a model in which none has a predictor.
+    """
     return tuple(
         item.name
         for item in family.parameters
@@ -209,7 +256,8 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     """
     if _is_horseshoe(config.priors):
         _check_horseshoe(config, design)
-    check_method(config, config.sample.method)
+    check_method(config, design, config.sample.method)
+    _check_varying(config.priors, design)
     for name in config.priors.coefficients:
         if config.subspace.holds_theta and name.startswith("b_"):
             raise InputError(
@@ -221,11 +269,40 @@ def check_priors(config: ModelConfig, design: Design) -> None:
                 "prior 'b_Intercept': the intercept is the mean of the network's output, which "
                 "has the prior of phi"
             )
-        known = (*design.coefficients, *spread_units(design))
+        if name in [item.intercept for item in design.parameters if item.networks]:
+            raise InputError(
+                f"prior '{name}': this intercept is the mean of a network's output, which has the "
+                "prior of phi"
+            )
+        known = (*design.coefficients, *spread_units(design), *_parameter_keys(design))
         if name not in known:
             kind = "coefficient" if name.startswith("b_") else "standard deviation"
             raise InputError(
                 f"prior '{name}': the model has no such {kind}.{did_you_mean(name, known)}"
+            )
+
+
+def _parameter_keys(design: Design) -> list[str]:
+    """Return the keys of priors in the predictors of dispersion parameters."""
+    return [
+        key
+        for item in design.parameters
+        for key in (
+            *([item.intercept] if item.has_tau else []),
+            *([f"b_{item.name}"] if item.coefficients else []),
+            *item.coefficients,
+        )
+    ]
+
+
+def _check_varying(config: PriorConfig, design: Design) -> None:
+    """Refuse a prior of a dispersion parameter that has a predictor."""
+    for item in design.parameters:
+        if _source(config, item.name) != "default":
+            key = item.intercept if item.has_tau else "phi"
+            raise InputError(
+                f"prior '{item.name}': {item.name} has a predictor; what it is made of has "
+                f"priors, as '{key}'"
             )
 
 
@@ -234,17 +311,19 @@ def has_horseshoe(config: ModelConfig) -> bool:
     return _is_horseshoe(config.priors) and not config.subspace.holds_theta
 
 
-def check_method(config: ModelConfig, method: str) -> None:
-    """Refuse a method that works in the coordinates of theta, which the horseshoe lacks.
+def check_method(config: ModelConfig, design: Design, method: str) -> None:
+    """Refuse a method that knows neither a horseshoe nor predictors of dispersion parameters.
 
     Raises
     ------
     InputError
         Naming the method.
     """
-    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
+    further = "horseshoe()" if has_horseshoe(config) else ""
+    further = further or ", ".join(f"'{name} ~ ...'" for name in design.varying)
+    if further and method in ("elliptical-slice", "flow"):
         raise InputError(
-            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
+            f"method = '{method}' does not know the parameters of {further}; use method = 'nuts'"
         )
 
 
@@ -275,7 +354,9 @@ def _is_horseshoe(config: PriorConfig) -> bool:
 
 
 def _check_horseshoe(config: ModelConfig, design: Design) -> None:
-    own = [name for name in config.priors.coefficients if name.startswith("b_")]
+    others = _parameter_keys(design)
+    names = (name for name in config.priors.coefficients if name not in others)
+    own = [name for name in names if name.startswith("b_")]
     if own:
         name = own[0]
         raise InputError(
@@ -285,9 +366,14 @@ def _check_horseshoe(config: ModelConfig, design: Design) -> None:
         raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
 
 
-def _coefficient_groups(config: PriorConfig, names: Sequence[str]) -> list[PriorGroup]:
+def _coefficient_groups(
+    config: PriorConfig,
+    names: Sequence[str],
+    of_class: Prior,
+    label: str = "b",
+    parameter: str = "theta",
+) -> list[PriorGroup]:
     """Group the coefficients by their density; one group of all has no list of members."""
-    of_class = parse_prior(config.b, "b")
     own = {
         name: parse_prior(text, name)
         for name, text in config.coefficients.items()
@@ -296,12 +382,12 @@ def _coefficient_groups(config: PriorConfig, names: Sequence[str]) -> list[Prior
     priors = [own.get(name, of_class) for name in names]
     densities = sorted({prior.density for prior in priors} or {of_class.density}, key=str)
     if len(densities) == 1:
-        return [PriorGroup("b", "theta", densities[0], tuple(priors))]
+        return [PriorGroup(label, parameter, densities[0], tuple(priors))]
     groups = []
     for density in densities:
         members = tuple(j for j, prior in enumerate(priors) if prior.density == density)
         chosen = tuple(priors[j] for j in members)
-        groups.append(PriorGroup("b", "theta", density, chosen, members))
+        groups.append(PriorGroup(label, parameter, density, chosen, members))
     return groups
 
 
@@ -309,9 +395,12 @@ def _used(group: PriorGroup, bundle: Bundle) -> list[Prior]:
     """Return the prior of each member as used; phi's is written once for all."""
     if group.label == "phi":  # its scales are the subspace's, not the data's
         return [group.priors[0].rescaled(float(scale)) for scale in phi_units(bundle)]
-    if group.label == "b":
-        scale = bundle.units.theta_scale
+    if group.is_coefficients:
+        further = bundle.units.further.get(group.label.removeprefix("b_"))
+        scale = bundle.units.theta_scale if further is None else 1 / further[1]
         scale = scale if group.members is None else scale[list(group.members)]
+    elif group.parameter.startswith("tau_"):
+        scale = np.ones(1)
     elif group.label in (spreads := spread_units(bundle.design)):
         scale = np.array([bundle.units.eta_scale * spreads[group.label]])
     else:
@@ -339,7 +428,9 @@ def _lines(
     yield from _phi_lines(config, phi_scales)
     if not config.subspace.holds_theta:
         yield from _coefficient_lines(config.priors, design.coefficients, units.theta_scale)
-    for item in family(config.family).parameters:
+    for parameter in design.parameters:
+        yield from _parameter_lines(config.priors, parameter, units)
+    for item in _scalars(family(config.family), design):
         prior, scale = _dispersion_prior(config.priors, item), _dispersion_units(item, units)
         source = _source(config.priors, item.key)
         used = _autoscaled(prior, scale, config.priors)
@@ -354,14 +445,31 @@ def _lines(
         yield PriorLine("cor", config.priors.cor, config.priors.cor, _source(config.priors, "cor"))
 
 
-def _coefficient_lines(
-    config: PriorConfig, names: Sequence[str], units: Array
+def _parameter_lines(
+    config: PriorConfig, item: ParameterDesign, units: Units
 ) -> Iterator[PriorLine]:
+    if item.has_tau:
+        prior = str(_intercept_prior(config, item))
+        source = "coefficient" if item.intercept in config.coefficients else "default"
+        yield PriorLine(f"tau_{item.name}", prior, prior, source)
+    label, scale = f"b_{item.name}", 1 / units.further[item.name][1]
+    source = "class" if label in config.coefficients else "default"
+    of_class = _class_prior(config, item)
+    yield from _coefficient_lines(config, item.coefficients, scale, of_class, source)
+
+
+def _coefficient_lines(
+    config: PriorConfig,
+    names: Sequence[str],
+    units: Array,
+    of_class: Prior | None = None,
+    source: str | None = None,
+) -> Iterator[PriorLine]:
+    of_class, source = of_class or parse_prior(config.b, "b"), source or _source(config, "b")
     for name, scale in zip(names, units, strict=True):
         own = config.coefficients.get(name)
-        prior = parse_prior(own or config.b, "b")
-        source = "coefficient" if own else _source(config, "b")
-        yield PriorLine(name, str(prior), str(_autoscaled(prior, float(scale), config)), source)
+        prior, decided = (parse_prior(own, "b"), "coefficient") if own else (of_class, source)
+        yield PriorLine(name, str(prior), str(_autoscaled(prior, float(scale), config)), decided)
 
 
 def _dispersion_prior(config: PriorConfig, item: Dispersion) -> Prior:

@@ -16,6 +16,18 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
 from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
+from semistan.stan.distributional import (
+    centred_columns,
+    of_row,
+    of_vectors,
+    parameter_arguments,
+    parameter_data_lines,
+    parameter_labels,
+    parameter_parameters,
+    parameter_quantities,
+    parameter_vectors,
+    scalar_dispersion,
+)
 from semistan.stan.layout import (
     WIDTH,
     call,
@@ -28,9 +40,11 @@ from semistan.stan.networks import (
     constant_layers,
     free_width_lines,
     input_size,
+    network_arguments,
     network_call,
     network_data_lines,
     network_files,
+    network_name,
     several,
     widths_argument,
 )
@@ -217,7 +231,8 @@ def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
 def labels(design: Design) -> dict[str, str]:
     """Map the program's speaking names to the design's columns, for ``labels.json``."""
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
-    return {"b_Intercept": "Intercept", **columns, **coefficient_labels(design)}
+    further = coefficient_labels(design) | parameter_labels(design)
+    return {"b_Intercept": "Intercept", **columns, **further}
 
 
 def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
@@ -239,7 +254,8 @@ def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Pa
 
 def has_kernel(config: ModelConfig, design: Design) -> bool:
     """Say whether the C++ kernel can compute a model's likelihood."""
-    return family(config.family).has_kernel and not several(design)
+    further = several(design) or bool(design.parameters)
+    return family(config.family).has_kernel and not further
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -269,10 +285,11 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
 def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
     further_data, coefficients = penalised_arguments(parts.design)
+    varying_data, varying = parameter_arguments(parts.design)
     kinds = {"trials": "array[] int"}
     given = [f"data {kinds.get(name, 'vector')} {name}" for name in parts.design.given]
-    return [*_likelihood_data(parts), *given, *further_data, *_main_parameters(parts),
-            *coefficients]  # fmt: skip
+    return [*_likelihood_data(parts), *given, *further_data, *varying_data,
+            *_main_parameters(parts), *coefficients, *varying]  # fmt: skip
 
 
 def _likelihood_data(parts: Parts) -> list[str]:
@@ -283,14 +300,15 @@ def _likelihood_data(parts: Parts) -> list[str]:
 
 
 def _main_parameters(parts: Parts) -> list[str]:
-    return ["vector phi", "vector theta", *(f"real {name}" for name in parts.family.dispersion)]
+    scalars = scalar_dispersion(parts.family, parts.design)
+    return ["vector phi", "vector theta", *(f"real {name}" for name in scalars)]
 
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
-    name = network_call(parts.design).partition("(")[0]
-    passed = ["H[start : end]", "lift(phi, p_bar, axes, Pi)", "free_widths", "activation"]
-    has_glm = parts.family.glm and "weights" not in parts.design.given
+    name, passed = network_name(parts.design), network_arguments(parts.design, SLICE)
+    plain = "weights" not in parts.design.given and not parts.design.parameters
+    has_glm = parts.family.glm and plain
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
@@ -315,10 +333,12 @@ def _density(parts: Parts) -> str:
     sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
     eta = _sum_of("eta", "linear predictor", sums)
     eta += indent(further_vectors(parts, "end - start + 1"), "  ")
+    eta += indent(parameter_vectors(parts.design, SLICE, "end - start + 1"), "  ")
     density, (name, _) = parts.family.density, parts.family.on_default
     if "weights" not in parts.design.given and not parts.family.by_row:
-        trials = f"trials{SLICE}"
+        trials, density = f"trials{SLICE}", of_vectors(density, parts.design)
         return eta + f"  return {density.format(y=f'y{SLICE}', eta=name, trials=trials)};\n"
+    density = of_row(density, parts.design, "n - start + 1")
     by_row = density.format(y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]")
     weighted = "weights" in parts.design.given
     added = f"    total += weights[n]\n      * {by_row};" if weighted else f"    total += {by_row};"
@@ -438,6 +458,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
         *(GIVEN[name] for name in parts.design.given),
         *penalised_data_lines(parts.design),
+        *parameter_data_lines(parts.design),
         *(_theta_inside() if parts.holds_theta else []),
         *(_orthogonal_lines() if parts.orthogonal else []),
     ]
@@ -462,7 +483,7 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
     lines = _member_lines(item)
     for argument, name in zip(item.density.arguments, item.data_names, strict=True):
         bound = "" if argument in ("location", "meanlog") else "<lower=0>"
-        size = {"b": "P", "phi": "k"}.get(item.label)
+        size = {"theta": item.number, "phi": "k"}.get(item.parameter.partition("_")[0])
         size = size if item.members is None else f"n_{item.stem}"
         size = size if item.by_element(name) else None
         kind = f"vector{bound}[{size}]" if size else f"real{bound}"
@@ -478,8 +499,11 @@ def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
         return []
     number = f"n_{item.stem}"
     return [
-        (f"int<lower=1, upper=P> {number};", f"coefficients with a {item.density.name} prior"),
-        (f"array[{number}] int<lower=1, upper=P> {item.stem};", "which"),
+        (
+            f"int<lower=1, upper={item.number}> {number};",
+            f"coefficients with a {item.density.name} prior",
+        ),
+        (f"array[{number}] int<lower=1, upper={item.number}> {item.stem};", "which"),
     ]
 
 
@@ -492,16 +516,18 @@ def _transformed_data(parts: Parts) -> str:
 
 def prepared_inputs(parts: Parts) -> str:
     """Centre X, and take U through the layers that are constant; prepare least squares on X."""
+    lines, loops = centred_columns(parts.design)
     return (
         declarations(
             [
                 *free_width_lines(parts.design),
                 ("matrix[N, P] Xc;", "structured design, centred"),
+                *lines,
                 (f"matrix[N, {input_size(parts.design)}] H;", "input of the first Bayesian layer"),
             ]
         )
         + (
-            "for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n"
+            f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}"
             "if (frozen == 0) {  // large inputs are not held once more\n"
             "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
             "} else {\n"
@@ -521,7 +547,7 @@ def parameters(parts: Parts, *, theta: bool = True) -> str:
         lines += HORSESHOE_LINES
     elif theta and not parts.holds_theta:
         lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
-    lines += penalised_parameters(parts.design)
+    lines += penalised_parameters(parts.design) + parameter_parameters(parts.design)
     lines += [
         (f"real<lower=0> {item.parameter};", parts.text_of(item.parameter))
         for item in parts.sampled
@@ -555,7 +581,7 @@ def _theta_raw(parts: Parts) -> str:
         "vector[P] theta_raw\n"
         "  = shear(theta, orth,\n"
         "          along\n"
-        f"          * {network_call(parts.design)});\n"
+        f"          * {network_call(parts.design, 12)});\n"
     )
 
 
@@ -597,7 +623,7 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    network = network_call(parts.design)
+    network = network_call(parts.design, 13)
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     beside = parts.design.penalised or "offsets" in parts.design.given
     mean_of = "network and x' theta" if beside else "eta over the rows"
@@ -617,4 +643,5 @@ def _generated_quantities(parts: Parts) -> str:
     names = parts.design.coefficients
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
     correlations = penalised_correlations(parts.design)
-    return intercept + declarations([*coefficients, *raw, *correlations])
+    further = parameter_quantities(parts.design)
+    return intercept + declarations([*coefficients, *raw, *correlations]) + further

@@ -11,7 +11,8 @@ from __future__ import annotations
 from textwrap import indent
 
 from semistan.bundle.bundle import Bundle
-from semistan.stan.layout import comment, declarations, program_text
+from semistan.stan.distributional import of_row, parameter_vectors
+from semistan.stan.layout import WIDTH, comment, declarations, program_text, statement
 from semistan.stan.networks import network_call
 from semistan.stan.program import (
     Parts,
@@ -75,24 +76,25 @@ def _data(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     eta = f"{parts.family.on_default[0]}[n]"
-    density = parts.family.density.format(y="y[n]", eta=eta, trials="trials[n]")
+    density = of_row(parts.family.density, parts.design, "n")
+    density = density.format(y="y[n]", eta=eta, trials="trials[n]")
     if "weights" in parts.design.given:
         density = f"weights[n]\n    * {density}"
-    replicate = parts.family.stan_rng.format(eta=eta, trials="trials[n]")
+    replicate = of_row(parts.family.stan_rng, parts.design, "n")
+    replicate = replicate.format(eta=eta, trials="trials[n]")
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *further_sums(parts, "")]
     local = (
         "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        f"      * {network_call(parts.design)}"
+        f"      * {network_call(parts.design, 8)}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
         + further_vectors(parts, "N")
+        + parameter_vectors(parts.design, "", "N")
         + "for (n in 1 : N) {\n"
-        f"  log_lik[n] = {density};\n"
-        f"  y_rep[n] = {replicate};\n"
-        "}\n"
+        f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"
     )
     declared = declarations(
         [

@@ -12,6 +12,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.network import Array
 from semistan.model.orthogonal import in_model
 from semistan.model.rows import Rows
+from semistan.stan.distributional import parameter_values, trained_coordinates
 from semistan.stan.geometry import Mode, find_mode
 from semistan.stan.noncentred import penalised_coordinates, starting_point, values_of
 from semistan.stan.priors import (
@@ -22,6 +23,7 @@ from semistan.stan.priors import (
 from semistan.stan.target import (
     Target,
     coordinates,
+    further_slice,
     make_target,
     penalised_slice,
     sampled_positive,
@@ -123,7 +125,7 @@ def find_starts(
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    check_method(bundle.config, options.method)
+    check_method(bundle.config, bundle.design, options.method)
     climb = (
         options.metric == "ggn"
         and bundle.subspace.k <= MOST_DIMENSIONS
@@ -176,6 +178,7 @@ def curve_states(bundle: Bundle, chains: int) -> Array:
     further, spread = starting_point(bundle)
     positive = trained.dispersion | spread
     sampled = sampled_positive(bundle.config, bundle.design)
+    further = np.concatenate([further, trained_coordinates(bundle)])
     theta = trained.theta / bundle.units.theta_scale
     free = theta[: coordinates(bundle) - bundle.subspace.k]
     logs = np.log([positive[name] for name in sampled])
@@ -185,13 +188,15 @@ def curve_states(bundle: Bundle, chains: int) -> Array:
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into the parameters' values in the user's units."""
-    k, m, further = bundle.subspace.k, coordinates(bundle), penalised_slice(bundle)
+    k, m, penalised = bundle.subspace.k, coordinates(bundle), penalised_slice(bundle)
+    further = further_slice(bundle)
     sampled = sampled_positive(bundle.config, bundle.design)
     values: dict[str, Any] = {"phi": bundle.subspace.phi_scale * state[:k]}
     if not bundle.config.subspace.holds_theta:
         theta = bundle.units.theta_scale * state[k:m]
         values |= _horseshoe(bundle, theta) if has_horseshoe(bundle.config) else {"theta": theta}
-    values |= values_of(bundle.design, state[further])
+    values |= values_of(bundle.design, state[penalised])
+    values |= parameter_values(bundle, state[further], np.asarray)
     return values | dict(zip(sampled, np.exp(state[further.stop :]).tolist(), strict=True))
 
 

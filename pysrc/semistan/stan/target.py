@@ -2,16 +2,17 @@
 
 It is a function of the program's unconstrained coordinates
 
-    q = (phi / phi_scale, theta / theta_scale, penalised coordinates, log dispersion, log spread),
+    q = (phi / phi_scale, theta / theta_scale, penalised coordinates, those of dispersion parameters
+         with predictors, log dispersion, log spread),
 
 without theta where the subspace holds it (the coordinates of smooths and groups are those of
-``noncentred.py``), and it reads the rows some at a time. The posterior is
-tempered as the bundle's configuration says.
+``noncentred.py``, the predictors' those of ``distributional.py``), and it reads the rows some at a
+time. The posterior is tempered as the bundle's configuration says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ from semistan.model.design import Design
 from semistan.model.network import forward, frozen_features
 from semistan.model.priors import parse_prior
 from semistan.model.rows import Rows
+from semistan.stan.distributional import (
+    log_unit,
+    parameter_coordinates,
+    parameter_values,
+    split_coordinates,
+)
 from semistan.stan.marginal import Conditional, log_marginal
 from semistan.stan.noncentred import coefficients, penalised_coordinates
 from semistan.stan.noncentred import log_prior as penalised_log_prior
@@ -86,11 +93,16 @@ class Target:
         """Where q has the coordinates of smooths and groups."""
         return penalised_slice(self.bundle)
 
+    @property
+    def further(self) -> slice:
+        """Where q has the coordinates of dispersion parameters' predictors."""
+        return further_slice(self.bundle)
+
     def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return phi, theta / theta_scale and the log of the sampled dispersion and spread."""
         import torch
 
-        subspace, m, rest = self.bundle.subspace, self.coordinates, q[self.penalised.stop :]
+        subspace, m, rest = self.bundle.subspace, self.coordinates, q[self.further.stop :]
         phi = torch.tensor(subspace.phi_scale) * q[: subspace.k]
         if not subspace.holds_theta:
             return phi, q[subspace.k : m], rest
@@ -114,6 +126,22 @@ class Target:
     def raw(self, theta: Tensor, f: Tensor) -> Tensor:
         """Return theta / theta_scale beside the network's output f (N,) over all rows."""
         return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
+
+    def further_logs(self, q: Tensor) -> list[dict[str, Tensor]]:
+        """Return the predictors of dispersion parameters for each chunk's rows, without units."""
+        if not self.bundle.design.parameters:
+            return [{} for _ in self.chunks]
+        w, network = weights(self, self.split(q)[0]), self.bundle.network
+        parts = list(split_coordinates(self.bundle.design, q[self.further]))
+        return [
+            {
+                item.name: tau.sum()
+                + chunk.further[item.name] @ theta
+                + forward(network, w, chunk.U, item.name)
+                for item, tau, theta in parts
+            }
+            for chunk in self.chunks
+        ]
 
     def outputs(self, phi: Tensor) -> list[Tensor]:
         """Return the network's output at phi for each chunk's rows."""
@@ -139,6 +167,12 @@ def penalised_slice(bundle: Bundle) -> slice:
     """Return where q has the coordinates of smooths and groups."""
     start = coordinates(bundle)
     return slice(start, start + penalised_coordinates(bundle.design))
+
+
+def further_slice(bundle: Bundle) -> slice:
+    """Return where q has the coordinates of dispersion parameters' predictors."""
+    start = penalised_slice(bundle).stop
+    return slice(start, start + parameter_coordinates(bundle.design))
 
 
 def sampled_positive(config: ModelConfig, design: Design) -> tuple[str, ...]:
@@ -187,8 +221,9 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
     """
     phi, _, log_dispersion = target.split(q)
     total = q.new_zeros(())
-    for chunk, eta in zip(target.chunks, target.predictors(phi, target.linear(q)), strict=True):
-        total = total + log_lik(target, chunk, eta, log_dispersion).sum()
+    predictors = target.predictors(phi, target.linear(q))
+    for chunk, eta, logs in zip(target.chunks, predictors, target.further_logs(q), strict=True):
+        total = total + log_lik(target, chunk, eta, log_dispersion, logs).sum()
     if not target.integrates_theta:
         return target.power * total
     return total + (target.power - 1) * log_marginal_likelihood(target, phi, log_dispersion)
@@ -233,13 +268,21 @@ def weights(target: Target, phi: Tensor) -> Tensor:
     return w.index_add(0, axes, phi[:a])
 
 
-def log_lik(target: Target, chunk: Problem, eta: Tensor, log_dispersion: Tensor) -> Tensor:
-    """Return the log-likelihood of each row of a chunk, given its linear predictor."""
+def log_lik(
+    target: Target,
+    chunk: Problem,
+    eta: Tensor,
+    log_dispersion: Tensor,
+    logs: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """Return the log-likelihood of each row of a chunk, given its predictors."""
     import torch
 
-    positive = target.positive(log_dispersion)
-    names = target.bundle.family.dispersion
-    return chunk.log_lik(eta, {n: torch.as_tensor(positive[n], dtype=eta.dtype) for n in names})
+    bundle, values = target.bundle, dict(target.positive(log_dispersion))
+    for name, log in (logs or {}).items():
+        values[name] = (log + log_unit(bundle.family, bundle.units, name)).exp()
+    names = bundle.family.dispersion
+    return chunk.log_lik(eta, {n: torch.as_tensor(values[n], dtype=eta.dtype) for n in names})
 
 
 def log_prior(target: Target, q: Tensor) -> Tensor:
@@ -249,6 +292,7 @@ def log_prior(target: Target, q: Tensor) -> Tensor:
     phi, theta, log_dispersion = target.split(q)
     values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
     values |= dict(zip(target.sampled, log_dispersion.exp(), strict=True))
+    values |= parameter_values(target.bundle, q[target.further], torch.from_numpy)
     total = log_dispersion.sum()
     for prior in target.priors:
         total = total + prior.log_density(values[prior.parameter])

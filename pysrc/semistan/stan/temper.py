@@ -31,6 +31,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.design import Design
 from semistan.model.families import family
+from semistan.stan.distributional import parameters_text
 from semistan.stan.priors import penalised_text, prior_groups
 
 LAPLACE_FAMILIES = ("gaussian", "poisson", "bernoulli")  # stan/cumulant_<family>.stanfunctions
@@ -90,9 +91,9 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
             "temper = 'subspace' needs priors of the same density on all coefficients, got "
             f"{', '.join(sorted(densities))}; use temper = 'likelihood'"
         )
-    if design.given:
-        given = ", ".join(design.given)
-        raise InputError(f"temper = 'subspace' has no {given}; use temper = 'likelihood'")
+    if design.given or design.parameters:
+        further = ", ".join(design.given) or parameters_text(design)
+        raise InputError(f"temper = 'subspace' has no {further}; use temper = 'likelihood'")
     if "horseshoe" in densities:
         raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
     name = str(family(config.family))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import frozen_features, layer_inputs, output_layers
+from semistan.model.network import MU, frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import LOSS_NODES, Parameters
 from semistan.subspace.ggn import CHUNK, PRIOR_PRECISION, curvature
@@ -57,13 +57,16 @@ def settle(problem: Problem, trained: Parameters) -> Parameters:
         One network or a curve. Where each control point has a theta of its own, which is then
         part of the weights, nothing changes; nor where groups have too many levels.
     """
-    if trained.theta.ndim > 1 or not 0 < len(trained.theta) <= MOST_COEFFICIENTS:
+    if trained.theta.ndim > 1 or not 0 < problem.coefficients <= MOST_COEFFICIENTS:
         return trained
     return replace(trained, theta=mean_theta(problem, trained))
 
 
 def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
-    """Return the mean over the curve of theta_t / theta_scale, shape (P,)."""
+    """Return the mean over the curve of theta_t / theta_scale, shape (P,).
+
+    The coefficients of dispersion parameters, which may follow, are left where they are.
+    """
     import torch
 
     points, device = len(trained.control_points), problem.y.device
@@ -71,21 +74,23 @@ def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
     weights = torch.as_tensor(bernstein((x + 1) / 2, points - 1)).to(device)
     state = trained.copy()
     solved = torch.stack([theta_at(problem, state.at(row)) for row in weights])
-    return torch.as_tensor(shares / 2).to(device) @ solved
+    mean = torch.as_tensor(shares / 2).to(device) @ solved
+    return torch.cat([mean, state.theta[problem.coefficients :]]) if problem.further else mean
 
 
 def theta_at(problem: Problem, state: Weights) -> Tensor:
     """Return theta_t / theta_scale, shape (P,), at weights ``state.w`` (d,)."""
     import torch
 
-    P, layers = len(state.theta), output_layers(problem.network)
+    P, layers = problem.coefficients, output_layers(problem.network, MU)
+    theta = state.theta[:P]
     output = torch.cat([state.w[layer] for layer in layers])
-    of_theta = torch.ones_like(state.theta)  # of the penalised coefficients, as in training
+    of_theta = torch.ones_like(theta)  # of the penalised coefficients, as in training
     of_theta[: problem.Z.shape[1]] = PRIOR_SCALE**-2
     penalty = torch.cat([of_theta, torch.full_like(output, PRIOR_PRECISION)])
-    centre = torch.cat([torch.zeros_like(state.theta), output])
+    centre = torch.cat([torch.zeros_like(theta), output])
     model = LinearModel(problem, state, centre, penalty)
-    return minimiser(model, torch.cat([state.theta, output]))[:P]
+    return minimiser(model, torch.cat([theta, output]))[:P]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,8 +128,7 @@ class LinearModel:
         return gradient, H
 
     def _log_lik(self, part: Problem, eta: Tensor) -> Tensor:
-        dispersion = part.dispersion(self.state.log_dispersion)
-        return part.log_lik(eta, dispersion).sum()
+        return part.log_lik(eta, part.dispersion_at(self.state)).sum()
 
     def _parts(self) -> Iterator[tuple[Problem, Tensor]]:
         """Yield a few rows at a time, and the columns Z, h and 1 of the linear model."""
@@ -171,5 +175,5 @@ def _output_inputs(part: Problem, state: Weights) -> Tensor:
     import torch
 
     h = frozen_features(part.network, state.w_frozen, part.U)
-    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, h))
+    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, h, MU))
     return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)

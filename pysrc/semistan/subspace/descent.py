@@ -69,7 +69,7 @@ def initial_parameters(problem: Problem, points: int, generator: Generator) -> P
     tensors = [
         torch.stack([weights([p.free_widths for p in spec.parts]) for _ in range(points)]),
         weights([p.frozen_widths for p in spec.parts]),
-        torch.zeros(problem.coefficients, dtype=torch.float64),
+        torch.zeros(problem.all_coefficients, dtype=torch.float64),
         torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
     ]
     return Parameters(*(tensor.to(device).requires_grad_() for tensor in tensors))

@@ -136,7 +136,7 @@ def linearised_chunks(problem: Problem, state: Weights) -> Iterator[Linearised]:
 
 def likelihood_curvature(problem: Problem, state: Weights, f: Tensor) -> Tensor:
     """Return -d^2 log p(y_i | eta_i) / d eta_i^2 given f (n,), or 0 where it is negative."""
-    dispersion = problem.dispersion(state.log_dispersion)
+    dispersion = problem.dispersion_at(state)
 
     def minus_log_lik(eta: Tensor) -> Tensor:
         return -problem.log_lik(eta, dispersion).sum()

@@ -93,7 +93,8 @@ def measure(
     Notes
     -----
     The posterior is that of the linearised network with theta and dispersion as trained. The
-    subspace is taken through w*, wherever its own ``p_bar`` is.
+    subspace is taken through w*, wherever its own ``p_bar`` is. Networks of dispersion parameters,
+    which do not move eta, have no error of theirs.
     """
     state = state_of(problem, units, trained, w)
     at = problem if rows is None else rows
@@ -111,7 +112,8 @@ def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None =
         points = trained.control_points
         w = points[0] if len(points) == 1 else trained.subspace.p_bar
     log_dispersion = problem.log_dispersion(trained.dispersion)
-    theta = np.concatenate([trained.theta / units.theta_scale, trained.r / units.r_scale])
+    further = (theta * units.further[name][1] for name, theta in trained.further.items())
+    theta = np.concatenate([trained.theta / units.theta_scale, trained.r / units.r_scale, *further])
     arrays = (w, trained.w_frozen, theta, log_dispersion)
     return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import Array, Network, forward, frozen_features
+from semistan.model.network import MU, Array, Network, forward, frozen_features
 from semistan.subspace.problem import Units
 from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
-def network_output(spec: Network, units: Units, w_frozen: Array, w: Array, U: Array) -> Array:
+def network_output(
+    spec: Network, units: Units, w_frozen: Array, w: Array, U: Array, predictor: str = MU
+) -> Array:
     """Evaluate ``f(u; w)`` without gradients.
 
     Parameters
@@ -36,6 +38,8 @@ def network_output(spec: Network, units: Units, w_frozen: Array, w: Array, U: Ar
         Bayesian weights.
     U : array, shape (N, Q)
         Network inputs in the user's units.
+    predictor : str
+        Whose networks are added.
 
     Returns
     -------
@@ -46,7 +50,7 @@ def network_output(spec: Network, units: Units, w_frozen: Array, w: Array, U: Ar
 
     with torch.no_grad():
         h = network_inputs(spec, units, w_frozen, U)
-        return np.asarray(forward(spec, torch.tensor(w), h).numpy())
+        return np.asarray(forward(spec, torch.tensor(w), h, predictor).numpy())
 
 
 def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Tensor:

@@ -7,6 +7,11 @@ does not depend on the units of y, x or u:
 
 Penalised coefficients, of smooths and groups, follow theta in the same vector. Their penalty is the
 prior normal(0, 1) in these units, in place of the one whose standard deviation is sampled later.
+Behind them are the coefficients of dispersion parameters that have a predictor. Their logarithm is
+
+    log sigma = log(unit of sigma) + tau + Z_sigma theta_sigma + f_sigma(u; w)
+
+with tau, the log dispersion, left out where the network's output bias is the intercept.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.design import Design
-from semistan.model.families import Family
+from semistan.model.families import Dispersion, Family
 from semistan.model.network import Array, Network, forward, frozen_features
 from semistan.model.rows import Rows
 
@@ -31,7 +36,8 @@ class Units:
     """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows.
 
     ``block_units`` (m,) and ``block_levels`` are those of each penalised term, ``y_scale`` that of
-    a dispersion which is in units of y where eta is not.
+    a dispersion which is in units of y where eta is not, and ``further`` has locations and scales
+    (P_s,) of the columns of each dispersion parameter that has a predictor.
     """
 
     x_loc: Array
@@ -43,11 +49,16 @@ class Units:
     block_units: tuple[Array, ...] = ()
     block_levels: tuple[int, ...] = ()
     y_scale: float | None = None
+    further: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
     def of_dispersion(self) -> float:
         """The units of a dispersion parameter that has some."""
         return self.eta_scale if self.y_scale is None else self.y_scale
+
+    def start(self, item: Dispersion) -> float:
+        """Return where training starts a dispersion parameter, in the user's units."""
+        return item.start * (self.of_dispersion if item.has_units else 1.0)
 
     @property
     def r_scale(self) -> Array:
@@ -78,14 +89,21 @@ def units_of(design: Design, family: Family, rows: Rows) -> Units:
         tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
         tuple(len(term.levels) for term in design.penalised),
         float(rows.y.std(ddof=1)) if family.in_units_of_y else None,
+        parameter_units(design),
     )
+
+
+def parameter_units(design: Design) -> dict[str, tuple[Array, Array]]:
+    """Return locations and scales of the columns of each parameter that has a predictor."""
+    return {p.name: (np.array(p.x.loc), np.array(p.x.scale)) for p in design.parameters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
     """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others.
 
-    ``theta`` has the structured coefficients, then the penalised ones.
+    ``theta`` has the structured coefficients, then the penalised ones, then those of dispersion
+    parameters.
     """
 
     w: Tensor
@@ -130,8 +148,9 @@ class Problem:
     """Training rows as tensors, with the family and the network, or several.
 
     ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
-    penalised terms, ``all_rows`` counts the rows that share their penalty, and ``y_scale`` is that
-    of ``Units``.
+    penalised terms, ``all_rows`` counts the rows that share their penalty, ``y_scale`` is that
+    of ``Units``, and ``further`` has the standardised columns (N, P_s) of each dispersion parameter
+    that has a predictor.
     """
 
     family: Family
@@ -145,6 +164,7 @@ class Problem:
     blocks: tuple[TensorBlock, ...] = ()
     all_rows: int = 0
     y_scale: float | None = None
+    further: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -156,13 +176,27 @@ class Problem:
             self.y[index], self.Z[index], self.U[index],
             {name: values[index] for name, values in self.given.items()},
             tuple(block.rows(index) for block in self.blocks), self.all_rows,
-            self.y_scale,
+            self.y_scale, {name: Z[index] for name, Z in self.further.items()},
         )  # fmt: skip
 
     @property
     def coefficients(self) -> int:
-        """Number of structured and penalised coefficients, P + R."""
+        """Number of the mean's structured and penalised coefficients, P + R."""
         return int(self.Z.shape[1]) + sum(block.coefficients for block in self.blocks)
+
+    @property
+    def further_coefficients(self) -> dict[str, slice]:
+        """Where ``theta`` has the coefficients of each parameter that has a predictor."""
+        found, start = {}, self.coefficients
+        for name, Z in self.further.items():
+            found[name] = slice(start, start + int(Z.shape[1]))
+            start = found[name].stop
+        return found
+
+    @property
+    def all_coefficients(self) -> int:
+        """Number of the coefficients of all predictors."""
+        return self.coefficients + sum(int(Z.shape[1]) for Z in self.further.values())
 
     @property
     def of_dispersion(self) -> float:
@@ -176,13 +210,41 @@ class Problem:
         return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
 
     def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
-        """Return the dispersion parameters in the user's units, by name."""
+        """Return the dispersion parameters in the user's units, by name.
+
+        Of one that has networks, the unit alone: their output biases are the rest.
+        """
         return {
             parameter.name: (self.of_dispersion if parameter.has_units else 1.0)
             * parameter.start
-            * value
+            * (value.new_ones(()) if parameter.name in self.network.predictors else value)
             for parameter, value in zip(self.family.parameters, log_dispersion.exp(), strict=True)
         }
+
+    def varied(
+        self, dispersion: Mapping[str, Tensor], logs: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Multiply dispersion parameters by the exponentials of predictors (..., N)."""
+        return {**dispersion, **{name: dispersion[name] * x.exp() for name, x in logs.items()}}
+
+    def further_logs(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
+        """Return the predictors (..., N) of dispersion parameters, without unit and tau.
+
+        They take standardised theta, the Bayesian weights (..., d) and their layers' input.
+        """
+        parts = self.further_coefficients
+        return {
+            name: Z @ theta[parts[name]] + forward(self.network, w, h, name)
+            for name, Z in self.further.items()
+        }
+
+    def dispersion_at(self, state: Weights) -> dict[str, Tensor]:
+        """Return the dispersion parameters, with values of each row where they have predictors."""
+        dispersion = self.dispersion(state.log_dispersion)
+        if not self.further:
+            return dispersion
+        h = frozen_features(self.network, state.w_frozen, self.U)
+        return self.varied(dispersion, self.further_logs(state.theta, state.w, h))
 
     def log_dispersion(self, values: Mapping[str, float]) -> Array:
         """Return what ``dispersion`` maps to these values."""
@@ -195,7 +257,7 @@ class Problem:
     def eta(self, theta: Tensor, f: Tensor) -> Tensor:
         """Return the linear predictor, given standardised theta and the network's output."""
         P = self.Z.shape[1]
-        linear = self.Z @ theta[:P] if self.blocks else self.Z @ theta
+        linear = self.Z @ theta[:P] if self.blocks or self.further else self.Z @ theta
         for block in self.blocks:
             linear = linear + block.product(theta[P : P + block.coefficients])
             P += block.coefficients
@@ -213,10 +275,11 @@ class Problem:
         h = frozen_features(self.network, state.w_frozen, self.U)
         f = forward(self.network, state.w, h)
         eta = self.eta(state.theta, f)
-        loss = -self.log_lik(eta, self.dispersion(state.log_dispersion)).mean(dim=-1)
+        loss = -self.log_lik(eta, self.dispersion_at(state)).mean(dim=-1)
         if not self.blocks:
             return loss
-        return loss + state.theta[self.Z.shape[1] :].square().sum() / (2 * self.all_rows)
+        penalised = state.theta[self.Z.shape[1] : self.coefficients]
+        return loss + penalised.square().sum() / (2 * self.all_rows)
 
 
 def make_problem(
@@ -246,6 +309,10 @@ def make_problem(
         ),
         len(rows),
         units.y_scale,
+        {
+            name: tensor((rows.further[name] - loc) / scale)
+            for name, (loc, scale) in units.further.items()
+        },
     )
 
 

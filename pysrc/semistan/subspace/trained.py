@@ -44,6 +44,9 @@ class Trained:
         Length of the final curve.
     r : array, shape (R,)
         Penalised coefficients of smooths and groups, level by level.
+    further : dict of arrays, shape (P_s,)
+        Coefficients of each dispersion parameter that has a predictor; ``dispersion`` then has its
+        value at the means of its columns, where its networks are 0.
     """
 
     subspace: Subspace
@@ -56,6 +59,7 @@ class Trained:
     curve: dict[str, Array]
     arc_length: float
     r: Array = field(default_factory=lambda: np.zeros(0))
+    further: dict[str, Array] = field(default_factory=dict)
 
 
 def hand_over(
@@ -94,11 +98,15 @@ def hand_over(
         control_points=control_points,
         w_frozen=best.w_frozen.cpu().numpy(),
         theta=coefficients[:P] * units.theta_scale,
-        r=coefficients[P:] * units.r_scale,
+        r=coefficients[P : problem.coefficients] * units.r_scale,
         dispersion={
             name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },
         history=history,
         curve={"t": t, "loss": losses(problem, best, t)} if is_curve else {},
         arc_length=arc_length(control_points),
+        further={
+            name: coefficients[part] / units.further[name][1]
+            for name, part in problem.further_coefficients.items()
+        },
     )

@@ -61,11 +61,14 @@ def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
     frame = apply_design(bundle.design, table, response=False).frame
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
-    learnt = factor_columns(bundle.design.x) | factor_columns(bundle.design.u)
+    design = bundle.design
+    sets = (*(parameter.x for parameter in design.parameters), design.x, design.u)
+    learnt = {name: levels for terms in sets for name, levels in factor_columns(terms).items()}
     formula = parse_formula(bundle.design.formula)
     grouping = {name for group in formula.groups for name in group.by}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
     only_group = grouping - set(formula.structured_variables) - set(formula.network_variables)
+    only_group -= set(formula.parameter_variables)
     typical: dict[str, Any] = dict.fromkeys(only_group)
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}

@@ -91,7 +91,8 @@ def _groups(
 ) -> list[list[str]]:
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
-    apart = (*INTERCEPTS, *material.bundle.family.dispersion)
+    varying = [name for item in material.bundle.design.parameters for name in item.names]
+    apart = (*INTERCEPTS, *material.bundle.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -136,6 +137,9 @@ def _axis(material: Material, group: list[str], standardise: bool) -> str:
     for item in material.bundle.family.parameters:
         if item.name == group[0]:
             return f"{item.name}, in units of {material.response}" if item.has_units else item.name
+    for parameter in material.bundle.design.parameters:
+        if group[0] in parameter.names:
+            return f"log {parameter.name}"
     if group[0] in INTERCEPTS:
         return f"{eta_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"

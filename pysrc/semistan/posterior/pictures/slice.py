@@ -23,6 +23,7 @@ from semistan.model.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
+from semistan.stan.distributional import log_unit, parameter_coordinates, trained_coordinates
 from semistan.stan.noncentred import starting_point
 from semistan.stan.priors import sampled_dispersion
 from semistan.stan.target import Target, log_likelihood, log_prior, make_target, sampled_positive
@@ -106,7 +107,8 @@ class Plane:
             phi, theta = (draws.flat(x).mean(axis=0) for x in (draws.phi, draws.theta))
             logs = [np.log(draws.interpreted[name]).mean() for name in names]
         free = theta[:0] if bundle.subspace.holds_theta else theta / bundle.units.theta_scale
-        return np.concatenate([phi / bundle.subspace.phi_scale, free, further, logs])
+        varying = mean_coordinates(bundle, draws)
+        return np.concatenate([phi / bundle.subspace.phi_scale, free, further, varying, logs])
 
     @cached_property
     def control_points(self) -> Array:
@@ -137,6 +139,20 @@ class Plane:
         return lambda q: log_prior(target, q) + weight * log_likelihood(target, q)
 
 
+def mean_coordinates(bundle: Bundle, draws: Draws | None) -> Array:
+    """Return the coordinates of dispersion parameters' predictors at the draws' means."""
+    if draws is None:
+        return trained_coordinates(bundle)
+    found = [np.zeros(0)]
+    for item in bundle.design.parameters:
+        loc, scale = bundle.units.further[item.name]
+        intercept, *others = (draws.coefficients[name].mean() for name in item.names)
+        theta = np.array(others)
+        tau = intercept + theta @ loc - log_unit(bundle.family, bundle.units, item.name)
+        found += [np.array([tau] * item.has_tau), theta * scale]
+    return np.concatenate(found)
+
+
 def trained_phi(bundle: Bundle) -> Array:
     """Return the coordinates (k,) of the trained network, or 0 at the centre of a curve."""
     points = bundle.trained.control_points
@@ -165,11 +181,13 @@ def slice_panel(figure: Figure, axes: Axes, plane: Plane, part: Slice) -> list[A
 def held_words(plane: Plane) -> str:
     """Say what a slice holds, as ``Other directions and dispersion are held``."""
     bundle = plane.bundle
+    sampled = set(sampled_dispersion(bundle.config, bundle.family))
     held = {
         "other directions": bundle.subspace.k > len(plane.chosen),
-        "coefficients": not bundle.subspace.holds_theta and len(bundle.trained.theta) > 0,
+        "coefficients": not bundle.subspace.holds_theta
+        and len(bundle.trained.theta) + parameter_coordinates(bundle.design) > 0,
         "smooths and groups": len(bundle.design.penalised) > 0,
-        "dispersion": len(sampled_dispersion(bundle.config, bundle.family)) > 0,
+        "dispersion": len(sampled - set(bundle.design.varying)) > 0,
     }
     names = [name for name, is_held in held.items() if is_held]
     if not names:

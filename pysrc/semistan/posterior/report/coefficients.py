@@ -18,6 +18,7 @@ from semistan.posterior.report.evidence import Evidence
 from semistan.posterior.report.numbers import joined
 from semistan.posterior.report.results import Results
 from semistan.posterior.summary import COLUMNS, Row, digits_of
+from semistan.stan.distributional import parameter_labels, scalar_dispersion
 from semistan.stan.penalised import spread_labels
 
 MEANING = {
@@ -69,6 +70,7 @@ def labels_of(results: Results) -> dict[str, str]:
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
+    columns |= parameter_labels(design)
     return {"b_Intercept": "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
 
 
@@ -95,8 +97,12 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 
 
 def _columns_text(results: Results) -> str:
-    family = results.bundle.family
-    names = ("Coefficients", "`b_Intercept`", *(f"`{name}`" for name in family.dispersion))
+    family, design = results.bundle.family, results.bundle.design
+    scalars = scalar_dispersion(family, design)
+    names = ("Coefficients", "`b_Intercept`", *(f"`{name}`" for name in scalars))
+    varying = "".join(
+        f" `b_{name}_...` are the same for the logarithm of {name}." for name in design.varying
+    )
     meaning = MEANING.get(family.link, "the linear predictor")
     meaning += " of a higher category, at each threshold" if family.categories else ""
     thresholds = (
@@ -109,7 +115,7 @@ def _columns_text(results: Results) -> str:
         "interval, rank-normalised Rhat, and the effective sample sizes of the bulk and of the "
         f"tails. {joined(names)} are in the units of your data: inputs "
         f"are standardised inside. A coefficient is the change of {meaning} for one unit more "
-        f"of its column, all else equal.{thresholds}"
+        f"of its column, all else equal.{thresholds}{varying}"
     )
 
 

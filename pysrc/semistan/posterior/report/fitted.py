@@ -64,7 +64,10 @@ def _model_facts(results: Results) -> Iterator[Fact]:
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
     yield from _further_facts(results)
-    yield Fact("Network inputs", " + ".join(map(", ".join, formula.networks)))
+    yield Fact("Network inputs", " + ".join(map(", ".join, formula.mean_networks)))
+    for item in formula.parameters:
+        inputs = (f"nn({', '.join(network)})" for network in item.networks)
+        yield Fact(f"Predictor of log {item.name}", " + ".join(["1", *item.structured, *inputs]))
     frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
     yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))

@@ -1,0 +1,156 @@
+"""Predictors of dispersion parameters: ``sigma ~ z + nn(u)`` beside that of the mean.
+
+A dispersion parameter that has a predictor varies from row to row,
+
+    log sigma_n = log(unit of sigma) + tau + (z_n - mean of z)' theta_sigma + f_sigma(u_n; w),
+
+as in ``bf(y ~ ..., sigma ~ ...)`` of brms. With a network, its output bias is the intercept and
+there is no tau. The coefficients are called ``b_sigma_z``, and ``b_sigma_Intercept`` is log sigma
+at z = 0, with a network on average over the training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.families import Family
+from semistan.model.formula import Formula, ParameterFormula, variables
+from semistan.model.network import Array
+from semistan.model.table import ordered_columns
+from semistan.model.terms import (
+    Terms,
+    apply_terms,
+    check_collinear,
+    check_finite,
+    check_varies,
+    learn_terms,
+    polynomials,
+    terms_from_plain,
+    to_plain,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterDesign:
+    """The learnt predictor of one dispersion parameter.
+
+    Attributes
+    ----------
+    name : str
+        The parameter.
+    x : Terms
+        The learnt state of its structured terms.
+    coefficients : tuple of str
+        Their names: ``b_sigma_z``.
+    networks : int
+        How many networks it has.
+    """
+
+    name: str
+    x: Terms
+    coefficients: tuple[str, ...]
+    networks: int
+
+    @property
+    def intercept(self) -> str:
+        """The intercept's name."""
+        return f"b_{self.name}_Intercept"
+
+    @property
+    def has_tau(self) -> bool:
+        """Whether the intercept is a parameter of its own: no network has it."""
+        return not self.networks
+
+    @property
+    def size(self) -> int:
+        """Number of parameters besides the networks' weights."""
+        return len(self.coefficients) + self.has_tau
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of intercept and coefficients."""
+        return (self.intercept, *self.coefficients)
+
+
+def learn_parameter(
+    formula: ParameterFormula, table: pd.DataFrame, stan_name: Callable[[str], str]
+) -> tuple[ParameterDesign, Array]:
+    """Learn a predictor from the training rows; return it and its columns (N, P).
+
+    Raises
+    ------
+    InputError
+        For unusable values, or constant or collinear columns.
+    """
+    names = [name for term in formula.structured for name in variables(term)]
+    ordered = ordered_columns(table, dict.fromkeys(names))
+    coded = polynomials(formula.structured, ordered)
+    x, X = learn_terms(formula.structured, coded, table, ordered)
+    check_varies(x)
+    check_collinear(x, X)
+    return _named(formula, x, stan_name), X
+
+
+def apply_parameter(design: ParameterDesign, table: pd.DataFrame) -> Array:
+    """Return the columns (N, P) at other rows."""
+    x = design.x
+    X = apply_terms(x, table, polynomials(x.terms, x.ordered))
+    check_finite(X, x.columns, table)
+    return X
+
+
+def parameter_to_plain(design: ParameterDesign) -> dict[str, Any]:
+    """Return the learnt state as JSON-ready data."""
+    return {"name": design.name, "x": to_plain(asdict(design.x))}
+
+
+def parameters_from_plain(
+    plain: list[Mapping[str, Any]], formula: Formula, stan_name: Callable[[str], str]
+) -> tuple[ParameterDesign, ...]:
+    """Rebuild the predictors of a formula from their plain data.
+
+    Raises
+    ------
+    ValueError
+        If they are not the formula's.
+    """
+    if [item["name"] for item in plain] != [parameter.name for parameter in formula.parameters]:
+        raise ValueError("the predictors are not the formula's")
+    return tuple(
+        _named(parameter, terms_from_plain(item["x"], formula), stan_name)
+        for parameter, item in zip(formula.parameters, plain, strict=True)
+    )
+
+
+def check_parameters(formula: Formula, family: Family) -> None:
+    """Refuse predictors of parameters that the family does not have.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest parameter.
+    """
+    free = [item.name for item in family.parameters if not item.of_class]
+    for parameter in formula.parameters:
+        if parameter.name in free:
+            continue
+        if not free:
+            raise InputError(
+                f"'{parameter.name} ~ ...': family {family.name} has no dispersion parameter that "
+                "could have a predictor"
+            )
+        raise InputError(
+            f"'{parameter.name} ~ ...': family {family.name} has no such parameter."
+            f"{did_you_mean(parameter.name, free)}"
+        )
+
+
+def _named(formula: ParameterFormula, x: Terms, stan_name: Callable[[str], str]) -> ParameterDesign:
+    names = tuple(f"b_{formula.name}_{stan_name(column)}" for column in x.columns)
+    return ParameterDesign(formula.name, x, names, len(formula.networks))

@@ -1,0 +1,241 @@
+"""Predictors of dispersion parameters in the program: data, parameters, and what they make.
+
+A parameter such as sigma is then a vector over the rows,
+
+    sigma = exp(sigma_loc + tau_sigma + Xc_sigma theta_sigma + f_sigma),
+
+where ``sigma_loc`` is the log of its unit. ``tau_sigma``, log sigma at the means of the columns, is
+there without a network, whose output bias it would be. In the unconstrained coordinates q, tau and
+theta_sigma / theta_scale_sigma of each parameter stand together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
+from semistan.model.distributional import ParameterDesign
+from semistan.model.families import Family
+from semistan.model.network import Array
+from semistan.model.rows import Rows
+from semistan.stan.layout import WIDTH, statement
+from semistan.stan.networks import network_call
+from semistan.subspace.problem import Units
+
+Lines = list[tuple[str, str]]
+
+
+def scalar_dispersion(family: Family, design: Design) -> tuple[str, ...]:
+    """Return the dispersion parameters without a predictor."""
+    return tuple(name for name in family.dispersion if name not in design.varying)
+
+
+def parameter_data_lines(design: Design) -> Lines:
+    """Declare units and columns of each predictor."""
+    lines: Lines = []
+    for item in design.parameters:
+        name = item.name
+        lines.append((f"real {name}_loc;", f"log of the unit of {name}"))
+        if item.coefficients:
+            lines += [
+                (f"int<lower=1> P_{name};", f"structured coefficients of log {name}"),
+                (f"matrix[N, P_{name}] X_{name};", "their design, without an intercept"),
+                (f"vector[P_{name}] x_loc_{name};", f"mean of each column of X_{name}"),
+                (f"vector<lower=0>[P_{name}] theta_scale_{name};", "unit of each coefficient"),
+            ]
+    return lines
+
+
+def parameter_data(bundle: Bundle, rows: Rows) -> dict[str, Any]:
+    """Return the values of ``parameter_data_lines`` for the rows."""
+    data: dict[str, Any] = {}
+    for item in bundle.design.parameters:
+        name, (loc, scale) = item.name, bundle.units.further[item.name]
+        data[f"{name}_loc"] = log_unit(bundle.family, bundle.units, name)
+        if item.coefficients:
+            data |= {
+                f"P_{name}": len(loc),
+                f"X_{name}": rows.further[name],
+                f"x_loc_{name}": loc,
+                f"theta_scale_{name}": 1 / scale,
+            }
+    return data
+
+
+def log_unit(family: Family, units: Units, name: str) -> float:
+    """Return the log of the unit of a dispersion parameter, where training starts it."""
+    (item,) = (item for item in family.parameters if item.name == name)
+    return float(np.log(units.start(item)))
+
+
+def centred_columns(design: Design) -> tuple[Lines, str]:
+    """Declare the centred columns in the transformed data, and compute them."""
+    names = [item.name for item in design.parameters if item.coefficients]
+    lines = [(f"matrix[N, P_{n}] Xc_{n};", f"structured design of log {n}, centred") for n in names]
+    loops = (
+        f"for (j in 1 : P_{n}) {{\n  Xc_{n}[ : , j] = X_{n}[ : , j] - x_loc_{n}[j];\n}}\n"
+        for n in names
+    )
+    return lines, "".join(loops)
+
+
+def parameter_parameters(design: Design) -> Lines:
+    """Declare what is sampled."""
+    lines: Lines = []
+    for item in design.parameters:
+        name = item.name
+        if item.has_tau:
+            lines.append((f"real tau_{name};", f"log {name} at average columns, over its unit"))
+        if item.coefficients:
+            declared = f"vector<multiplier=theta_scale_{name}>[P_{name}] theta_{name};"
+            lines.append((declared, f"structured coefficients of log {name}"))
+    return lines
+
+
+def parameter_arguments(design: Design) -> tuple[list[str], list[str]]:
+    """Return the likelihood's arguments with their types: data, and parameters."""
+    data, parameters = [], []
+    for item in design.parameters:
+        data.append(f"data real {item.name}_loc")
+        data += [f"data matrix Xc_{item.name}"] if item.coefficients else []
+        parameters += [f"real tau_{item.name}"] if item.has_tau else []
+        parameters += [f"vector theta_{item.name}"] if item.coefficients else []
+    return data, parameters
+
+
+def parameter_vectors(design: Design, rows: str, size: str) -> str:
+    """Declare each dispersion parameter over some rows, as ``[start : end]``."""
+    text = ""
+    for item in design.parameters:
+        first, *others = _sums(design, item, rows)
+        if item.coefficients or item.networks:
+            made = "exp(" + "\n        + ".join([first, *others]) + ")"
+        else:
+            made = f"rep_vector(exp({first}), {size})"
+        text += f"vector[{size}] {item.name}  // of each row\n  = {made};\n"
+    return text
+
+
+def _sums(design: Design, item: ParameterDesign, rows: str) -> list[str]:
+    first = f"{item.name}_loc" + (f" + tau_{item.name}" if item.has_tau else "")
+    sums = [first]
+    sums += [f"Xc_{item.name}{rows} * theta_{item.name}"] if item.coefficients else []
+    if not item.networks:
+        return sums
+    return [*sums, network_call(design, 10, rows=rows, predictor=item.name)]
+
+
+def of_row(text: str, design: Design, index: str) -> str:
+    """Let a density or random generation take the parameters of one row."""
+    for name in design.varying:
+        text = re.sub(rf"\b{name}\b", f"{name}[{index}]", text)
+    return text
+
+
+def of_vectors(text: str, design: Design) -> str:
+    """Let a density take vectors of the parameters, whose products are elementwise."""
+    for name in design.varying:
+        text = re.sub(rf"\b{name} \* ", f"{name} .* ", text)
+    return text
+
+
+def parameter_quantities(design: Design) -> str:
+    """Declare intercepts and coefficients by their names, in generated quantities."""
+    text = ""
+    for item in design.parameters:
+        sums = [f"{item.name}_loc" + (f" + tau_{item.name}" if item.has_tau else "")]
+        if item.networks:
+            sums.append(f"mean({network_call(design, 11, predictor=item.name)})")
+        value = "\n    + ".join(sums)
+        if item.coefficients:
+            value += f"\n    - dot_product(x_loc_{item.name}, theta_{item.name})"
+        mean = f"mean of log {item.name}" if item.networks else f"log {item.name}"
+        moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
+        text += f"real {item.intercept}  // {mean}{moved}\n"
+        text += f"  = {value};\n"
+        text += "".join(
+            statement(f"real {name} = theta_{item.name}[{j}];", WIDTH - 2)
+            for j, name in enumerate(item.coefficients, start=1)
+        )
+    return text
+
+
+def parameter_labels(design: Design) -> dict[str, str]:
+    """Map the names of intercepts and coefficients to the design's columns."""
+    return {
+        name: f"{item.name}: {column}"
+        for item in design.parameters
+        for name, column in zip(item.names, ("Intercept", *item.x.columns), strict=True)
+    }
+
+
+def parameter_coordinates(design: Design) -> int:
+    """Return the number of their unconstrained coordinates."""
+    return sum(item.size for item in design.parameters)
+
+
+def trained_coordinates(bundle: Bundle) -> Array:
+    """Return the trained coefficients in the coordinates of q."""
+    found = [np.zeros(0)]
+    for item in bundle.design.parameters:
+        log = np.log(bundle.trained.dispersion[item.name])
+        tau = log - log_unit(bundle.family, bundle.units, item.name)
+        found += [np.array([tau] * item.has_tau)]
+        found += [bundle.trained.further[item.name] * bundle.units.further[item.name][1]]
+    return np.concatenate(found)
+
+
+def split_coordinates(design: Design, x: Any) -> Iterator[tuple[ParameterDesign, Any, Any]]:
+    """Yield each predictor with its tau (0 or 1 of them) and its coefficients, of q's part x."""
+    start = 0
+    for item in design.parameters:
+        middle, stop = start + item.has_tau, start + item.size
+        yield item, x[start:middle], x[middle:stop]
+        start = stop
+
+
+def parameter_values(bundle: Bundle, x: Any, like: Callable[[Array], Any]) -> dict[str, Any]:
+    """Return the program's parameters by name at q's part x; ``like`` makes an array its kind."""
+    values: dict[str, Any] = {}
+    for item, tau, theta in split_coordinates(bundle.design, x):
+        if item.has_tau:
+            values[f"tau_{item.name}"] = tau[0]
+        if item.coefficients:
+            values[f"theta_{item.name}"] = theta * like(1 / bundle.units.further[item.name][1])
+    return values
+
+
+def parameters_text(design: Design) -> str:
+    """Name the predictors of dispersion parameters, or return an empty text without any."""
+    return ", ".join(f"'{item.name} ~ ...'" for item in design.parameters)
+
+
+def check_distributional(config: ModelConfig, design: Design) -> None:
+    """Refuse constructions that know the mean's predictor alone.
+
+    Raises
+    ------
+    InputError
+        Naming the predictors and the construction.
+    """
+    name, of = config.subspace.construction, parameters_text(design)
+    if of and config.subspace.holds_theta:
+        raise InputError(
+            f"the construction '{name}' holds the coefficients in the subspace and has no {of}; "
+            "use another construction"
+        )
+    by_curvature = name == "low_rank_laplace" or (
+        name == "subnetwork" and config.subspace.select == "variance"
+    )
+    if design.network_predictors and by_curvature:
+        raise InputError(
+            f"the construction '{name}' knows the curvature in the mean's predictor alone and has "
+            f"no nn() in {of}; use another construction, as bezier"
+        )
