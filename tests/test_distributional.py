@@ -93,7 +93,7 @@ def test_a_comma_in_brackets_or_in_a_name_separates_nothing():
         ("y ~ nn(u), sigma ~ «0» + z", "removes the intercept"),
         ("y ~ nn(u), sigma ~ z «- 1»", "removes the intercept"),
         ("y ~ nn(u), sigma ~ «lgo»(z)", "function 'lgo' is not available"),
-        ("y ~ nn(u), sigma ~ nn(z) + «nn»(z)", "the networks are added"),
+        ("y ~ nn(u), sigma ~ nn(z) + «nn»(z)", "networks are added"),
         ("y ~ nn(u), sigma ~ z «~» x", "with one '~'"),
         ("y ~ «x», sigma ~ nn(u)", r"needs an nn\(\) term"),
         ("y ~ x + «lgo»(u) + nn(u), sigma ~ z", "function 'lgo' is not available"),

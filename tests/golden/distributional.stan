@@ -166,7 +166,7 @@ data {
   real<lower=0> eta_scale;  // unit of the linear predictor
   int<lower=1> n_networks;  // networks, whose outputs are added
   int<lower=1> n_layers;  // layers, the output layer included
-  // inputs, hidden units, 1
+  // of each: inputs, hidden units, 1
   array[n_networks, n_layers + 1] int<lower=1> widths;
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
   int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers

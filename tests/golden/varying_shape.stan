@@ -86,8 +86,9 @@ functions {
             + Xc_shape[start : end] * theta_shape);
     real total = 0;
     for (n in start : end) {
-      total += weights[n] * neg_binomial_2_log_lpmf(y[n] | eta[n - start + 1],
-        shape[n - start + 1]);
+      total += weights[n]
+        * neg_binomial_2_log_lpmf(y[n] | eta[n - start + 1], shape[n - start +
+          1]);
     }
     return total;
   }
