@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from semistan.stan.compile import cache_folder, cache_key, without_comments
 from semistan.stan.data import write_stan_json
+from semistan.stan.networks import network_call
 from semistan.stan.program import bundle_program
 from semistan.stan.sources import KERNEL_HEADERS, stan_source
 
@@ -20,7 +21,7 @@ MAIN = Path(__file__).with_name("log_prob.cpp")
 ETA = """\
   vector[N] eta = eta_loc
                   + eta_scale
-                    * network(H, lift(phi, p_bar, axes, Pi), free_widths, activation)
+                    * NETWORK
                   + Xc * theta;
 }
 """
@@ -42,7 +43,8 @@ def evaluate(bundle, data, states, toolchain, folder, kernel="stan"):
     """Evaluate a bundle's program, with eta added, at unconstrained states (S, n)."""
     write_stan_json(folder / "data.json", data)
     text = "\n".join(" ".join(f"{value:.17g}" for value in state) for state in states)
-    program = bundle_program(bundle, kernel).removesuffix("}\n") + ETA
+    eta = ETA.replace("NETWORK", network_call(bundle.design))
+    program = bundle_program(bundle, kernel).removesuffix("}\n") + eta
     result = subprocess.run(
         [_build(program, toolchain, kernel), str(folder / "data.json")],
         input=text, capture_output=True, text=True, check=True,
