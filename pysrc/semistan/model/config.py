@@ -64,7 +64,8 @@ class PriorConfig(_Section):
     """``[priors]``: the prior of each class of parameters, in Stan's words.
 
     The dispersion parameters of families other than gaussian have defaults of their own. A key
-    such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own. ``sd`` and
+    such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own, ``b_sigma`` all
+    coefficients in the predictor of sigma. ``sd`` and
     ``cor`` are of group-level effects, ``sds`` of smooths, ``gap`` of the distances between an
     ordinal family's thresholds; ``phi = "auto"`` takes the scales from
     what spans the subspace.
