@@ -401,7 +401,7 @@ def test_stanc_accepts_both_programs_without_a_warning(
 @pytest.mark.parametrize(
     ("family", "formula"),
     [
-        ("gaussian", "y ~ x1 + (1 | h) + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"),
+        ("gaussian", "y ~ x1 + offset(v) + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"),
         ("student", "y ~ x1 + nn(u1, u2) + nn(v), sigma ~ nn(u3) + nn(z), nu ~ x2"),
         ("gamma", "y ~ x1 + nn(u1, u2), shape ~ z"),
         ("negbinomial", "y | weights(w) ~ x1 + nn(u1, u2), shape ~ 1"),
