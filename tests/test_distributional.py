@@ -563,11 +563,11 @@ def heteroscedastic(n, seed):
     u = generator.uniform(-2, 2, n)
     sigma = np.exp(-0.5 + 0.8 * np.cos(1.5 * u) + 0.4 * z)
     y = 1.5 * x + np.sin(2 * u) + sigma * generator.normal(size=n)
-    return pd.DataFrame({"y": y, "x": x, "z": z, "u": u}), sigma
+    return pd.DataFrame({"y": y, "x": x, "z": z, "u": u})
 
 
-def test_a_heteroscedastic_truth_is_recovered(toolchain, tmp_path):
-    (train, _), (new, sigma) = heteroscedastic(400, 3), heteroscedastic(500, 4)
+def test_a_varying_sigma_predicts_better_and_its_coefficients_are_recovered(toolchain, tmp_path):
+    train, new = heteroscedastic(400, 3), heteroscedastic(500, 4)
     overrides = {"subspace.k": 4, "network.hidden": [8], "train.epochs": 1500, "sample.chains": 2,
                  "sample.draws": 300, "sample.kernel": "stan"}  # fmt: skip
     density, fits = {}, {}
@@ -578,14 +578,10 @@ def test_a_heteroscedastic_truth_is_recovered(toolchain, tmp_path):
         rows = new_rows(fit.run.bundle, new, response=True)
         log_density = log_lik(fit.run.bundle, fit.draws, rows)
         density[name] = np.logaddexp.reduce(log_density, axis=0) - np.log(len(log_density))
-        fits[name] = fit, rows
+        fits[name] = fit
     gain = density["varying"] - density["constant"]
     assert gain.mean() > Z * gain.std() / np.sqrt(len(gain))
-    fit, rows = fits["varying"]
+    fit = fits["varying"]
     for name, truth in {"b_x": 1.5, "b_sigma_z": 0.4}.items():
         values = fit.draws.coefficients[name]
         assert abs(values.mean() - truth) < 4 * values.std()
-    found = distribution(fit.run.bundle, fit.draws, rows)["sigma"]
-    lower, upper = np.quantile(found, (0.025, 0.975), axis=0)
-    assert ((lower < sigma) & (sigma < upper)).mean() > 0.8
-    assert np.corrcoef(np.log(found).mean(axis=0), np.log(sigma))[0, 1] > 0.95
