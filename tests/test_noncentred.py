@@ -48,9 +48,13 @@ def test_the_cholesky_factor_is_that_of_a_correlation_matrix_as_pytorch_has_it()
     assert partial_correlations(L @ L.T) == pytest.approx(x, rel=1e-9)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
-def test_the_gradient_at_any_state_is_that_of_the_density(family):
-    bundle, rows = random_bundle(family, formula=FORMULA)
+@pytest.mark.parametrize(
+    ("family", "formula"),
+    [("gaussian", FORMULA), ("poisson", FORMULA), ("bernoulli", FORMULA),
+     ("gaussian", f"{FORMULA}, sigma ~ x2 + nn(u1)")],
+)  # fmt: skip
+def test_the_gradient_at_any_state_is_that_of_the_density(family, formula):
+    bundle, rows = random_bundle(family, formula=formula)
     target, q = make_target(bundle, rows), torch.tensor(near_curve(bundle))
     x = q.clone().requires_grad_()
     density = log_prior(target, x) + log_likelihood(target, x)
