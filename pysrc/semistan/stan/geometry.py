@@ -182,7 +182,7 @@ def _by_penalised(target: Target, q: Tensor) -> Tensor:
     def made(x: Tensor) -> Tensor:
         return target.linear(torch.cat([q[:m], x]))[P:]
 
-    derivatives: Tensor = torch.func.jacfwd(made)(q[m:])
+    derivatives: Tensor = torch.func.jacrev(made)(q[m:])
     return derivatives
 
 
