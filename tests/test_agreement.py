@@ -1,7 +1,5 @@
 """torch = ONNX = Stan: linear predictor, log density and gradient, to 1e-9 relative."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
@@ -168,7 +166,7 @@ def assert_agreement(bundle, rows, kernel, toolchain, tmp_path):
 
 @pytest.mark.parametrize(
     ("family", "further"),
-    [*product((*FAMILIES, "binomial"), ("everything",)), ("poisson", "an offset")],
+    [("gaussian", "everything"), ("binomial", "everything"), ("poisson", "an offset")],
 )
 def test_the_kernel_agrees_with_pure_stan_on_further_terms(family, further, toolchain, tmp_path):
     bundle, rows = further_bundle(family, further)

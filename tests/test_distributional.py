@@ -403,9 +403,7 @@ def test_stanc_accepts_both_programs_without_a_warning(
     [
         ("gaussian", "y ~ x1 + offset(v) + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"),
         ("student", "y ~ x1 + nn(u1, u2) + nn(v), sigma ~ nn(u3) + nn(z), nu ~ x2"),
-        ("gamma", "y ~ x1 + nn(u1, u2), shape ~ z"),
         ("negbinomial", "y | weights(w) ~ x1 + nn(u1, u2), shape ~ 1"),
-        ("beta", "y | weights(w) ~ x1 + nn(u1, u2), precision ~ z + nn(u3)"),
     ],
 )
 def test_density_and_gradient_are_those_of_pytorch(family, formula, toolchain, tmp_path):
