@@ -181,7 +181,7 @@ model {
   target += lprior;
 }
 generated quantities {
-  real b_Intercept  // mean of eta over the rows, moved to X = 0
+  real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
         * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
