@@ -57,6 +57,16 @@ def evaluate(bundle, data, states, toolchain, folder, kernel="stan"):
     return Evaluation(values[:, 0], values[:, 1 : 1 + n], written)
 
 
+def stanc_output(text, toolchain, folder):
+    """What stanc says of a program (nothing, if there is nothing to warn of)."""
+    (folder / "program.stan").write_text(text)
+    result = subprocess.run(
+        [toolchain.cmdstan / "bin" / "stanc", f"--o={folder}/program.hpp", folder / "program.stan"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return result.stdout
+
+
 def _build(program, toolchain, kernel):
     """Compile a program with our main in CmdStan's place, once."""
     salt = hashlib.sha256(MAIN.read_bytes()).hexdigest()[:16]

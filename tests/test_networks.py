@@ -1,7 +1,6 @@
 """Several nn() terms: networks that are added, each with its own block of the subspace."""
 
 import json
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 import semistan
 from golden import MODELS
-from programs import evaluate
+from programs import evaluate, stanc_output
 from semistan.bundle.bundle import network_spec, read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
@@ -352,13 +351,7 @@ def test_stanc_accepts_the_programs_without_a_warning(settings, toolchain, tmp_p
     bundle, _ = random_bundle("gaussian", formula=FORMULA, **settings)
     for text in (bundle_program(bundle), quantities_program(bundle)):
         assert all(len(line) <= 80 for line in text.splitlines())
-        (tmp_path / "program.stan").write_text(text)
-        result = subprocess.run(
-            [toolchain.cmdstan / "bin" / "stanc", f"--o={tmp_path}/model.hpp",
-             tmp_path / "program.stan"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+        assert stanc_output(text, toolchain, tmp_path) == ""
 
 
 def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):

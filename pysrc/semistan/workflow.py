@@ -37,7 +37,7 @@ from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.stan.chains import stan_chains, torch_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
-from semistan.stan.distributional import check_distributional
+from semistan.stan.distributional import check_curvature
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import ChainProgress, check_version, method_of
@@ -147,7 +147,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     check_orthogonal(config, design)
     check_priors(config, design)
     check_free_theta(config, design)
-    check_distributional(config, design)
+    check_curvature(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)

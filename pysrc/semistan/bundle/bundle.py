@@ -27,7 +27,7 @@ from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families import Family, family
 from semistan.model.network import Array, Networks, NetworkSpec
 from semistan.subspace.predictor import linear_predictor, network_output
-from semistan.subspace.problem import Units, parameter_units
+from semistan.subspace.problem import Units, block_units, parameter_units
 from semistan.subspace.subspace import Subspace
 from semistan.subspace.trained import Trained
 
@@ -274,8 +274,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
         units=Units(
             arrays["x_loc"], arrays["x_scale"], arrays["u_loc"], arrays["u_scale"],
             eta["loc"], eta["scale"],
-            tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
-            tuple(len(term.levels) for term in design.penalised),
+            *block_units(design),
             eta.get("y"),
             parameter_units(design),
         ),

@@ -17,7 +17,6 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.distributional import (
     ParameterDesign,
-    apply_parameter,
     learn_parameter,
     parameter_to_plain,
     parameters_from_plain,
@@ -35,20 +34,20 @@ from semistan.model.table import (
     first_dates,
     in_days,
     is_factor,
-    ordered_columns,
     used_levels_only,
 )
 from semistan.model.terms import (
     Terms,
+    apply_structured,
     apply_terms,
     check_collinear,
     check_finite,
     check_varies,
     evaluate,
     factor_columns,
+    learn_structured,
     learn_terms,
     may_be_factor,
-    polynomials,
     side_by_side,
     terms_from_plain,
     to_plain,
@@ -209,14 +208,13 @@ def apply_design(
     needed = (*(formula.outcome if response else ()), *formula.predictors)
     check_columns(frame, needed, formula.text)
     table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
-    X = apply_terms(design.x, table, polynomials(design.x.terms, design.x.ordered))
+    X = apply_structured(design.x, table)
     U = np.hstack([apply_terms(terms, table, _all_levels(terms)) for terms in design.networks])
-    check_finite(X, design.x.columns, frame)
     check_finite(U, design.u.columns, frame)
     y = response_values(formula, frame) if response else None
     given = given_values(formula, table, response=response)
     blocks = _blocks(design, table, allow_new_levels=allow_new_levels)
-    further = {item.name: apply_parameter(item, table) for item in design.parameters}
+    further = {item.name: apply_structured(item.x, table) for item in design.parameters}
     return Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
 
 
@@ -300,9 +298,7 @@ def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Arr
         raise InputError(
             "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
         )
-    ordered = ordered_columns(frame, formula.structured_variables)
-    coded = polynomials(formula.structured, ordered)
-    return learn_terms(formula.structured, coded, frame, ordered)
+    return learn_structured(formula.structured, frame)
 
 
 def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:

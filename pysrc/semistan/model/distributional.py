@@ -17,17 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families import Family
-from semistan.model.formula import Formula, ParameterFormula, variables
+from semistan.model.formula import Formula, ParameterFormula
 from semistan.model.network import Array
-from semistan.model.table import ordered_columns
 from semistan.model.terms import (
     Terms,
-    apply_terms,
     check_collinear,
-    check_finite,
     check_varies,
-    learn_terms,
-    polynomials,
+    learn_structured,
     terms_from_plain,
     to_plain,
 )
@@ -88,21 +84,10 @@ def learn_parameter(
     InputError
         For unusable values, or constant or collinear columns.
     """
-    names = [name for term in formula.structured for name in variables(term)]
-    ordered = ordered_columns(table, dict.fromkeys(names))
-    coded = polynomials(formula.structured, ordered)
-    x, X = learn_terms(formula.structured, coded, table, ordered)
+    x, X = learn_structured(formula.structured, table)
     check_varies(x)
     check_collinear(x, X)
     return _named(formula, x, stan_name), X
-
-
-def apply_parameter(design: ParameterDesign, table: pd.DataFrame) -> Array:
-    """Return the columns (N, P) at other rows."""
-    x = design.x
-    X = apply_terms(x, table, polynomials(x.terms, x.ordered))
-    check_finite(X, x.columns, table)
-    return X
 
 
 def parameter_to_plain(design: ParameterDesign) -> dict[str, Any]:

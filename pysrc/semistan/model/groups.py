@@ -68,14 +68,17 @@ class Group:
 
     @property
     def correlations(self) -> tuple[str, ...]:
-        """Names of the correlations, row by row of the lower triangle."""
+        """Names of the correlations, of ``pairs`` of effects."""
+        return tuple(
+            f"cor_{self.name}__{self.effects[j]}__{self.effects[i]}" for i, j in self.pairs
+        )
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns of the correlations, row by row of the lower triangle."""
         if not self.correlated:
             return ()
-        return tuple(
-            f"cor_{self.name}__{self.effects[j]}__{self.effects[i]}"
-            for i in range(self.size)
-            for j in range(i)
-        )
+        return tuple((i, j) for i in range(self.size) for j in range(i))
 
     @property
     def units(self) -> Array:

@@ -17,7 +17,7 @@ from semistan.errors import InputError
 from semistan.model.formula import Formula, check_term, factors, variables
 from semistan.model.network import Array
 from semistan.model.syntax import DAYS, MATH
-from semistan.model.table import check_numeric, truth_as_numbers
+from semistan.model.table import check_numeric, ordered_columns, truth_as_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +96,20 @@ def learn_terms(
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
     state = to_plain(spec.transform_state)
     return Terms(terms, columns, levels, state, loc, scale, ordered), matrix
+
+
+def learn_structured(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
+    """Learn terms whose coefficients are interpreted: ordered factors by polynomial contrasts."""
+    names = dict.fromkeys(name for term in terms for name in variables(term))
+    ordered = ordered_columns(frame, names)
+    return learn_terms(terms, polynomials(terms, ordered), frame, ordered)
+
+
+def apply_structured(terms: Terms, table: pd.DataFrame) -> Array:
+    """Return the columns (N, m) of what ``learn_structured`` has learnt, all finite."""
+    columns = apply_terms(terms, table, polynomials(terms.terms, terms.ordered))
+    check_finite(columns, terms.columns, table)
+    return columns
 
 
 def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> Array:

@@ -161,8 +161,6 @@ def draws_of_columns(
 
     def block(columns: Sequence[str], m: int) -> Array:
         values = np.stack([scalar(column) for column in columns], axis=-1)
-        if columns[0].startswith("s_"):
-            return values[..., None, :]
         return np.moveaxis(values.reshape(*values.shape[:-1], m, -1), -1, -2)
 
     sheared = in_model(bundle.config, design)

@@ -54,7 +54,6 @@ def _with_new_levels(group: Group, draws: Draws, r: Array, block: Block) -> Arra
 def _correlation_root(group: Group, draws: Draws) -> Array:
     """Return Cholesky factors (S, m, m) of the effects' correlation matrices."""
     matrix = np.tile(np.eye(group.size), (draws.size, 1, 1))
-    pairs = ((i, j) for i in range(group.size) for j in range(i))
-    for name, (i, j) in zip(group.correlations, pairs, strict=bool(group.correlations)):
+    for name, (i, j) in zip(group.correlations, group.pairs, strict=True):
         matrix[:, i, j] = matrix[:, j, i] = draws.flat(draws.spread[name])
     return np.asarray(np.linalg.cholesky(matrix), dtype=float)

@@ -10,7 +10,7 @@ are orthogonalised to the network, they hold what it says along their columns, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -89,18 +89,17 @@ def posterior_predict(
 
 def log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
     """Log-likelihood of each row under each draw, shape (S, N)."""
-    return log_lik_at(bundle, draws, rows, posterior_linpred(bundle, draws, rows))
+    eta = posterior_linpred(bundle, draws, rows)
+    return log_lik_at(bundle, rows, eta, distribution(bundle, draws, rows))
 
 
-def log_lik_at(bundle: Bundle, draws: Draws, rows: Rows, eta: Array) -> Array:
-    """Weighted log-likelihood of the rows' responses at given linear predictors (S, N)."""
+def log_lik_at(bundle: Bundle, rows: Rows, eta: Array, parameters: Mapping[str, Array]) -> Array:
+    """Weighted log-likelihood of the rows, given eta (S, N) and what ``distribution`` returns."""
     import torch
 
     assert rows.y is not None
-    parameters = {
-        name: torch.tensor(value) for name, value in distribution(bundle, draws, rows).items()
-    }
-    density = bundle.family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), parameters)
+    tensors = {name: torch.tensor(value) for name, value in parameters.items()}
+    density = bundle.family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), tensors)
     return np.asarray(density.numpy() * rows.given.get("weights", 1.0))
 
 

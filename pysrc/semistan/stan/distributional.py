@@ -22,7 +22,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.distributional import ParameterDesign
-from semistan.model.families import Family
+from semistan.model.families import Dispersion, Family
 from semistan.model.network import Array
 from semistan.model.rows import Rows
 from semistan.stan.layout import WIDTH, statement
@@ -32,9 +32,14 @@ from semistan.subspace.problem import Units
 Lines = list[tuple[str, str]]
 
 
-def scalar_dispersion(family: Family, design: Design) -> tuple[str, ...]:
+def scalar_parameters(family: Family, design: Design) -> tuple[Dispersion, ...]:
     """Return the dispersion parameters without a predictor."""
-    return tuple(name for name in family.dispersion if name not in design.varying)
+    return tuple(item for item in family.parameters if item.name not in design.varying)
+
+
+def scalar_dispersion(family: Family, design: Design) -> tuple[str, ...]:
+    """Return their names."""
+    return tuple(item.name for item in scalar_parameters(family, design))
 
 
 def parameter_data_lines(design: Design) -> Lines:
@@ -123,9 +128,13 @@ def parameter_vectors(design: Design, rows: str, size: str) -> str:
     return text
 
 
+def _level(item: ParameterDesign) -> str:
+    """Return what of a predictor does not vary by row."""
+    return f"{item.name}_loc" + (f" + tau_{item.name}" if item.has_tau else "")
+
+
 def _sums(design: Design, item: ParameterDesign, rows: str) -> list[str]:
-    first = f"{item.name}_loc" + (f" + tau_{item.name}" if item.has_tau else "")
-    sums = [first]
+    sums = [_level(item)]
     sums += [f"Xc_{item.name}{rows} * theta_{item.name}"] if item.coefficients else []
     if not item.networks:
         return sums
@@ -150,7 +159,7 @@ def parameter_quantities(design: Design) -> str:
     """Declare intercepts and coefficients by their names, in generated quantities."""
     text = ""
     for item in design.parameters:
-        sums = [f"{item.name}_loc" + (f" + tau_{item.name}" if item.has_tau else "")]
+        sums = [_level(item)]
         if item.networks:
             sums.append(f"mean({network_call(design, 11, predictor=item.name)})")
         value = "\n    + ".join(sums)
@@ -217,25 +226,20 @@ def parameters_text(design: Design) -> str:
     return ", ".join(f"'{item.name} ~ ...'" for item in design.parameters)
 
 
-def check_distributional(config: ModelConfig, design: Design) -> None:
-    """Refuse constructions that know the mean's predictor alone.
+def check_curvature(config: ModelConfig, design: Design) -> None:
+    """Refuse constructions that know the curvature in the mean's predictor alone.
 
     Raises
     ------
     InputError
         Naming the predictors and the construction.
     """
-    name, of = config.subspace.construction, parameters_text(design)
-    if of and config.subspace.holds_theta:
-        raise InputError(
-            f"the construction '{name}' holds the coefficients in the subspace and has no {of}; "
-            "use another construction"
-        )
+    name = config.subspace.construction
     by_curvature = name == "low_rank_laplace" or (
         name == "subnetwork" and config.subspace.select == "variance"
     )
     if design.network_predictors and by_curvature:
         raise InputError(
             f"the construction '{name}' knows the curvature in the mean's predictor alone and has "
-            f"no nn() in {of}; use another construction, as bezier"
+            f"no nn() in {parameters_text(design)}; use another construction, as bezier"
         )

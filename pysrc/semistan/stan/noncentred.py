@@ -23,10 +23,11 @@ from semistan.model.design import Design
 from semistan.model.groups import Group
 from semistan.model.network import Array
 from semistan.model.smooth import Smooth
-from semistan.stan.penalised import penalised_starts
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LEAST_SPREAD = 0.01  # of a standard deviation, in units of eta over those of what it multiplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,20 @@ def coordinates_of(design: Design, values: Mapping[str, Any]) -> Array:
             L = np.asarray(values[name_L], dtype=float)
             found.append(partial_correlations(L @ L.T))
     return np.concatenate(found)
+
+
+def penalised_starts(bundle: Bundle) -> dict[str, Any]:
+    """Return initial values at the trained coefficients, with their own spread and uncorrelated."""
+    r, values = bundle.trained.r, {}
+    for part in parts_of_design(bundle.design):
+        trained, r = r[: part.z].reshape(part.rows, part.effects), r[part.z :]
+        least = LEAST_SPREAD * bundle.units.eta_scale / part.term.units
+        sd = np.maximum(np.sqrt((trained**2).mean(axis=0)), least)
+        z, (name_z, name_L) = trained / sd, part.names
+        values[name_z] = z[:, 0] if isinstance(part.term, Smooth) else z
+        values |= {name_L: np.eye(part.effects)} if part.L else {}
+        values |= dict(zip(part.term.spread, sd.tolist(), strict=True))
+    return values
 
 
 def starting_point(bundle: Bundle) -> tuple[Array, dict[str, float]]:

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from textwrap import indent
 from typing import Any
 
-import numpy as np
-
 from semistan.bundle.bundle import Bundle
 from semistan.model.design import Design
 from semistan.model.groups import Group
@@ -24,7 +22,6 @@ from semistan.model.smooth import Smooth
 from semistan.stan.layout import WIDTH, call
 
 Lines = list[tuple[str, str]]
-LEAST_SPREAD = 0.01  # of the standard deviations that chains start at, in units of eta
 
 
 def penalised_data_lines(design: Design) -> Lines:
@@ -117,7 +114,7 @@ def penalised_correlations(design: Design) -> Lines:
     """Declare the correlations by their names, in generated quantities."""
     lines: Lines = []
     for i, group in enumerate(design.groups, start=1):
-        for name, (a, b) in zip(group.correlations, _pairs(group), strict=True):
+        for name, (a, b) in zip(group.correlations, group.pairs, strict=True):
             declared, value = f"real {name}", f"= dot_product(L_{i}[{b + 1}], L_{i}[{a + 1}]);"
             fits = len(declared) + len(value) + 3 <= WIDTH
             lines.append((f"{declared} {value}" if fits else f"{declared}\n  {value}", ""))
@@ -146,13 +143,6 @@ def penalised_sums(design: Design, rows: str) -> Iterator[str]:
             yield f"r_{i}[J_{i}{rows}, 1]"
         else:
             yield f"rows_dot_product(Z_{i}{rows}, r_{i}[J_{i}{rows}])"
-
-
-def _pairs(group: Group) -> list[tuple[int, int]]:
-    """Return the rows and columns of the correlations, row by row of the lower triangle."""
-    if not group.correlated:
-        return []
-    return [(a, b) for a in range(group.size) for b in range(a)]
 
 
 def only_intercept(group: Group) -> bool:
@@ -185,7 +175,7 @@ def spread_labels(design: Design) -> dict[str, str]:
         by = ":".join(group.by)
         for name, effect in zip(group.spread, group.effects, strict=True):
             labels[name] = f"standard deviation of {effect} by {by}"
-        for name, (a, b) in zip(group.correlations, _pairs(group), strict=True):
+        for name, (a, b) in zip(group.correlations, group.pairs, strict=True):
             labels[name] = f"correlation of {group.effects[b]} and {group.effects[a]} by {by}"
     return labels
 
@@ -220,25 +210,3 @@ def coefficient_labels(design: Design) -> dict[str, str]:
         texts = [f"r_{group.name}[{a},{b}]" for b in group.effects for a in group.levels]
         labels |= dict(zip(names, texts, strict=True))
     return labels
-
-
-def penalised_starts(bundle: Bundle) -> dict[str, Any]:
-    """Return initial values at the trained coefficients, with their own spread and uncorrelated."""
-    design, r = bundle.design, bundle.trained.r
-    values: dict[str, Any] = {}
-    for number, term in enumerate(design.penalised):
-        size = len(term.levels) * term.size
-        trained, r = r[:size].reshape(-1, term.size), r[size:]
-        i = number + 1 - (0 if number < len(design.smooths) else len(design.smooths))
-        if isinstance(term, Group):
-            sd = np.sqrt((trained**2).mean(axis=0))
-            sd = np.maximum(sd, LEAST_SPREAD * bundle.units.eta_scale / term.units)
-            values[f"z_{i}"] = trained / sd
-            if term.correlated:
-                values[f"L_{i}"] = np.eye(term.size)
-        else:
-            spread = np.sqrt((trained**2).mean())
-            sd = np.maximum([spread], LEAST_SPREAD * bundle.units.eta_scale)
-            values[f"zs_{i}"] = trained[0] / sd
-        values |= dict(zip(term.spread, sd.tolist(), strict=True))
-    return values

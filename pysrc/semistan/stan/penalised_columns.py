@@ -46,7 +46,9 @@ def penalised_columns(target: Target, q: Array, spread: Mapping[str, Array]) -> 
             parameters |= _named(name, np.stack([draw[name] for draw in values]))
         if isinstance(part.term, Group) and part.L:
             L = np.stack([draw[part.names[1]] for draw in values])
-            correlations |= _correlations(part.term.correlations, L @ np.swapaxes(L, 1, 2))
+            matrix, pairs = L @ np.swapaxes(L, 1, 2), part.term.pairs
+            values_of_pairs = (matrix[:, i, j] for i, j in pairs)
+            correlations |= dict(zip(part.term.correlations, values_of_pairs, strict=True))
     return PenalisedColumns(parameters, _coefficients(target, x, spread), correlations)
 
 
@@ -87,8 +89,3 @@ def _named(name: str, values: Array) -> dict[str, Array]:
         ".".join([name, *(str(i + 1) for i in index)]): values[(slice(None), *index)]
         for index in positions
     }
-
-
-def _correlations(names: tuple[str, ...], matrix: Array) -> dict[str, Array]:
-    rows, columns = np.tril_indices(matrix.shape[1], -1)
-    return {name: matrix[:, i, j] for name, i, j in zip(names, rows, columns, strict=True)}

@@ -28,9 +28,10 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.distributional import ParameterDesign
-from semistan.model.families import Dispersion, Family, family
+from semistan.model.families import Dispersion, family
 from semistan.model.network import Array
 from semistan.model.priors import AUTO, Density, Prior, parse_prior
+from semistan.stan.distributional import parameters_text, scalar_parameters
 from semistan.subspace.problem import Units
 
 if TYPE_CHECKING:
@@ -141,18 +142,13 @@ def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
         groups += _coefficient_groups(config.priors, design.coefficients, of_class)
     for parameter in design.parameters:
         groups += _parameter_groups(config.priors, parameter)
-    for item in _scalars(family(config.family), design):
+    for item in scalar_parameters(family(config.family), design):
         prior = _dispersion_prior(config.priors, item)
         groups.append(PriorGroup(item.name, item.name, prior.density, (prior,), positive=True))
     for name in spread_units(design):
         prior = _spread_prior(config.priors, name)
         groups.append(PriorGroup(name, name, prior.density, (prior,), positive=True))
     return tuple(groups)
-
-
-def _scalars(family: Family, design: Design) -> list[Dispersion]:
-    """Return the dispersion parameters without a predictor."""
-    return [item for item in family.parameters if item.name not in design.varying]
 
 
 def _parameter_groups(config: PriorConfig, item: ParameterDesign) -> list[PriorGroup]:
@@ -193,18 +189,6 @@ def spread_units(design: Design) -> dict[str, float]:
 def _spread_prior(config: PriorConfig, name: str) -> Prior:
     of_class = config.sds if name.startswith("sds_") else config.sd
     return parse_prior(config.coefficients.get(name, of_class), name)
-
-
-def sampled_dispersion(config: ModelConfig, family: Family) -> tuple[str, ...]:
-    """Return the dispersion parameters that are sampled, not fixed by a constant() prior.
-
-    Of those of a model in which none has a predictor.
-    """
-    return tuple(
-        item.name
-        for item in family.parameters
-        if not _dispersion_prior(config.priors, item).density.is_constant
-    )
 
 
 def prior_data(bundle: Bundle) -> dict[str, Any]:
@@ -320,7 +304,7 @@ def check_method(config: ModelConfig, design: Design, method: str) -> None:
         Naming the method.
     """
     further = "horseshoe()" if has_horseshoe(config) else ""
-    further = further or ", ".join(f"'{name} ~ ...'" for name in design.varying)
+    further = further or parameters_text(design)
     if further and method in ("elliptical-slice", "flow"):
         raise InputError(
             f"method = '{method}' does not know the parameters of {further}; use method = 'nuts'"
@@ -328,17 +312,18 @@ def check_method(config: ModelConfig, design: Design, method: str) -> None:
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:
-    """Refuse penalised coefficients where the subspace holds theta.
+    """Refuse penalised coefficients and predictors of dispersion where the subspace holds theta.
 
     Raises
     ------
     InputError
         Naming the terms and the construction.
     """
-    if config.subspace.holds_theta and design.penalised:
+    further = penalised_text(design) or parameters_text(design)
+    if config.subspace.holds_theta and further:
         raise InputError(
             f"the construction '{config.subspace.construction}' holds the coefficients in the "
-            f"subspace and has no {penalised_text(design)}; use another construction"
+            f"subspace and has no {further}; use another construction"
         )
 
 
@@ -430,7 +415,7 @@ def _lines(
         yield from _coefficient_lines(config.priors, design.coefficients, units.theta_scale)
     for parameter in design.parameters:
         yield from _parameter_lines(config.priors, parameter, units)
-    for item in _scalars(family(config.family), design):
+    for item in scalar_parameters(family(config.family), design):
         prior, scale = _dispersion_prior(config.priors, item), _dispersion_units(item, units)
         source = _source(config.priors, item.key)
         used = _autoscaled(prior, scale, config.priors)

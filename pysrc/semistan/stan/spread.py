@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.network import Array
-from semistan.stan.noncentred import Part, factor_of, partial_correlations, parts_of_design
+from semistan.stan.noncentred import (
+    LEAST_SPREAD,
+    Part,
+    factor_of,
+    partial_correlations,
+    parts_of_design,
+)
 
 if TYPE_CHECKING:
     from semistan.stan.target import Target
 
-LEAST = 0.01  # of a standard deviation, in units of eta over those of what it multiplies
 MOST_CORRELATED = 0.95
 
 
@@ -61,7 +66,7 @@ def reestimated(target: Target, q: Array, covariance: Array) -> Array:
         second = matrix @ matrix.T / part.rows + _mean_covariance(covariance[z, z], part)
         estimate = root @ second @ root.T
         new = np.sqrt(np.diag(estimate))
-        new = np.maximum(new, LEAST * target.bundle.units.eta_scale / part.term.units)
+        new = np.maximum(new, LEAST_SPREAD * target.bundle.units.eta_scale / part.term.units)
         sd[list(logs)] = new[list(logs)]
         q[L] = partial_correlations(_correlation(estimate)) if part.L else q[L]
         new_root = sd[:, None] * factor_of(q[L], part.effects)

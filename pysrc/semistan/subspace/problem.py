@@ -86,11 +86,16 @@ def units_of(design: Design, family: Family, rows: Rows) -> Units:
         np.array(design.u.scale),
         eta_loc,
         eta_scale,
-        tuple(np.broadcast_to(term.units, term.size) for term in design.penalised),
-        tuple(len(term.levels) for term in design.penalised),
+        *block_units(design),
         float(rows.y.std(ddof=1)) if family.in_units_of_y else None,
         parameter_units(design),
     )
+
+
+def block_units(design: Design) -> tuple[tuple[Array, ...], tuple[int, ...]]:
+    """Return the units (m,) and the number of levels of each penalised term."""
+    units = tuple(np.broadcast_to(term.units, term.size) for term in design.penalised)
+    return units, tuple(len(term.levels) for term in design.penalised)
 
 
 def parameter_units(design: Design) -> dict[str, tuple[Array, Array]]:

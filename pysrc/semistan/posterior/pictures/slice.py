@@ -25,7 +25,6 @@ from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
 from semistan.stan.distributional import log_unit, parameter_coordinates, trained_coordinates
 from semistan.stan.noncentred import starting_point
-from semistan.stan.priors import sampled_dispersion
 from semistan.stan.target import Target, log_likelihood, log_prior, make_target, sampled_positive
 from semistan.subspace.curve import curve_points
 
@@ -181,13 +180,13 @@ def slice_panel(figure: Figure, axes: Axes, plane: Plane, part: Slice) -> list[A
 def held_words(plane: Plane) -> str:
     """Say what a slice holds, as ``Other directions and dispersion are held``."""
     bundle = plane.bundle
-    sampled = set(sampled_dispersion(bundle.config, bundle.family))
+    sampled = set(sampled_positive(bundle.config, bundle.design))
     held = {
         "other directions": bundle.subspace.k > len(plane.chosen),
         "coefficients": not bundle.subspace.holds_theta
         and len(bundle.trained.theta) + parameter_coordinates(bundle.design) > 0,
         "smooths and groups": len(bundle.design.penalised) > 0,
-        "dispersion": len(sampled - set(bundle.design.varying)) > 0,
+        "dispersion": len(sampled & set(bundle.family.dispersion)) > 0,
     }
     names = [name for name, is_held in held.items() if is_held]
     if not names:

@@ -197,7 +197,7 @@ def _judge(
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
     parameters = distribution(bundle, draws, rows)
     replicated = np.sort(bundle.family.rng(eta, parameters, generator), axis=0, kind="stable")
-    density = log_lik_at(bundle, draws, rows, eta)
+    density = log_lik_at(bundle, rows, eta, parameters)
     lower, upper = np.quantile(
         replicated,
         ((1 - interval) / 2, (1 + interval) / 2),
