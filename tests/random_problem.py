@@ -32,7 +32,9 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
     state, Z = Weights(*map(torch.tensor, arrays)), generator.normal(size=(n, 2))
     given = {key: torch.arange(n, dtype=torch.float64) % 7 + 1 for key in record.given}
     arrays = map(torch.tensor, (np.zeros(n), Z, U))
-    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *arrays, given)
+    starts = {p.name: p.start * (ETA_SCALE if p.has_units else 1)
+              for p in record.parameters}  # fmt: skip
+    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *arrays, given, starts=starts)
     eta = blank.eta(state.theta, network_output(blank, state)).numpy()
     dispersion = {
         key: float(value) for key, value in blank.dispersion(state.log_dispersion).items()

@@ -10,10 +10,10 @@ from semistan.model.design import (
     design_from_plain,
     design_to_plain,
     learn_design,
-    stan_name,
 )
 from semistan.model.formula import parse_formula
 from semistan.model.missing import complete_rows
+from semistan.model.names import stan_name
 from small import small_frame
 
 

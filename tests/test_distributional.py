@@ -307,7 +307,7 @@ def test_the_matrix_adds_that_of_each_predictor():
 
     def predictors(q):
         (eta,) = target.predictors(target.split(q)[0], target.linear(q))
-        return torch.stack([eta, target.further_logs(q)[0]["sigma"]])
+        return torch.stack([eta, target.further_predictors(q)[0]["sigma"]])
 
     (eta, log_sigma), J = predictors(q), torch.func.jacrev(predictors)(q)
     precision = (bundle.units.eta_scale * log_sigma.exp()) ** -2
@@ -410,7 +410,7 @@ def test_density_and_gradient_are_those_of_pytorch(family, formula, toolchain, t
         assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
     for item in bundle.design.parameters:
         written = program.written[item.intercept]
-        logs = [target.further_logs(state) for state in q]
+        logs = [target.further_predictors(state) for state in q]
         mean = np.array([np.mean([float(c[item.name].mean()) for c in chunks]) for chunks in logs])
         coefficients = np.array([program.written[name] for name in item.coefficients])
         moved = rows.further[item.name].mean(axis=0) @ coefficients if len(coefficients) else 0
@@ -513,7 +513,7 @@ def test_a_slice_goes_through_the_means_of_the_draws():
     Zs = rows.further["sigma"]
     theta = np.array([mean[name] for name in bundle.design.parameters[0].coefficients])
     log = mean["b_sigma_Intercept"] + Zs @ theta
-    (found,) = make_target(bundle, rows).further_logs(torch.tensor(plane.centre))
+    (found,) = make_target(bundle, rows).further_predictors(torch.tensor(plane.centre))
     unit = np.log(rows.y.std(ddof=1))
     assert found["sigma"].numpy() + unit == pytest.approx(log, rel=1e-9)
 

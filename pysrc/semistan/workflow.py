@@ -19,6 +19,7 @@ from semistan.bundle.bundle import (
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.errors import InputError, ToolchainError
 from semistan.inputs import read_config, read_table
+from semistan.model.categorical import CATEGORICAL, response_levels, with_levels
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.distributional import check_parameters
@@ -26,6 +27,7 @@ from semistan.model.families import check_response, family, with_categories
 from semistan.model.formula import parse_formula
 from semistan.model.given import check_trials
 from semistan.model.missing import complete_rows
+from semistan.model.names import stan_name
 from semistan.model.ordinal import check_ordered
 from semistan.model.orthogonal import announcement, check_orthogonal
 from semistan.model.rows import Rows
@@ -131,17 +133,22 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
         For anything that would make training or sampling impossible or meaningless.
     """
     formula, record = parse_formula(config.formula), family(config.family)
-    check_parameters(formula, record)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     table = read_table(str(config.data)) if frame is None else frame
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
-    design, rows = learn_design(formula, kept)
+    categories: tuple[str, ...] = ()
+    if record.name == CATEGORICAL:
+        categories = response_levels(formula, kept, record.levels)
+        formula = with_levels(formula, categories)
+        record = family(f"{CATEGORICAL}({', '.join(map(stan_name, categories))})")
+    check_parameters(formula, record)
+    design, rows = learn_design(formula, kept, categories)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
     known = check_ordered(str(record), record.categories, formula.response, kept)
     record = with_categories(record, rows.y, formula.response, known)
-    config = config.model_copy(update={"family": str(record)})
+    config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
     check_dimension(config.subspace, *network_spec(config, design).sizes)
     check_orthogonal(config, design)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.categorical import category_codes, predictor_name
 from semistan.model.distributional import (
     ParameterDesign,
     learn_parameter,
@@ -24,6 +25,7 @@ from semistan.model.distributional import (
 from semistan.model.formula import Formula, SmoothTerm, parse_formula, variables
 from semistan.model.given import given_values
 from semistan.model.groups import Group, group_from_plain, group_to_plain, learn_group
+from semistan.model.names import stan_name
 from semistan.model.network import MU, Array
 from semistan.model.ordinal import category_numbers
 from semistan.model.rows import Block, Rows
@@ -81,6 +83,8 @@ class Design:
         The learnt group-level terms.
     parameters : tuple of ParameterDesign
         The learnt predictors of dispersion parameters.
+    categories : tuple of str
+        The response's unordered categories, the reference first; empty for other responses.
     """
 
     formula: str
@@ -90,6 +94,12 @@ class Design:
     smooths: tuple[Smooth, ...] = ()
     groups: tuple[Group, ...] = ()
     parameters: tuple[ParameterDesign, ...] = ()
+    categories: tuple[str, ...] = ()
+
+    @property
+    def mean_name(self) -> str:
+        """Name of the linear predictor, if it is called after a category: ``muversicolor``."""
+        return predictor_name(self.categories[1]) if self.categories else ""
 
     @property
     def varying(self) -> tuple[str, ...]:
@@ -123,10 +133,21 @@ class Design:
     @property
     def coefficients(self) -> tuple[str, ...]:
         """Names of the structured coefficients, valid in Stan: ``b_age``, ``b_gb``."""
-        return tuple(f"b_{stan_name(column)}" for column in self.x.columns)
+        return tuple(f"{self._prefix}{stan_name(column)}" for column in self.x.columns)
+
+    @property
+    def intercept(self) -> str:
+        """Name of the intercept."""
+        return f"{self._prefix}Intercept"
+
+    @property
+    def _prefix(self) -> str:
+        return f"b_{self.mean_name}_" if self.mean_name else "b_"
 
 
-def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
+def learn_design(
+    formula: Formula, frame: pd.DataFrame, categories: tuple[str, ...] = ()
+) -> tuple[Design, Rows]:
     """Learn the design from the training rows.
 
     Parameters
@@ -135,6 +156,8 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
         The parsed formula.
     frame : pandas.DataFrame
         The training rows, without missing values in the columns that the formula uses.
+    categories : tuple of str
+        The response's unordered categories, the reference first, if it has some.
 
     Returns
     -------
@@ -153,7 +176,7 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
     used = tuple(dict.fromkeys((*formula.outcome, *formula.predictors)))
     check_columns(frame, used, formula.text)
-    y = response_values(formula, frame)
+    y = response_values(formula, frame, categories)
     table = used_levels_only(frame[list(used)], formula.predictors)
     origins = first_dates(table, formula.dated)
     numbers = in_days(table, origins)
@@ -162,11 +185,12 @@ def learn_design(formula: Formula, frame: pd.DataFrame) -> tuple[Design, Rows]:
     inputs = [_learn_network(network, numbers) for network in formula.networks]
     U = np.hstack([matrix for _, matrix in inputs])
     smooths = tuple(_learn_smooth(term, numbers) for term in formula.smooths)
-    groups = tuple(learn_group(term, numbers, stan_name)[0] for term in formula.groups)
+    groups = tuple(learn_group(term, numbers)[0] for term in formula.groups)
     networks = tuple(terms for terms, _ in inputs)
-    learnt = [learn_parameter(parameter, numbers, stan_name) for parameter in formula.parameters]
+    link = "identity" if categories else "log"
+    learnt = [learn_parameter(parameter, numbers, link) for parameter in formula.parameters]
     parameters = tuple(parameter for parameter, _ in learnt)
-    design = Design(formula.text, x, networks, origins, smooths, groups, parameters)
+    design = Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
     check_varies(x)
     check_varies(design.u)
     check_collinear(x, X)
@@ -211,16 +235,21 @@ def apply_design(
     X = apply_structured(design.x, table)
     U = np.hstack([apply_terms(terms, table, _all_levels(terms)) for terms in design.networks])
     check_finite(U, design.u.columns, frame)
-    y = response_values(formula, frame) if response else None
+    y = response_values(formula, frame, design.categories) if response else None
     given = given_values(formula, table, response=response)
     blocks = _blocks(design, table, allow_new_levels=allow_new_levels)
     further = {item.name: apply_structured(item.x, table) for item in design.parameters}
     return Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
 
 
-def response_values(formula: Formula, frame: pd.DataFrame) -> Array:
-    """Evaluate the response; ordered categories are numbered from 1."""
-    column = frame.get(formula.response.strip("`"))
+def response_values(
+    formula: Formula, frame: pd.DataFrame, categories: tuple[str, ...] = ()
+) -> Array:
+    """Evaluate the response; categories are numbered from 1."""
+    name = formula.response.strip("`")
+    column = frame.get(name)
+    if categories and column is not None:
+        return category_codes(column, categories, name)
     numbers = None if column is None else category_numbers(column)
     return evaluate(formula.response, frame) if numbers is None else numbers
 
@@ -239,15 +268,6 @@ def _blocks(
     return (*smooth, *group)
 
 
-def stan_name(column: str) -> str:
-    """Turn a design column into a part of a Stan name: ``C(g)[T.b]`` becomes ``gb``."""
-    name = re.sub(r"\bC\(([^(),]*)(?:[^()]|\([^()]*\))*\)", r"\1", column)
-    name = re.sub(r"\bI\(((?:[^()]|\([^()]*\))*)\)", r"\1", name)
-    name = re.sub(r"\[(?:T\.|S\.|H\.|D\.)?([^\]]*)\]", r"\1", name)
-    name = re.sub(r"[^A-Za-z0-9]+", "_", name.replace("(", "").replace(")", ""))
-    return name.strip("_")
-
-
 def design_to_plain(design: Design) -> dict[str, Any]:
     """Return the design as JSON-ready data."""
     return {
@@ -262,6 +282,7 @@ def design_to_plain(design: Design) -> dict[str, Any]:
             if design.parameters
             else {}
         ),
+        **({"categories": list(design.categories)} if design.categories else {}),
     }
 
 
@@ -281,12 +302,14 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
         groups = tuple(group_from_plain(item, formula) for item in plain.get("groups", ()))
-        parameters = parameters_from_plain(plain.get("parameters", []), formula, stan_name)
+        categories = tuple(str(level) for level in plain.get("categories", ()))
+        link = "identity" if categories else "log"
+        parameters = parameters_from_plain(plain.get("parameters", []), formula, link)
         if [smooth.expression for smooth in smooths] != [s.expression for s in formula.smooths]:
             raise ValueError("the smooths are not the formula's")
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
-        return Design(formula.text, x, networks, origins, smooths, groups, parameters)
+        return Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -317,7 +340,7 @@ def _all_levels(terms: Terms) -> dict[str, str]:
 
 
 def _check_names(design: Design) -> None:
-    seen: dict[str, str] = {"b_Intercept": "the intercept", "b_": "an empty name"}
+    seen = {design.intercept: "the intercept", "b_": "an empty name"}
     for name, column in zip(design.coefficients, design.x.columns, strict=True):
         if name in seen:
             raise InputError(

@@ -11,13 +11,14 @@ at z = 0, with a network on average over the training rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families import Family
 from semistan.model.formula import Formula, ParameterFormula
+from semistan.model.names import stan_name
 from semistan.model.network import Array
 from semistan.model.terms import (
     Terms,
@@ -46,12 +47,20 @@ class ParameterDesign:
         Their names: ``b_sigma_z``.
     networks : int
         How many networks it has.
+    link : str
+        ``log``, or ``identity`` of a parameter on the whole line.
     """
 
     name: str
     x: Terms
     coefficients: tuple[str, ...]
     networks: int
+    link: str = "log"
+
+    @property
+    def words(self) -> str:
+        """What the predictor is of: ``log sigma``."""
+        return f"log {self.name}" if self.link == "log" else self.name
 
     @property
     def intercept(self) -> str:
@@ -75,7 +84,7 @@ class ParameterDesign:
 
 
 def learn_parameter(
-    formula: ParameterFormula, table: pd.DataFrame, stan_name: Callable[[str], str]
+    formula: ParameterFormula, table: pd.DataFrame, link: str
 ) -> tuple[ParameterDesign, Array]:
     """Learn a predictor from the training rows; return it and its columns (N, P).
 
@@ -87,7 +96,7 @@ def learn_parameter(
     x, X = learn_structured(formula.structured, table)
     check_varies(x)
     check_collinear(x, X)
-    return _named(formula, x, stan_name), X
+    return _named(formula, x, link), X
 
 
 def parameter_to_plain(design: ParameterDesign) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def parameter_to_plain(design: ParameterDesign) -> dict[str, Any]:
 
 
 def parameters_from_plain(
-    plain: list[Mapping[str, Any]], formula: Formula, stan_name: Callable[[str], str]
+    plain: list[Mapping[str, Any]], formula: Formula, link: str
 ) -> tuple[ParameterDesign, ...]:
     """Rebuild the predictors of a formula from their plain data.
 
@@ -108,7 +117,7 @@ def parameters_from_plain(
     if [item["name"] for item in plain] != [parameter.name for parameter in formula.parameters]:
         raise ValueError("the predictors are not the formula's")
     return tuple(
-        _named(parameter, terms_from_plain(item["x"], formula), stan_name)
+        _named(parameter, terms_from_plain(item["x"], formula), link)
         for parameter, item in zip(formula.parameters, plain, strict=True)
     )
 
@@ -136,6 +145,6 @@ def check_parameters(formula: Formula, family: Family) -> None:
         )
 
 
-def _named(formula: ParameterFormula, x: Terms, stan_name: Callable[[str], str]) -> ParameterDesign:
+def _named(formula: ParameterFormula, x: Terms, link: str) -> ParameterDesign:
     names = tuple(f"b_{formula.name}_{stan_name(column)}" for column in x.columns)
-    return ParameterDesign(formula.name, x, names, len(formula.networks))
+    return ParameterDesign(formula.name, x, names, len(formula.networks), link)

@@ -2,7 +2,8 @@
 
 A record holds everything that depends on the family: link, support, units, likelihood,
 random generation, and the lines of the Stan program. Under another link than its default one, and
-for a number of categories, a record is made of it: ``bernoulli(probit)``, ``cumulative(logit, 5)``.
+for the response's categories, a record is made of it: ``bernoulli(probit)``,
+``cumulative(logit, 5)``, ``categorical(setosa, versicolor, virginica)``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model import ordinal
+from semistan.model import categorical, ordinal
 from semistan.model.links import LINKS, Link
 from semistan.model.network import Array
 
@@ -33,7 +34,7 @@ LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
 
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    """One positive parameter of a response distribution beside the linear predictor.
+    """One parameter of a response distribution beside the linear predictor.
 
     Attributes
     ----------
@@ -49,6 +50,8 @@ class Dispersion:
         Where training starts, in those units.
     of_class : str
         The key of its prior in ``[priors]``, if several parameters share it.
+    link : str
+        ``log`` of a positive parameter; one with link ``identity`` always has a predictor.
     """
 
     name: str
@@ -57,6 +60,23 @@ class Dispersion:
     has_units: bool = False
     start: float = 1.0
     of_class: str = ""
+    link: str = "log"
+
+    def value(self, predictor: Any) -> Any:
+        """Return the parameter where its predictor is an array or a tensor."""
+        if self.link == "identity":
+            return predictor
+        return predictor.exp() if hasattr(predictor, "exp") else np.exp(predictor)
+
+    def moved(self, start: float, predictor: Any) -> Any:
+        """Return the parameter where its predictor is so much above that of ``start``."""
+        if self.link == "identity":
+            return start + predictor
+        return start * self.value(predictor)
+
+    def predictor(self, value: float) -> float:
+        """Return the predictor of one value."""
+        return value if self.link == "identity" else math.log(value)
 
     @property
     def key(self) -> str:
@@ -91,7 +111,8 @@ class Family:
         Maps a response and what is given of each row to the location and scale of the linear
         predictor without offsets, in whose units the network and the default priors work.
     mean : callable
-        Maps ``eta`` and the dispersion to the mean of the response.
+        Maps ``eta`` and the dispersion to the mean of the response, for an unordered one to the
+        probability of its second category.
     log_lik : callable
         Maps torch tensors ``(y, eta, dispersion)`` to elementwise log densities.
     rng : callable
@@ -125,9 +146,16 @@ class Family:
         Name of the vector that stands for eta in ``density`` and ``stan_rng``, on the scale of the
         default link, and how the program computes it from eta.
     stan_local : tuple of str
-        Declaration of a further vector that both need, and how it is computed.
+        Lines with what both need besides, ``{rows}`` standing for the number of rows.
     in_units_of_y : bool
         Whether dispersion that has units is in those of y, and these are not those of eta.
+    locations : callable
+        Maps a response to where training starts the dispersion parameters that are no positive
+        numbers, by name.
+    probabilities : callable, optional
+        Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
+    levels : tuple of str
+        Names of unordered categories, the reference first.
     """
 
     name: str
@@ -154,8 +182,11 @@ class Family:
     density_functions: tuple[str, ...] = ()
     by_row: bool = False
     on_default: tuple[str, str] = ("eta", "")
-    stan_local: tuple[str, str] = ("", "")
+    stan_local: tuple[str, ...] = ()
     in_units_of_y: bool = False
+    locations: Callable[[Array], dict[str, float]] = lambda _: {}
+    probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
+    levels: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text or self.name
@@ -165,9 +196,9 @@ class Family:
         """Names of the dispersion parameters."""
         return tuple(parameter.name for parameter in self.parameters)
 
-    def text_of(self, name: str) -> str:
-        """Say what a dispersion parameter is."""
-        return next(parameter.text for parameter in self.parameters if parameter.name == name)
+    def parameter(self, name: str) -> Dispersion:
+        """Return a dispersion parameter by its name."""
+        return next(parameter for parameter in self.parameters if parameter.name == name)
 
 
 def _gaussian_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
@@ -470,7 +501,8 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-CUMULATIVE = "cumulative"  # its record depends on the number of categories
+CUMULATIVE = "cumulative"
+BY_CATEGORIES = (CUMULATIVE, categorical.CATEGORICAL)  # whose records depend on them
 CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
 
 
@@ -494,6 +526,8 @@ def family(text: str) -> Family:
     options = [option.strip() for option in (match[2] or "").split(",") if option.strip()]
     if match[1] == CUMULATIVE:
         return _cumulative_of(options)
+    if match[1] == categorical.CATEGORICAL:
+        return _categorical(tuple(options))
     record = _named(match[1])
     if len(options) > 1:
         raise InputError(f"family {record.name} takes a link alone, got '{text}'")
@@ -505,7 +539,7 @@ def _named(name: str) -> Family:
         if name == record.name or name in record.aliases:
             return record
     known = [alias for record in FAMILIES for alias in (record.name, *record.aliases)]
-    raise InputError(f"unknown family '{name}'.{did_you_mean(name, [*known, CUMULATIVE])}")
+    raise InputError(f"unknown family '{name}'.{did_you_mean(name, [*known, *BY_CATEGORIES])}")
 
 
 def _linked(record: Family, name: str) -> Family:
@@ -586,7 +620,8 @@ def _cumulative(link: str, K: int) -> Family:
         stan_rng=f"ordered_{'probit' if probit else 'logistic'}_rng({{eta}}, tau)",
         density_functions=CUMULATIVE_PROBIT if probit else (),
         by_row=probit,
-        stan_local=(f"vector[{K - 1}] tau", tau),
+        stan_local=(f"vector[{K - 1}] tau = {tau};",),
+        probabilities=partial(ordinal.probabilities, noise, K),
         text=f"{CUMULATIVE}({written})" if written != "logit" else CUMULATIVE,
         categories=K,
     )
@@ -603,6 +638,41 @@ def _first_threshold(link: str, y: Array, given: Given) -> tuple[float, float]:
     if link == "logit":
         return _logit_mean(above, given)
     return _linked(_named("bernoulli"), link).eta_units(above, given)
+
+
+def _categorical(levels: tuple[str, ...]) -> Family:
+    """Return the record of unordered categories, whose names may not be known yet."""
+    names, K = tuple(categorical.predictor_name(level) for level in levels[1:]), len(levels)
+    columns = [f"logits[ : , {k}] = {name};" for k, name in enumerate(("eta", *names[1:]), 2)]
+    return Family(
+        name=categorical.CATEGORICAL,
+        link="logit",
+        aliases=(),
+        parameters=tuple(
+            Dispersion(name, f"log odds of {level} against {levels[0]}", "", link="identity")
+            for name, level in zip(names[1:], levels[2:], strict=True)
+        ),
+        integer=True,
+        support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)),
+        support_text="categories",
+        eta_units=lambda y, _: (categorical.first_odds(y), 1.0),
+        mean=lambda eta, mu: categorical.probabilities(names[1:], eta, mu)[..., 1],
+        log_lik=partial(categorical.log_lik, names[1:]),
+        rng=partial(categorical.rng, names[1:]),
+        density="categorical_logit_lpmf({y} | {eta}')",
+        stan_rng="categorical_logit_rng({eta}')",
+        by_row=True,
+        on_default=("logits", ""),
+        stan_local=(
+            "// Log odds of each category against the first one.",
+            f"matrix[{{rows}}, {K}] logits = rep_matrix(0, {{rows}}, {K});",
+            *columns,
+        ),
+        text=f"{categorical.CATEGORICAL}({', '.join(levels)})" if levels else "",
+        locations=partial(categorical.locations, names[1:]),
+        probabilities=partial(categorical.probabilities, names[1:]),
+        levels=levels,
+    )
 
 
 def with_categories(record: Family, y: Array, name: str, known: int = 0) -> Family:

@@ -197,6 +197,15 @@ def parse_formula(text: str) -> Formula:
         ) from None
 
 
+def with_predictors(text: str, names: Iterable[str]) -> str:
+    """Add predictors behind commas, with the mean's terms, of parameters that have none."""
+    spans, source = _spans(text), masked(text)
+    written = {text[start:end].partition("~")[0].strip() for start, end in spans[1:]}
+    start, end = spans[0]
+    terms = text[start + source[start:end].index("~") + 1 : end].strip()
+    return ", ".join([text, *(f"{name} ~ {terms}" for name in names if name not in written)])
+
+
 def check_term(term: str, text: str) -> None:
     """Refuse a term that is anything but columns, arithmetic and the listed functions.
 

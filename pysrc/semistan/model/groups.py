@@ -14,6 +14,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.formula import Formula, GroupTerm
+from semistan.model.names import stan_name
 from semistan.model.network import Array
 from semistan.model.rows import Block
 from semistan.model.terms import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
@@ -115,7 +116,7 @@ class Group:
         return np.hstack([columns, apply_terms(self.terms, table, {})])
 
 
-def learn_group(term: GroupTerm, table: pd.DataFrame, name: Any) -> tuple[Group, Block]:
+def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
     """Learn the levels and the columns from the training rows.
 
     Parameters
@@ -124,8 +125,6 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, name: Any) -> tuple[Group,
         The parsed term.
     table : pandas.DataFrame
         The training rows.
-    name : callable
-        Turns a column into a part of a Stan name.
 
     Raises
     ------
@@ -142,7 +141,7 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, name: Any) -> tuple[Group,
         raise InputError(
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
         )
-    effects = (*(["Intercept"] if term.intercept else []), *(name(c) for c in terms.columns))
+    effects = (*(["Intercept"] if term.intercept else []), *(stan_name(c) for c in terms.columns))
     group = Group(term.by, levels, effects, term.intercept, terms,
                   term.correlated and len(effects) > 1)  # fmt: skip
     return group, group.block(table)

@@ -84,6 +84,17 @@ def mean(noise: Noise, K: int, eta: Array, dispersion: Mapping[str, Array]) -> A
     return np.asarray(1 + sum(noise.cdf(eta - each) for each in tau))
 
 
+def probabilities(noise: Noise, K: int, eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    """Return P(y = k) of each category, shape (..., K)."""
+    tau = thresholds([dispersion[name] for name in gap_names(K)])
+    below = np.stack(
+        np.broadcast_arrays(np.zeros_like(eta), *(noise.cdf(each - eta) for each in tau),
+                            np.ones_like(eta)),
+        axis=-1,
+    )  # fmt: skip
+    return np.diff(below, axis=-1)
+
+
 def rng(
     noise: Noise,
     K: int,
@@ -136,10 +147,10 @@ def check_ordered(family: str, K: int, name: str, table: pd.DataFrame) -> int:
     if column is None or category_numbers(column) is None:
         return 0
     found = len(column.cat.categories)
-    if not family.startswith("cumulative"):
+    if not family.startswith(("cumulative", "categorical")):
         raise InputError(
             f"response '{name}' has {found} ordered categories, which family {family} does not "
-            "know; use family cumulative, or a column of numbers"
+            "know; use family cumulative or categorical, or a column of numbers"
         )
     if K not in (0, found):
         raise InputError(

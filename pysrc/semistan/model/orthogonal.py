@@ -105,6 +105,11 @@ def check_orthogonal(config: ModelConfig, design: Design) -> None:
         Naming the column to be renamed, or the construction.
     """
     further = further_names(config, design)
+    if further and design.categories:
+        raise InputError(
+            f"orthogonalise = '{config.orthogonalise}' knows one predictor, and the response has "
+            "one for each category; use --orthogonalise off"
+        )
     names = dict(zip(design.coefficients, design.x.columns, strict=True))
     for name in [*further, *([INTERCEPT] if further else [])]:
         if name in names:

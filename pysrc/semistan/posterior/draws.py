@@ -33,7 +33,7 @@ class Draws:
     theta : array, shape (C, S, P)
         What multiplies x beside the network as it is, in the user's units.
     coefficients : dict of arrays, shape (C, S)
-        ``b_Intercept`` and the structured coefficients by name, orthogonalised ones besides, and
+        The intercept and the structured coefficients by name, orthogonalised ones besides, and
         those of dispersion parameters.
     dispersion : dict of arrays, shape (C, S)
         Dispersion parameters by name, those without a predictor.
@@ -97,7 +97,8 @@ class Draws:
     @property
     def intercept(self) -> Array:
         """The intercept (C, S) that goes with ``effects``."""
-        return self.coefficients.get(INTERCEPT, self.coefficients["b_Intercept"])
+        first = next(iter(self.coefficients))
+        return self.coefficients.get(INTERCEPT, self.coefficients[first])
 
     def __repr__(self) -> str:
         names = ", ".join(self.interpreted)
@@ -170,7 +171,8 @@ def draws_of_columns(
         phi=vector("phi", bundle.subspace.k),
         theta=vector("theta_raw" if sheared else "theta", len(design.coefficients)),
         coefficients={
-            name: scalar(name) for name in ("b_Intercept", *design.coefficients, *further, *varying)
+            name: scalar(name)
+            for name in (design.intercept, *design.coefficients, *further, *varying)
         },
         dispersion={name: scalar(name) for name in scalar_dispersion(bundle.family, bundle.design)},
         lprior=scalar("lprior"),

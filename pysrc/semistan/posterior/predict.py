@@ -20,7 +20,7 @@ from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
 from semistan.posterior.penalised import penalised_predictor
-from semistan.stan.distributional import log_unit
+from semistan.stan.distributional import predictor_start
 from semistan.subspace.predictor import network_output
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
@@ -118,18 +118,20 @@ def _varying(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) ->
     X, theta = rows.further[item.name], np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
         theta[:, j] = draws.flat(draws.coefficients[name])
+    value = bundle.family.parameter(item.name).value
     if not item.networks:
-        log = draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T
-        return np.asarray(np.exp(log))
-    loc = log_unit(bundle.family, bundle.units, item.name)
-    log = loc + theta @ (X - bundle.units.further[item.name][0]).T
+        return np.asarray(
+            value(draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T)
+        )
+    start = predictor_start(bundle.family, bundle.units, item.name)
+    predictor = start + theta @ (X - bundle.units.further[item.name][0]).T
     phi = draws.flat(draws.phi)
     for piece in _pieces(len(phi), len(rows) * bundle.network.widest):
         w = bundle.subspace.lift(phi[piece])
-        log[piece] += network_output(
+        predictor[piece] += network_output(
             bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, item.name
         )
-    return np.asarray(np.exp(log))
+    return np.asarray(value(predictor))
 
 
 def row_chunks(rows: Rows, draws: Draws) -> Iterator[Rows]:

@@ -99,7 +99,7 @@ def program_columns(
     penalised = penalised_columns(target, q, positive | fixed)
     columns |= {**penalised.parameters, **positive, **derived, **fixed, **penalised.coefficients}
     columns["lprior"] = _lprior(target, q)
-    columns["b_Intercept"] = _intercept(target, phi, theta)
+    columns[target.bundle.design.intercept] = _intercept(target, phi, theta)
     columns |= {name: theta[:, j] for j, name in enumerate(names)}
     if target.shear:
         further = further_names(target.bundle.config, target.bundle.design)

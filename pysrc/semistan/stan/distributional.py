@@ -5,8 +5,9 @@ A parameter such as sigma is then a vector over the rows,
     sigma = exp(sigma_loc + tau_sigma + Xc_sigma theta_sigma + f_sigma),
 
 where ``sigma_loc`` is the log of its unit. ``tau_sigma``, log sigma at the means of the columns, is
-there without a network, whose output bias it would be. In the unconstrained coordinates q, tau and
-theta_sigma / theta_scale_sigma of each parameter stand together.
+there without a network, whose output bias it would be. A parameter on the whole line is its
+predictor, without exp. In the unconstrained coordinates q, tau and theta_sigma / theta_scale_sigma
+of each parameter stand together.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from semistan.model.distributional import ParameterDesign
 from semistan.model.families import Dispersion, Family
 from semistan.model.network import Array
 from semistan.model.rows import Rows
-from semistan.stan.layout import WIDTH, statement
+from semistan.stan.layout import WIDTH, declarations, statement
 from semistan.stan.networks import network_call
 from semistan.subspace.problem import Units
 
@@ -47,10 +48,11 @@ def parameter_data_lines(design: Design) -> Lines:
     lines: Lines = []
     for item in design.parameters:
         name = item.name
-        lines.append((f"real {name}_loc;", f"log of the unit of {name}"))
+        located = f"log of the unit of {name}" if item.link == "log" else f"location of {name}"
+        lines.append((f"real {name}_loc;", located))
         if item.coefficients:
             lines += [
-                (f"int<lower=1> P_{name};", f"structured coefficients of log {name}"),
+                (f"int<lower=1> P_{name};", f"structured coefficients of {item.words}"),
                 (f"matrix[N, P_{name}] X_{name};", "their design, without an intercept"),
                 (f"vector[P_{name}] x_loc_{name};", f"mean of each column of X_{name}"),
                 (f"vector<lower=0>[P_{name}] theta_scale_{name};", "unit of each coefficient"),
@@ -63,7 +65,7 @@ def parameter_data(bundle: Bundle, rows: Rows) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for item in bundle.design.parameters:
         name, (loc, scale) = item.name, bundle.units.further[item.name]
-        data[f"{name}_loc"] = log_unit(bundle.family, bundle.units, name)
+        data[f"{name}_loc"] = predictor_start(bundle.family, bundle.units, name)
         if item.coefficients:
             data |= {
                 f"P_{name}": len(loc),
@@ -74,19 +76,22 @@ def parameter_data(bundle: Bundle, rows: Rows) -> dict[str, Any]:
     return data
 
 
-def log_unit(family: Family, units: Units, name: str) -> float:
-    """Return the log of the unit of a dispersion parameter, where training starts it."""
-    (item,) = (item for item in family.parameters if item.name == name)
-    return float(np.log(units.start(item)))
+def predictor_start(family: Family, units: Units, name: str) -> float:
+    """Return where training starts a predictor: the log of the unit of a positive parameter."""
+    item = family.parameter(name)
+    return item.predictor(units.start(item))
 
 
 def centred_columns(design: Design) -> tuple[Lines, str]:
     """Declare the centred columns in the transformed data, and compute them."""
-    names = [item.name for item in design.parameters if item.coefficients]
-    lines = [(f"matrix[N, P_{n}] Xc_{n};", f"structured design of log {n}, centred") for n in names]
+    items = [item for item in design.parameters if item.coefficients]
+    lines = [
+        (f"matrix[N, P_{item.name}] Xc_{item.name};", f"structured design of {item.words}, centred")
+        for item in items
+    ]
     loops = (
         f"for (j in 1 : P_{n}) {{\n  Xc_{n}[ : , j] = X_{n}[ : , j] - x_loc_{n}[j];\n}}\n"
-        for n in names
+        for n in (item.name for item in items)
     )
     return lines, "".join(loops)
 
@@ -97,10 +102,12 @@ def parameter_parameters(design: Design) -> Lines:
     for item in design.parameters:
         name = item.name
         if item.has_tau:
-            lines.append((f"real tau_{name};", f"log {name} at average columns, over its unit"))
+            over = "over its unit" if item.link == "log" else "over its location"
+            lines.append((f"real tau_{name};", f"{item.words} at average columns, {over}"))
         if item.coefficients:
             declared = f"vector<multiplier=theta_scale_{name}>[P_{name}] theta_{name};"
-            lines.append((declared, f"structured coefficients of log {name}"))
+            declared = statement(declared, WIDTH - 2).rstrip()
+            lines.append((declared, f"structured coefficients of {item.words}"))
     return lines
 
 
@@ -119,11 +126,14 @@ def parameter_vectors(design: Design, rows: str, size: str) -> str:
     """Declare each dispersion parameter over some rows, as ``[start : end]``."""
     text = ""
     for item in design.parameters:
-        first, *others = _sums(design, item, rows)
-        if item.coefficients or item.networks:
-            made = "exp(" + "\n        + ".join([first, *others]) + ")"
+        level, *others = _sums(design, item, rows)
+        if not others:
+            level = f"exp({level})" if item.link == "log" else level
+            made = f"rep_vector({level}, {size})"
+        elif item.link == "log":
+            made = "exp(" + "\n        + ".join([level, *others]) + ")"
         else:
-            made = f"rep_vector(exp({first}), {size})"
+            made = "\n    + ".join([level, *others])
         text += f"vector[{size}] {item.name}  // of each row\n  = {made};\n"
     return text
 
@@ -138,7 +148,8 @@ def _sums(design: Design, item: ParameterDesign, rows: str) -> list[str]:
     sums += [f"Xc_{item.name}{rows} * theta_{item.name}"] if item.coefficients else []
     if not item.networks:
         return sums
-    return [*sums, network_call(design, 10, rows=rows, predictor=item.name)]
+    column = 10 if item.link == "log" else 6
+    return [*sums, network_call(design, column, rows=rows, predictor=item.name)]
 
 
 def of_row(text: str, design: Design, index: str) -> str:
@@ -165,9 +176,9 @@ def parameter_quantities(design: Design) -> str:
         value = "\n    + ".join(sums)
         if item.coefficients:
             value += f"\n    - dot_product(x_loc_{item.name}, theta_{item.name})"
-        mean = f"mean of log {item.name}" if item.networks else f"log {item.name}"
+        mean = f"mean of {item.words}" if item.networks else item.words
         moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
-        text += f"real {item.intercept}  // {mean}{moved}\n"
+        text += declarations([(f"real {item.intercept}", f"{mean}{moved}")])
         text += f"  = {value};\n"
         text += "".join(
             statement(f"real {name} = theta_{item.name}[{j}];", WIDTH - 2)
@@ -194,8 +205,8 @@ def trained_coordinates(bundle: Bundle) -> Array:
     """Return the trained coefficients in the coordinates of q."""
     found = [np.zeros(0)]
     for item in bundle.design.parameters:
-        log = np.log(bundle.trained.dispersion[item.name])
-        tau = log - log_unit(bundle.family, bundle.units, item.name)
+        level = bundle.family.parameter(item.name).predictor(bundle.trained.dispersion[item.name])
+        tau = level - predictor_start(bundle.family, bundle.units, item.name)
         found += [np.array([tau] * item.has_tau)]
         found += [bundle.trained.further[item.name] * bundle.units.further[item.name][1]]
     return np.concatenate(found)

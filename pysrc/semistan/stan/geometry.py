@@ -12,10 +12,11 @@ The generalised Gauss-Newton matrix of the negative log posterior there,
 
 is the inverse of the posterior's covariance if it is Gaussian: its inverse is the initial inverse
 metric. The predictors of dispersion parameters add such a term each, with curvatures below 0 taken
-as 0; what they have in common with eta's is neglected. A temperature divides the first term. Where
-theta is integrated out to temper phi alone, (1 / T - 1) S is added instead: S, the Schur complement
-on phi of H less phi's prior, is the curvature of -log p(y | phi). Schraudolph (2002), Neural
-Computation 14(7); Nocedal and Wright (2006), Numerical Optimization, 10.3.
+as 0; what those of positive parameters have in common with others is neglected. A temperature
+divides the first term. Where theta is integrated out to temper phi alone, (1 / T - 1) S is added
+instead: S, the Schur complement on phi of H less phi's prior, is the curvature of -log p(y | phi).
+Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006), Numerical Optimization,
+10.3.
 """
 
 from __future__ import annotations
@@ -166,21 +167,22 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     held = _held_by_theta(target, w)
     made = _by_penalised(target, q)
     predictors = target.predictors(phi, target.linear(q))
-    for chunk, eta, logs in zip(target.chunks, predictors, target.further_logs(q), strict=True):
+    further_predictors = target.further_predictors(q)
+    for chunk, eta, added in zip(target.chunks, predictors, further_predictors, strict=True):
         J_phi = _by_phi(target, w, chunk)
         if target.shear:
             J_phi = J_phi - chunk.Z[:, target.shear.columns] @ held
         J = _by_q(target, J_phi, chunk.Z)
         further = chunk.columns()[:, P:] @ made if len(made) else J.new_zeros(len(J), made.shape[1])
         J = chunk.eta_scale * torch.cat([J, further], dim=1)
-        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion, logs)
+        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion, added)
         rest = slice(len(q) - len(log_dispersion), None)
         gradient += J.T @ by_eta[0]
         matrix += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
         gradient[rest] += by_dispersion[0]
         matrix[rest, rest] += torch.diag(by_dispersion[1].clamp(min=0))
-        for name in logs:
-            slope, bend = _further_curvature(target, chunk, eta, log_dispersion, logs, name)
+        for name in added:
+            slope, bend = _further_curvature(target, chunk, eta, log_dispersion, added, name)
             J = _by_further(target, w, chunk, name, len(q))
             gradient += J.T @ slope
             matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
@@ -273,16 +275,16 @@ def _likelihood_curvature(
     chunk: Problem,
     eta: Tensor,
     log_dispersion: Tensor,
-    logs: Mapping[str, Tensor],
+    further: Mapping[str, Tensor],
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
     import torch
 
     def of_eta(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, x, log_dispersion, logs).sum()
+        return -log_lik(target, chunk, x, log_dispersion, further).sum()
 
     def of_dispersion(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, eta, x, logs).sum()
+        return -log_lik(target, chunk, eta, x, further).sum()
 
     by_eta = curvature(of_eta, eta)
     if not set(target.sampled) & set(target.bundle.family.dispersion):
@@ -295,12 +297,12 @@ def _further_curvature(
     chunk: Problem,
     eta: Tensor,
     log_dispersion: Tensor,
-    logs: Mapping[str, Tensor],
+    further: Mapping[str, Tensor],
     name: str,
 ) -> tuple[Tensor, Tensor]:
     """Return slopes and bends (n,) of minus the log-likelihood in a parameter's predictor."""
 
     def minus_log_lik(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, eta, log_dispersion, {**logs, name: x}).sum()
+        return -log_lik(target, chunk, eta, log_dispersion, {**further, name: x}).sum()
 
-    return curvature(minus_log_lik, logs[name])
+    return curvature(minus_log_lik, further[name])

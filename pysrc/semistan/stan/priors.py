@@ -170,8 +170,8 @@ def _intercept_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
 
 
 def _class_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
-    label = f"b_{item.name}"
-    return parse_prior(config.coefficients.get(label, COEFFICIENT), label)
+    label, default = f"b_{item.name}", COEFFICIENT if item.link == "log" else config.b
+    return parse_prior(config.coefficients.get(label, default), label)
 
 
 def spread_units(design: Design) -> dict[str, float]:
@@ -248,10 +248,10 @@ def check_priors(config: ModelConfig, design: Design) -> None:
                 f"prior '{name}': in the construction '{config.subspace.construction}' the "
                 "coefficients lie in the subspace and have no priors of their own"
             )
-        if name == "b_Intercept":
+        if name == design.intercept:
             raise InputError(
-                "prior 'b_Intercept': the intercept is the mean of the network's output, which "
-                "has the prior of phi"
+                f"prior '{name}': the intercept is the mean of the network's output, which has "
+                "the prior of phi"
             )
         if name in [item.intercept for item in design.parameters if item.networks]:
             raise InputError(
@@ -282,7 +282,7 @@ def _parameter_keys(design: Design) -> list[str]:
 def _check_varying(config: PriorConfig, design: Design) -> None:
     """Refuse a prior of a dispersion parameter that has a predictor."""
     for item in design.parameters:
-        if _source(config, item.name) != "default":
+        if item.link == "log" and _source(config, item.name) != "default":
             key = item.intercept if item.has_tau else "phi"
             raise InputError(
                 f"prior '{item.name}': {item.name} has a predictor; what it is made of has "
@@ -349,6 +349,8 @@ def _check_horseshoe(config: ModelConfig, design: Design) -> None:
         )
     if not design.coefficients:
         raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
+    if design.categories:
+        raise InputError("prior 'b': horseshoe() does not know several categories' coefficients")
 
 
 def _coefficient_groups(
@@ -438,7 +440,8 @@ def _parameter_lines(
         source = "coefficient" if item.intercept in config.coefficients else "default"
         yield PriorLine(f"tau_{item.name}", prior, prior, source)
     label, scale = f"b_{item.name}", 1 / units.further[item.name][1]
-    source = "class" if label in config.coefficients else "default"
+    source = _source(config, "b") if item.link == "identity" else "default"
+    source = "class" if label in config.coefficients else source
     of_class = _class_prior(config, item)
     yield from _coefficient_lines(config, item.coefficients, scale, of_class, source)
 

@@ -145,7 +145,7 @@ class Parts:
 
     def text_of(self, name: str) -> str:
         """Say what a positive parameter is."""
-        return spread_labels(self.design).get(name) or self.family.text_of(name)
+        return spread_labels(self.design).get(name) or self.family.parameter(name).text
 
     @property
     def beside_network(self) -> str:
@@ -232,7 +232,7 @@ def labels(design: Design) -> dict[str, str]:
     """Map the program's speaking names to the design's columns, for ``labels.json``."""
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
     further = coefficient_labels(design) | parameter_labels(design)
-    return {"b_Intercept": "Intercept", **columns, **further}
+    return {design.intercept: "Intercept", **columns, **further}
 
 
 def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
@@ -331,9 +331,10 @@ def _glm(parts: Parts) -> str:
 
 def _density(parts: Parts) -> str:
     sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
-    eta = _sum_of("eta", "linear predictor", sums)
-    eta += indent(further_vectors(parts, "end - start + 1"), "  ")
+    mean = parts.design.mean_name
+    eta = _sum_of("eta", f"linear predictor{f', {mean}' if mean else ''}", sums)
     eta += indent(parameter_vectors(parts.design, SLICE, "end - start + 1"), "  ")
+    eta += indent(further_vectors(parts, "end - start + 1"), "  ")
     density, (name, _) = parts.family.density, parts.family.on_default
     if "weights" not in parts.design.given and not parts.family.by_row:
         trials, density = f"trials{SLICE}", of_vectors(density, parts.design)
@@ -359,9 +360,9 @@ def _sum_of(name: str, text: str, sums: list[str]) -> str:
 
 def further_vectors(parts: Parts, rows: str) -> str:
     """Declare what the density needs besides eta: eta on another scale, thresholds."""
-    (name, from_eta), (local, made) = parts.family.on_default, parts.family.stan_local
+    name, from_eta = parts.family.on_default
     lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
-    lines += [f"{local} = {made};"] if local else []
+    lines += [line.format(rows=rows) for line in parts.family.stan_local]
     return "".join(statement(line, WIDTH - 4) for line in lines)
 
 
@@ -626,10 +627,11 @@ def _generated_quantities(parts: Parts) -> str:
     network = network_call(parts.design, 13)
     mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
     beside = parts.design.penalised or "offsets" in parts.design.given
-    mean_of = "network and x' theta" if beside else "eta over the rows"
+    eta = parts.design.mean_name or "eta"
+    mean_of = "network and x' theta" if beside else f"{eta} over the rows"
     intercept = (
-        f"real b_Intercept  // mean of {mean_of}, moved to X = 0\n"
-        "  = eta_loc\n"
+        declarations([(f"real {parts.design.intercept}", f"mean of {mean_of}, moved to X = 0")])
+        + "  = eta_loc\n"
         "    + eta_scale\n"
         f"      * {mean}\n"
         "    - dot_product(x_loc, theta);\n"

@@ -91,8 +91,8 @@ def _generated_quantities(parts: Parts) -> str:
         f"      * {network_call(parts.design, 8)}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
-        + further_vectors(parts, "N")
         + parameter_vectors(parts.design, "", "N")
+        + further_vectors(parts, "N")
         + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"
     )

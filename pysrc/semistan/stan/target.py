@@ -23,7 +23,6 @@ from semistan.model.network import forward, frozen_features
 from semistan.model.priors import parse_prior
 from semistan.model.rows import Rows
 from semistan.stan.distributional import (
-    log_unit,
     parameter_coordinates,
     parameter_values,
     split_coordinates,
@@ -127,8 +126,8 @@ class Target:
         """Return theta / theta_scale beside the network's output f (N,) over all rows."""
         return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
 
-    def further_logs(self, q: Tensor) -> list[dict[str, Tensor]]:
-        """Return the predictors of dispersion parameters for each chunk's rows, without units."""
+    def further_predictors(self, q: Tensor) -> list[dict[str, Tensor]]:
+        """Return dispersion parameters' predictors for each chunk's rows, without their starts."""
         if not self.bundle.design.parameters:
             return [{} for _ in self.chunks]
         w, network = weights(self, self.split(q)[0]), self.bundle.network
@@ -222,8 +221,9 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
     phi, _, log_dispersion = target.split(q)
     total = q.new_zeros(())
     predictors = target.predictors(phi, target.linear(q))
-    for chunk, eta, logs in zip(target.chunks, predictors, target.further_logs(q), strict=True):
-        total = total + log_lik(target, chunk, eta, log_dispersion, logs).sum()
+    further = target.further_predictors(q)
+    for chunk, eta, added in zip(target.chunks, predictors, further, strict=True):
+        total = total + log_lik(target, chunk, eta, log_dispersion, added).sum()
     if not target.integrates_theta:
         return target.power * total
     return total + (target.power - 1) * log_marginal_likelihood(target, phi, log_dispersion)
@@ -273,15 +273,16 @@ def log_lik(
     chunk: Problem,
     eta: Tensor,
     log_dispersion: Tensor,
-    logs: Mapping[str, Tensor] | None = None,
+    further: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
     """Return the log-likelihood of each row of a chunk, given its predictors."""
     import torch
 
-    bundle, values = target.bundle, dict(target.positive(log_dispersion))
-    for name, log in (logs or {}).items():
-        values[name] = (log + log_unit(bundle.family, bundle.units, name)).exp()
-    names = bundle.family.dispersion
+    values, added = dict(target.positive(log_dispersion)), further or {}
+    for item in target.bundle.family.parameters:
+        if item.name in added:
+            values[item.name] = item.moved(chunk.starts[item.name], added[item.name])
+    names = target.bundle.family.dispersion
     return chunk.log_lik(eta, {n: torch.as_tensor(values[n], dtype=eta.dtype) for n in names})
 
 

@@ -7,11 +7,11 @@ does not depend on the units of y, x or u:
 
 Penalised coefficients, of smooths and groups, follow theta in the same vector. Their penalty is the
 prior normal(0, 1) in these units, in place of the one whose standard deviation is sampled later.
-Behind them are the coefficients of dispersion parameters that have a predictor. Their logarithm is
+Behind them are the coefficients of dispersion parameters that have a predictor. That of sigma is
 
     log sigma = log(unit of sigma) + tau + Z_sigma theta_sigma + f_sigma(u; w)
 
-with tau, the log dispersion, left out where the network's output bias is the intercept.
+with tau left out where the network's output bias is the intercept.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Units:
     """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows.
 
     ``block_units`` (m,) and ``block_levels`` are those of each penalised term, ``y_scale`` that of
-    a dispersion which is in units of y where eta is not, and ``further`` has locations and scales
-    (P_s,) of the columns of each dispersion parameter that has a predictor.
+    a dispersion which is in units of y where eta is not, ``further`` has locations and scales
+    (P_s,) of the columns of each dispersion parameter that has a predictor, and ``locations`` where
+    training starts the parameters that are no positive numbers.
     """
 
     x_loc: Array
@@ -50,6 +51,7 @@ class Units:
     block_levels: tuple[int, ...] = ()
     y_scale: float | None = None
     further: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    locations: dict[str, float] = field(default_factory=dict)
 
     @property
     def of_dispersion(self) -> float:
@@ -58,6 +60,8 @@ class Units:
 
     def start(self, item: Dispersion) -> float:
         """Return where training starts a dispersion parameter, in the user's units."""
+        if item.name in self.locations:
+            return self.locations[item.name]
         return item.start * (self.of_dispersion if item.has_units else 1.0)
 
     @property
@@ -89,6 +93,7 @@ def units_of(design: Design, family: Family, rows: Rows) -> Units:
         *block_units(design),
         float(rows.y.std(ddof=1)) if family.in_units_of_y else None,
         parameter_units(design),
+        family.locations(rows.y),
     )
 
 
@@ -108,7 +113,7 @@ class Weights:
     """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others.
 
     ``theta`` has the structured coefficients, then the penalised ones, then those of dispersion
-    parameters.
+    parameters. ``log_dispersion`` are the intercepts of these, over where they start.
     """
 
     w: Tensor
@@ -153,9 +158,9 @@ class Problem:
     """Training rows as tensors, with the family and the network, or several.
 
     ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
-    penalised terms, ``all_rows`` counts the rows that share their penalty, ``y_scale`` is that
-    of ``Units``, and ``further`` has the standardised columns (N, P_s) of each dispersion parameter
-    that has a predictor.
+    penalised terms, ``all_rows`` counts the rows that share their penalty, ``starts`` has those of
+    ``Units`` of each dispersion parameter, and ``further`` the standardised columns (N, P_s) of
+    those that have a predictor.
     """
 
     family: Family
@@ -168,7 +173,7 @@ class Problem:
     given: dict[str, Tensor] = field(default_factory=dict)
     blocks: tuple[TensorBlock, ...] = ()
     all_rows: int = 0
-    y_scale: float | None = None
+    starts: dict[str, float] = field(default_factory=dict)
     further: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -181,7 +186,7 @@ class Problem:
             self.y[index], self.Z[index], self.U[index],
             {name: values[index] for name, values in self.given.items()},
             tuple(block.rows(index) for block in self.blocks), self.all_rows,
-            self.y_scale, {name: Z[index] for name, Z in self.further.items()},
+            self.starts, {name: Z[index] for name, Z in self.further.items()},
         )  # fmt: skip
 
     @property
@@ -203,37 +208,31 @@ class Problem:
         """Number of the coefficients of all predictors."""
         return self.coefficients + sum(int(Z.shape[1]) for Z in self.further.values())
 
-    @property
-    def of_dispersion(self) -> float:
-        """The units of a dispersion parameter that has some."""
-        return self.eta_scale if self.y_scale is None else self.y_scale
-
     def columns(self) -> Tensor:
         """Return what the structured and the penalised coefficients multiply, (N, P + R)."""
         import torch
 
         return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
 
-    def dispersion(self, log_dispersion: Tensor) -> dict[str, Tensor]:
+    def dispersion(
+        self, log_dispersion: Tensor, further: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
         """Return the dispersion parameters in the user's units, by name.
 
-        Of one that has networks, the unit alone: their output biases are the rest.
+        ``further`` is added to their predictors. Of one that has networks, the start alone is
+        taken: their output biases are the rest.
         """
+        added, own = further or {}, self.network.predictors
         return {
-            parameter.name: (self.of_dispersion if parameter.has_units else 1.0)
-            * parameter.start
-            * (value.new_ones(()) if parameter.name in self.network.predictors else value)
-            for parameter, value in zip(self.family.parameters, log_dispersion.exp(), strict=True)
+            item.name: item.moved(
+                self.starts[item.name],
+                (value.new_zeros(()) if item.name in own else value) + added.get(item.name, 0.0),
+            )
+            for item, value in zip(self.family.parameters, log_dispersion, strict=True)
         }
 
-    def varied(
-        self, dispersion: Mapping[str, Tensor], logs: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """Multiply dispersion parameters by the exponentials of predictors (..., N)."""
-        return {**dispersion, **{name: dispersion[name] * x.exp() for name, x in logs.items()}}
-
-    def further_logs(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
-        """Return the predictors (..., N) of dispersion parameters, without unit and tau.
+    def further_predictors(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
+        """Return the predictors (..., N) of dispersion parameters, without start and tau.
 
         They take standardised theta, the Bayesian weights (..., d) and their layers' input.
         """
@@ -245,19 +244,20 @@ class Problem:
 
     def dispersion_at(self, state: Weights) -> dict[str, Tensor]:
         """Return the dispersion parameters, with values of each row where they have predictors."""
-        dispersion = self.dispersion(state.log_dispersion)
         if not self.further:
-            return dispersion
+            return self.dispersion(state.log_dispersion)
         h = frozen_features(self.network, state.w_frozen, self.U)
-        return self.varied(dispersion, self.further_logs(state.theta, state.w, h))
+        further = self.further_predictors(state.theta, state.w, h)
+        return self.dispersion(state.log_dispersion, further)
 
     def log_dispersion(self, values: Mapping[str, float]) -> Array:
         """Return what ``dispersion`` maps to these values."""
-        units = [
-            parameter.start * (self.of_dispersion if parameter.has_units else 1.0)
-            for parameter in self.family.parameters
-        ]
-        return np.log(np.array([values[name] for name in self.family.dispersion]) / units)
+        return np.array(
+            [
+                item.predictor(values[item.name]) - item.predictor(self.starts[item.name])
+                for item in self.family.parameters
+            ]
+        )
 
     def eta(self, theta: Tensor, f: Tensor) -> Tensor:
         """Return the linear predictor, given standardised theta and the network's output."""
@@ -313,7 +313,7 @@ def make_problem(
             )
         ),
         len(rows),
-        units.y_scale,
+        {item.name: units.start(item) for item in family.parameters},
         {
             name: tensor((rows.further[name] - loc) / scale)
             for name, (loc, scale) in units.further.items()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INTERCEPTS = ("b_Intercept", INTERCEPT)
 NARROWEST = 1 / 30  # of the axis, the least width of a readable interval
 
 
@@ -92,7 +91,7 @@ def _groups(
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
     varying = [name for item in material.bundle.design.parameters for name in item.names]
-    apart = (*INTERCEPTS, *material.bundle.family.dispersion, *varying)
+    apart = (*_intercepts(material), *material.bundle.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -133,14 +132,18 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
     )  # fmt: skip
 
 
+def _intercepts(material: Material) -> tuple[str, str]:
+    return material.bundle.design.intercept, INTERCEPT
+
+
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
     for item in material.bundle.family.parameters:
         if item.name == group[0]:
             return f"{item.name}, in units of {material.response}" if item.has_units else item.name
     for parameter in material.bundle.design.parameters:
         if group[0] in parameter.names:
-            return f"log {parameter.name}"
-    if group[0] in INTERCEPTS:
+            return parameter.words
+    if group[0] in _intercepts(material):
         return f"{eta_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"
     return f"change of {eta_words(material)} for {unit} of the column"

@@ -61,7 +61,7 @@ def densities_alt(material: Material) -> str:
 
 def _names(material: Material) -> tuple[str, ...]:
     bundle = material.bundle
-    return tuple(slope_columns(bundle.config, bundle.design)) or ("b_Intercept",)
+    return tuple(slope_columns(bundle.config, bundle.design)) or (bundle.design.intercept,)
 
 
 def _trained(material: Material) -> dict[str, float]:

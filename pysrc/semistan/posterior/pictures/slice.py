@@ -23,7 +23,7 @@ from semistan.model.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
-from semistan.stan.distributional import log_unit, parameter_coordinates, trained_coordinates
+from semistan.stan.distributional import parameter_coordinates, predictor_start, trained_coordinates
 from semistan.stan.noncentred import starting_point
 from semistan.stan.target import Target, log_likelihood, log_prior, make_target, sampled_positive
 from semistan.subspace.curve import curve_points
@@ -147,7 +147,7 @@ def mean_coordinates(bundle: Bundle, draws: Draws | None) -> Array:
         loc, scale = bundle.units.further[item.name]
         intercept, *others = (draws.coefficients[name].mean() for name in item.names)
         theta = np.array(others)
-        tau = intercept + theta @ loc - log_unit(bundle.family, bundle.units, item.name)
+        tau = intercept + theta @ loc - predictor_start(bundle.family, bundle.units, item.name)
         found += [np.array([tau] * item.has_tau), theta * scale]
     return np.concatenate(found)
 

@@ -23,6 +23,8 @@ def eta_words(material: Material) -> str:
     family, link = material.bundle.family, material.bundle.family.link
     if family.categories:
         return f"latent {material.response}"
+    if family.levels:
+        return f"log-odds of {material.response} = {family.levels[1]} against {family.levels[0]}"
     if family.name == "bernoulli":
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
         return f"{what} {material.response} = 1"

@@ -71,7 +71,7 @@ def labels_of(results: Results) -> dict[str, str]:
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
     columns |= parameter_labels(design)
-    return {"b_Intercept": "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
+    return {design.intercept: "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
 
 
 def _numbers(row: Row) -> tuple[Cell, ...]:
@@ -99,11 +99,16 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 def _columns_text(results: Results) -> str:
     family, design = results.bundle.family, results.bundle.design
     scalars = scalar_dispersion(family, design)
-    names = ("Coefficients", "`b_Intercept`", *(f"`{name}`" for name in scalars))
+    names = ("Coefficients", f"`{design.intercept}`", *(f"`{name}`" for name in scalars))
     varying = "".join(
-        f" `b_{name}_...` are the same for the logarithm of {name}." for name in design.varying
+        f" `b_{name}_...` are the same for the logarithm of {name}."
+        for name in design.varying
+        if not design.categories
     )
     meaning = MEANING.get(family.link, "the linear predictor")
+    if design.categories:
+        reference, *others = design.categories
+        meaning = f"the log-odds of {' or '.join(others)} against {reference}"
     meaning += " of a higher category, at each threshold" if family.categories else ""
     thresholds = (
         " Threshold k is `gap_2 + ... + gap_k - b_Intercept`, brms's `b_Intercept[k]`."
