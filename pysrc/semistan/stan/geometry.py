@@ -21,7 +21,7 @@ Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006), Numeric
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -175,6 +175,7 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
         J = _by_q(target, J_phi, chunk.Z)
         further = chunk.columns()[:, P:] @ made if len(made) else J.new_zeros(len(J), made.shape[1])
         J = chunk.eta_scale * torch.cat([J, further], dim=1)
+        along = {MU: J}
         by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion, added)
         rest = slice(len(q) - len(log_dispersion), None)
         gradient += J.T @ by_eta[0]
@@ -183,9 +184,12 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
         matrix[rest, rest] += torch.diag(by_dispersion[1].clamp(min=0))
         for name in added:
             slope, bend = _further_curvature(target, chunk, eta, log_dispersion, added, name)
-            J = _by_further(target, w, chunk, name, len(q))
+            J = along[name] = _by_further(target, w, chunk, name, len(q))
             gradient += J.T @ slope
             matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
+        for (a, b), bend in _common_curvatures(target, chunk, eta, log_dispersion, added):
+            block = along[a].T @ (bend[:, None] * along[b])
+            matrix += block + block.T
     return gradient, matrix
 
 
@@ -306,3 +310,31 @@ def _further_curvature(
         return -log_lik(target, chunk, eta, log_dispersion, {**further, name: x}).sum()
 
     return curvature(minus_log_lik, further[name])
+
+
+def _common_curvatures(
+    target: Target,
+    chunk: Problem,
+    eta: Tensor,
+    log_dispersion: Tensor,
+    further: Mapping[str, Tensor],
+) -> Iterator[tuple[tuple[str, str], Tensor]]:
+    """Yield what minus the log-likelihood bends (n,) in two predictors at once.
+
+    Only of those with which it is convex: eta and the predictors of unordered categories.
+    """
+    import torch
+
+    convex = [p.name for p in target.bundle.family.parameters if p.link == "identity"]
+    leaves = {MU: eta, **further}
+    leaves = {name: x.detach().clone().requires_grad_() for name, x in leaves.items()}
+    names = [MU, *(name for name in convex if name in further)]
+    if len(names) == 1:
+        return
+    rest = {name: x for name, x in leaves.items() if name != MU}
+    value = -log_lik(target, chunk, leaves[MU], log_dispersion, rest).sum()
+    for i, a in enumerate(names):
+        (slope,) = torch.autograd.grad(value, leaves[a], create_graph=True)
+        for b in names[:i]:
+            (bend,) = torch.autograd.grad(slope.sum(), leaves[b], retain_graph=True)
+            yield (a, b), bend
