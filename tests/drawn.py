@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from semistan.model.ordinal import intercept_names
 from semistan.posterior.draws import Draws
 from semistan.stan.methods import NUTS_COLUMNS
 
@@ -17,7 +18,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         phi=generator.normal(size=(*shape, bundle.subspace.k)),
         theta=theta,
         coefficients={
-            "b_Intercept": generator.normal(size=shape),
+            **_intercepts(bundle, generator.normal(size=shape)),
             **{name: theta[..., j] for j, name in enumerate(names)},
             **_varying(bundle, np.random.default_rng(seed + 2), shape),
         },
@@ -36,6 +37,12 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         max_treedepth=10,
         **_penalised(bundle, np.random.default_rng(seed + 1), shape),
     )
+
+
+def _intercepts(bundle, values):
+    """The intercept, or thresholds that rise from it."""
+    names = intercept_names(bundle.family.categories, bundle.design.intercept)
+    return {name: values + j for j, name in enumerate(names)}
 
 
 def _varying(bundle, generator, shape):

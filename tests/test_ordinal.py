@@ -324,7 +324,14 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
                    "train.epochs": 200, "sample.chains": 1, "sample.draws": 400},
     )  # fmt: skip
     assert fit.run.bundle.config.family == "cumulative(logit, 4)"
-    assert list(fit.draws.interpreted) == ["b_Intercept", "b_x", *GAPS]
+    intercepts = [f"b_Intercept[{k}]" for k in (1, 2, 3)]
+    assert list(fit.draws.interpreted) == [*intercepts, "b_x", *GAPS]
+    linear = semistan.posterior_linpred(fit.run.bundle, fit.draws, fit.run.rows())
+    x_mean = fit.run.rows().X.mean() * fit.draws.theta[0, :, 0]
+    tau = np.cumsum([0 * x_mean, *(fit.draws.dispersion[name][0] for name in GAPS)], axis=0)
+    for name, threshold in zip(intercepts, tau, strict=True):
+        found = fit.draws.coefficients[name][0]
+        assert found == pytest.approx(threshold - linear.mean(axis=1) + x_mean, abs=1e-6)
     semistan.generate(fit.run)
     generated, rows = read_generated(fit.run), fit.run.rows()
     ours = semistan.log_lik(fit.run.bundle, fit.draws, rows)

@@ -41,8 +41,8 @@ def states(bundle, n=6):
 @pytest.mark.parametrize(
     ("family", "settings"),
     [("gaussian", {}), ("poisson", {}), ("bernoulli", {}), ("gaussian", PRIORS),
-     ("gaussian", TRUNCATED)],
-    ids=("gaussian", "poisson", "bernoulli", "other priors", "truncated"),
+     ("gaussian", TRUNCATED), ("cumulative", {})],
+    ids=("gaussian", "poisson", "bernoulli", "other priors", "truncated", "cumulative"),
 )  # fmt: skip
 def test_every_column_is_the_programs(family, settings, toolchain, tmp_path):
     bundle, rows = random_bundle(family, **settings, frozen=1, hidden=(4, 3), axes=1)

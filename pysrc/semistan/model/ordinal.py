@@ -5,8 +5,8 @@ or the standard normal distribution function of the noise:
 
     P(y <= k) = F(tau_k - eta),    tau_1 = 0,    tau_k = gap_2 + ... + gap_k,    k < K
 
-The network's output bias is the intercept, and so the first threshold is 0. brms has thresholds and
-no intercept: its b_Intercept[k] is tau_k - b_Intercept.
+The network's output bias is the intercept, and so the first threshold is 0. Reported are the
+thresholds alone, as by brms: b_Intercept[k] is tau_k less the intercept.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class Noise:
 def gap_names(K: int) -> tuple[str, ...]:
     """Return the names of the distances between neighbouring thresholds."""
     return tuple(f"gap_{k}" for k in range(2, K))
+
+
+def intercept_names(K: int, name: str) -> tuple[str, ...]:
+    """Return the names of the intercept, or of the K - 1 thresholds in its place if K is not 0."""
+    return tuple(f"{name}[{k}]" for k in range(1, K)) if K else (name,)
 
 
 def thresholds(gaps: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from semistan.bundle.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
 from semistan.model.rows import evenly_spaced
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
@@ -33,8 +35,8 @@ class Draws:
     theta : array, shape (C, S, P)
         What multiplies x beside the network as it is, in the user's units.
     coefficients : dict of arrays, shape (C, S)
-        The intercept and the structured coefficients by name, orthogonalised ones besides, and
-        those of dispersion parameters.
+        The intercept, or thresholds, and the structured coefficients by name, orthogonalised
+        ones besides, and those of dispersion parameters.
     dispersion : dict of arrays, shape (C, S)
         Dispersion parameters by name, those without a predictor.
     lprior : array, shape (C, S)
@@ -96,9 +98,10 @@ class Draws:
 
     @property
     def intercept(self) -> Array:
-        """The intercept (C, S) that goes with ``effects``."""
-        first = next(iter(self.coefficients))
-        return self.coefficients.get(INTERCEPT, self.coefficients[first])
+        """The intercept (C, S) that goes with ``effects``, or minus the first threshold."""
+        names = [name for name in self.coefficients if name.startswith(INTERCEPT)]
+        name = (*names, *self.coefficients)[0]
+        return -self.coefficients[name] if name.endswith("[1]") else self.coefficients[name]
 
     def __repr__(self) -> str:
         names = ", ".join(self.interpreted)
@@ -167,12 +170,13 @@ def draws_of_columns(
     sheared = in_model(bundle.config, design)
     further = further_names(bundle.config, design) if sheared else {}
     varying = [name for item in design.parameters for name in item.names]
+    intercepts = intercept_names(bundle.family.categories, design.intercept)
     draws = Draws(
         phi=vector("phi", bundle.subspace.k),
         theta=vector("theta_raw" if sheared else "theta", len(design.coefficients)),
         coefficients={
-            name: scalar(name)
-            for name in (design.intercept, *design.coefficients, *further, *varying)
+            name: scalar(re.sub(r"\[(\d+)\]", r".\1", name))
+            for name in (*intercepts, *design.coefficients, *further, *varying)
         },
         dispersion={name: scalar(name) for name in scalar_dispersion(bundle.family, bundle.design)},
         lprior=scalar("lprior"),
@@ -208,15 +212,21 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
     Returns
     -------
     Draws
-        With ``b_x_orth`` of these columns, and ``b_Intercept_orth``, which goes with them.
+        With ``b_x_orth`` of these columns, and ``b_Intercept_orth``, which goes with them: one, or
+        the thresholds of ordered categories.
     """
     further = further_names(bundle.config, bundle.design)
     columns = tuple(further.values())
-    names = ("b_Intercept", *(bundle.design.coefficients[j] for j in columns))
+    K, name = bundle.family.categories, bundle.design.intercept
+    intercepts = intercept_names(K, name)
+    names = (*intercepts, *(bundle.design.coefficients[j] for j in columns))
     orthogonal = Orthogonal(columns, gamma, False, names)
     total = orthogonal.added(draws.theta)
     shift = gamma @ bundle.units.x_loc[list(columns)]
-    added = {INTERCEPT: draws.coefficients["b_Intercept"] - shift}
+    added = {
+        moved: draws.coefficients[plain] + (shift if K else -shift)
+        for moved, plain in zip(intercept_names(K, INTERCEPT), intercepts, strict=True)
+    }
     added |= {name: total[..., j] for name, j in further.items()}
     return replace(draws, coefficients=draws.coefficients | added, orthogonal=orthogonal)
 

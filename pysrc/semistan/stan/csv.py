@@ -6,7 +6,7 @@ the parameters in the program's order. A method in PyTorch works in the program'
 coordinates q (``target.py``); what the program would write for them is computed here,
 
     lprior       log p(phi) + log p(theta) + log p(dispersion),
-    b_Intercept  eta_loc + eta_scale mean_i f(u_i; w) - x_loc' theta,
+    b_Intercept  eta_loc + eta_scale mean_i f(u_i; w) - x_loc' theta, or thresholds less it,
 
 and lp__, the log density that the program adds up in q, all constants included.
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.model.network import Array
+from semistan.model.ordinal import thresholds
 from semistan.model.orthogonal import further_names
 from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.noncentred import coordinates_of, log_slope
@@ -99,7 +100,7 @@ def program_columns(
     penalised = penalised_columns(target, q, positive | fixed)
     columns |= {**penalised.parameters, **positive, **derived, **fixed, **penalised.coefficients}
     columns["lprior"] = _lprior(target, q)
-    columns[target.bundle.design.intercept] = _intercept(target, phi, theta)
+    columns |= _intercepts(target, _intercept(target, phi, theta), positive | fixed)
     columns |= {name: theta[:, j] for j, name in enumerate(names)}
     if target.shear:
         further = further_names(target.bundle.config, target.bundle.design)
@@ -189,6 +190,17 @@ def _log_mass_above_zero(target: Target) -> float:
         for group in prior_groups(target.bundle.config, target.bundle.design)
         if group.is_truncated
     )
+
+
+def _intercepts(
+    target: Target, intercept: Array, dispersion: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return the intercept (S,), or the thresholds of ordered categories less it."""
+    name, family = target.bundle.design.intercept, target.bundle.family
+    if not family.categories:
+        return {name: intercept}
+    tau = thresholds([dispersion[gap] for gap in family.dispersion])
+    return _numbered(name, np.stack([each - intercept for each in tau], axis=1))
 
 
 def _intercept(target: Target, phi: Array, theta: Array) -> Array:

@@ -46,4 +46,4 @@ def write_stan_folder(
     for chain, mode in enumerate(starts.modes, start=1):
         write_stan_json(metric_file(folder, chain), {"inv_metric": mode.inv_metric})
     further = raw_labels(bundle.config, bundle.design)
-    write_json(folder / "labels.json", labels(bundle.design) | further)
+    write_json(folder / "labels.json", labels(bundle.design, bundle.family.categories) | further)

@@ -248,7 +248,7 @@ def check_priors(config: ModelConfig, design: Design) -> None:
                 f"prior '{name}': in the construction '{config.subspace.construction}' the "
                 "coefficients lie in the subspace and have no priors of their own"
             )
-        if name == design.intercept:
+        if name.partition("[")[0] == design.intercept:
             raise InputError(
                 f"prior '{name}': the intercept is the mean of the network's output, which has "
                 "the prior of phi"

@@ -15,6 +15,7 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families import Family, family
+from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
 from semistan.stan.distributional import (
     centred_columns,
@@ -228,11 +229,16 @@ def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
     return stan_program(bundle.config, bundle.design, bundle.sha256, kernel)
 
 
-def labels(design: Design) -> dict[str, str]:
-    """Map the program's speaking names to the design's columns, for ``labels.json``."""
+def labels(design: Design, categories: int = 0) -> dict[str, str]:
+    """Map the program's speaking names to the design's columns, for ``labels.json``.
+
+    ``categories`` is the number of ordered ones.
+    """
+    names = intercept_names(categories, design.intercept)
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
     further = coefficient_labels(design) | parameter_labels(design)
-    return {design.intercept: "Intercept", **columns, **further}
+    intercepts = {name: name.removeprefix("b_") for name in names}
+    return {**intercepts, **columns, **further}
 
 
 def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
@@ -629,13 +635,7 @@ def _generated_quantities(parts: Parts) -> str:
     beside = parts.design.penalised or "offsets" in parts.design.given
     eta = parts.design.mean_name or "eta"
     mean_of = "network and x' theta" if beside else f"{eta} over the rows"
-    intercept = (
-        declarations([(f"real {parts.design.intercept}", f"mean of {mean_of}, moved to X = 0")])
-        + "  = eta_loc\n"
-        "    + eta_scale\n"
-        f"      * {mean}\n"
-        "    - dot_product(x_loc, theta);\n"
-    )
+    intercept = _intercept(parts, mean, f"mean of {mean_of}, moved to X = 0")
     coefficients = [
         (f"real {name} = theta[{j}];", "" if name == f"b_{column}" else column)
         for j, (name, column) in enumerate(
@@ -647,3 +647,21 @@ def _generated_quantities(parts: Parts) -> str:
     correlations = penalised_correlations(parts.design)
     further = parameter_quantities(parts.design)
     return intercept + declarations([*coefficients, *raw, *correlations]) + further
+
+
+def _intercept(parts: Parts, mean: str, words: str) -> str:
+    """Declare the intercept, given the network's mean, or thresholds less it."""
+    name, K = parts.design.intercept, parts.family.categories
+    if not K:
+        return declarations([(f"real {name}", words)]) + (
+            f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta);\n"
+        )
+    gaps = ", ".join(("0", *parts.family.dispersion))
+    return (
+        declarations([(f"vector[{K - 1}] {name}", f"thresholds less the {words}")])
+        + statement(f"  = cumulative_sum([{gaps}]')", WIDTH - 2)
+        + "    - eta_loc\n"
+        "    - eta_scale\n"
+        f"      * {mean}\n"
+        "    + dot_product(x_loc, theta);\n"
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import Material
@@ -132,8 +133,9 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
     )  # fmt: skip
 
 
-def _intercepts(material: Material) -> tuple[str, str]:
-    return material.bundle.design.intercept, INTERCEPT
+def _intercepts(material: Material) -> tuple[str, ...]:
+    K, name = material.bundle.family.categories, material.bundle.design.intercept
+    return (*intercept_names(K, name), *intercept_names(K, INTERCEPT))
 
 
 def _axis(material: Material, group: list[str], standardise: bool) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import raw_columns, slope_columns
 from semistan.posterior.draws import Draws
 from semistan.posterior.pictures.kde import density
@@ -61,7 +62,8 @@ def densities_alt(material: Material) -> str:
 
 def _names(material: Material) -> tuple[str, ...]:
     bundle = material.bundle
-    return tuple(slope_columns(bundle.config, bundle.design)) or (bundle.design.intercept,)
+    slopes = tuple(slope_columns(bundle.config, bundle.design))
+    return slopes or intercept_names(bundle.family.categories, bundle.design.intercept)
 
 
 def _trained(material: Material) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.report.blocks import (
     Bullets,
@@ -69,9 +70,17 @@ def labels_of(results: Results) -> dict[str, str]:
     sheared = in_model(results.bundle.config, design)
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
-    columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
+    K, orthogonal = results.bundle.family.categories, bool(further) and not sheared
+    columns |= _intercept_words(K, INTERCEPT, ", orthogonalised") if orthogonal else {}
     columns |= parameter_labels(design)
-    return {design.intercept: "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
+    intercepts = _intercept_words(K, design.intercept)
+    return {**intercepts, **columns, **spread_labels(design), **DISPERSION_LABELS}
+
+
+def _intercept_words(K: int, name: str, further: str = "") -> dict[str, str]:
+    names = intercept_names(K, name)
+    words = (f"threshold {k}" for k in range(1, K)) if K else ("intercept",)
+    return {name: f"{word}{further}" for name, word in zip(names, words, strict=True)}
 
 
 def _numbers(row: Row) -> tuple[Cell, ...]:
@@ -111,7 +120,7 @@ def _columns_text(results: Results) -> str:
         meaning = f"the log-odds of {' or '.join(others)} against {reference}"
     meaning += " of a higher category, at each threshold" if family.categories else ""
     thresholds = (
-        " Threshold k is `gap_2 + ... + gap_k - b_Intercept`, brms's `b_Intercept[k]`."
+        f" `{design.intercept}[k]` is the threshold between categories k and k + 1, as by brms."
         if family.categories
         else ""
     )
