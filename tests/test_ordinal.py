@@ -23,6 +23,7 @@ from semistan.stan.priors import priors_as_used
 from semistan.stan.program import stan_program
 from semistan.workflow import new_rows, prepare, train
 from small import small_config, small_frame
+from test_stan_csv import assert_columns
 
 K = 4
 GAPS = {"gap_2": 0.6, "gap_3": 1.3}
@@ -315,6 +316,11 @@ def test_the_score_is_the_ranked_probability_score():
     rps = np.square(below - (rows.y[:, None] <= np.arange(1, K))).sum(axis=1)
     assert judged.crps == pytest.approx(rps, abs=5 * 1.5 / np.sqrt(2000))
     assert judged.mean == pytest.approx(probabilities("logit", eta) @ np.arange(1, K + 1))
+
+
+def test_every_column_is_the_programs(toolchain, tmp_path):
+    prepared = ordinal_prepared()
+    assert_columns(train(prepared), prepared.rows, toolchain, tmp_path)
 
 
 def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp_path):
