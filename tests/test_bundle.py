@@ -105,6 +105,14 @@ def test_a_newer_format_is_refused(written):
         read_bundle(written[1])
 
 
+def test_a_design_of_another_version_is_called_so(written):
+    content = json.loads((written[1] / "bundle.json").read_text())
+    del content["design"]["networks"]
+    edit(written[1], design=content["design"])
+    with pytest.raises(InputError, match="lacks 'networks': another version"):
+        read_bundle(written[1])
+
+
 @pytest.mark.parametrize("make", [lambda _: None, lambda p: p.mkdir(), lambda p: p.write_text("")])
 def test_what_is_no_bundle_is_refused(make, tmp_path):
     make(tmp_path / "x")

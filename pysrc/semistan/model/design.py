@@ -293,6 +293,8 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
     ------
     InputError
         If a term holds anything that a formula may not, or the data are no design.
+    KeyError
+        If they lack a part, as the data of other versions.
     """
     formula = parse_formula(str(plain["formula"]))
     try:
@@ -310,7 +312,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
         return Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the design is damaged: {error!r}") from None
