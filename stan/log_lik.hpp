@@ -1,5 +1,5 @@
 // The functions that a generated program declares when it uses the C++ kernel:
-// the log-likelihoods and the network's mean. CmdStan's USER_HEADER. The model
+// the log-likelihoods of some families, and the network. CmdStan's USER_HEADER. The model
 // must be named program_model, because an external function is looked up in the
 // namespace of its model.
 //
@@ -93,26 +93,53 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   return node(result.log_lik, gradient, std::is_same<Return, stan::math::var>());
 }
 
-template <typename U, typename W>
-inline double mean_output(const U& H, const W& w, const std::vector<int>& widths,
-                          int activation) {
+// All rows of a matrix as the network's inputs.
+template <typename Matrix>
+inline Rows inputs(const Matrix& H) {
   Rows rows{};
   rows.rows = rows.stride = static_cast<int>(H.rows());
   rows.H = H.data();
-  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
-  return sum_output(rows, network) / rows.rows;
+  return rows;
+}
+
+inline Eigen::VectorXd output(const Eigen::MatrixXd& H, const Eigen::VectorXd& w,
+                              const std::vector<int>& widths, int activation) {
+  const int layers = static_cast<int>(widths.size()) - 1;
+  const auto f = output_pass(inputs(H), Network{layers, widths.data(), activation, w.data()});
+  return Eigen::Map<const Eigen::VectorXd>(f.data(), f.size());
+}
+
+// The autodiff stack gets one node for each row, and a single one that leads back to w.
+inline Eigen::Matrix<stan::math::var, -1, 1> output(
+    const Eigen::MatrixXd& H, const Eigen::Matrix<stan::math::var, -1, 1>& w,
+    const std::vector<int>& widths, int activation) {
+  using stan::math::var;
+  stan::arena_t<Eigen::MatrixXd> kept = H;
+  stan::arena_t<Eigen::Matrix<var, -1, 1>> weights = w;
+  const auto sizes = stan::math::to_arena(widths);
+  stan::arena_t<Eigen::Matrix<var, -1, 1>> f
+      = output(H, Eigen::VectorXd(stan::math::value_of(w)), widths, activation);
+  stan::math::reverse_pass_callback([kept, weights, sizes, activation, f]() mutable {
+    const Eigen::VectorXd adjoint = f.adj(), value = weights.val();
+    Rows rows = inputs(kept);
+    rows.adjoint = adjoint.data();
+    const int layers = static_cast<int>(sizes.size()) - 1;
+    const auto d_w
+        = pull_back_pass(rows, Network{layers, sizes.data(), activation, value.data()});
+    for (int i = 0; i < weights.size(); ++i) weights.coeffRef(i).adj() += d_w[i];
+  });
+  return f;
 }
 
 }  // namespace semistan
 
 namespace program_model_namespace {
 
-// A generated quantity: no gradient is asked of it.
 template <typename T0, typename T1>
-stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>> mean_network(
-    const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
-    std::ostream*) {
-  return semistan::mean_output(H, stan::math::eval(w), widths, activation);
+Eigen::Matrix<stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>>, -1, 1>
+network(const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
+        std::ostream*) {
+  return semistan::output(H, stan::math::eval(w), widths, activation);
 }
 
 template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,

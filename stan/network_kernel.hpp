@@ -1,4 +1,5 @@
-// The log-likelihood of a network in a subspace, with its gradient, in one pass.
+// The log-likelihood of a network in a subspace, with its gradient, in one pass;
+// or the network's output, and the gradient of a function of it.
 //
 //   eta = eta_loc + eta_scale * f(H; w) + Xc * theta + extra,   w = p_bar + Pi * phi
 //
@@ -49,6 +50,7 @@ struct Rows {
   const int* trials = nullptr;      // of a binomial response
   const double* weights = nullptr;  // 1 each if there are none
   const double* extra = nullptr;    // of these rows only; 0 if there is none
+  const double* adjoint = nullptr;  // derivative by f, of these rows only
 };
 
 struct Network {
@@ -65,9 +67,12 @@ struct Predictor {
 
 // The gradient is with respect to w, theta, sigma and extra.
 struct Result {
-  double log_lik, d_sigma, sum_eta;
-  std::vector<double> d_w, d_theta, d_extra;
+  double log_lik, d_sigma;
+  std::vector<double> d_w, d_theta, d_extra, output;
 };
+
+// What a pass computes: log-likelihood and gradient, f, or the gradient of a function of f.
+enum Task { LOG_LIK, OUTPUT, PULL_BACK };
 
 // ---- Elementary functions, accurate to 4 units in the last place.
 
@@ -587,65 +592,88 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
 }
 
 template <int TILE>
-SEMISTAN_INLINE void run_blocks(const Pass& pass, bool gradient, Result& result) {
+SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
   const int most = pass.stride - LANES;
   for (const Layer& layer : pass.layers) pack(layer);
   for (int first = 0; first < pass.data.rows; first += most) {
     const int rows = std::min(most, pass.data.rows - first);
     const int R = (rows + STEP - 1) / STEP * STEP;
     forward<TILE>(pass, first, rows, R);
-    if (gradient) {
-      block_density(pass, first, rows, R, result);
-      backward<TILE>(pass, first, rows, R, result);
-    } else {
-      for (int r = 0; r < rows; ++r) result.sum_eta += pass.eta[r];
+    if (task == OUTPUT) {
+      std::copy(pass.eta, pass.eta + rows, result.output.begin() + first);
+      continue;
     }
+    if (task == LOG_LIK) {
+      block_density(pass, first, rows, R, result);
+    } else {
+      std::copy(pass.data.adjoint + first, pass.data.adjoint + first + rows, pass.eta);
+      std::fill(pass.eta + rows, pass.eta + R, 0.0);
+    }
+    backward<TILE>(pass, first, rows, R, result);
   }
 }
 
 // Tiles fill the registers: 16 of 32 with AVX-512, 8 of 16 with less.
 #if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
 __attribute__((target("avx512f,avx512dq,avx512vl,fma"))) inline void run_avx512(
-    const Pass& pass, bool gradient, Result& result) {
-  run_blocks<8>(pass, gradient, result);
+    const Pass& pass, Task task, Result& result) {
+  run_blocks<8>(pass, task, result);
 }
-__attribute__((target("avx2,fma"))) inline void run_avx2(const Pass& pass, bool gradient,
+__attribute__((target("avx2,fma"))) inline void run_avx2(const Pass& pass, Task task,
                                                          Result& result) {
-  run_blocks<2>(pass, gradient, result);
+  run_blocks<2>(pass, task, result);
 }
 #endif
 
-inline void run(const Pass& pass, bool gradient, Result& result) {
+inline void run(const Pass& pass, Task task, Result& result) {
 #if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
       && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
-    return run_avx512(pass, gradient, result);
+    return run_avx512(pass, task, result);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return run_avx2(pass, gradient, result);
+    return run_avx2(pass, task, result);
 #endif
-  run_blocks<2>(pass, gradient, result);
+  run_blocks<2>(pass, task, result);
+}
+
+// The derivatives by the weights, layer by layer.
+inline std::vector<double> unpacked(const Pass& pass) {
+  std::vector<double> d_w;
+  for (const Layer& layer : pass.layers) {
+    const std::size_t used = d_w.size();
+    d_w.resize(used + (layer.m + 1) * layer.n);
+    unpack(layer, d_w.data() + used);
+  }
+  return d_w;
 }
 
 // Log-likelihood and gradient for the given rows and weights.
 inline Result log_lik_pass(int family, const Rows& data, const Network& network,
                            const Predictor& predictor) {
   const Pass pass = make_pass(family, data, network, predictor);
-  Result result{0, 0, 0, {}, std::vector<double>(data.P), {}};
+  Result result{0, 0, {}, std::vector<double>(data.P), {}, {}};
   if (data.extra) result.d_extra.resize(data.rows);
-  run(pass, true, result);
-  for (const Layer& layer : pass.layers) {
-    const std::size_t used = result.d_w.size();
-    result.d_w.resize(used + (layer.m + 1) * layer.n);
-    unpack(layer, result.d_w.data() + used);
-  }
+  run(pass, LOG_LIK, result);
+  result.d_w = unpacked(pass);
   return result;
 }
 
-// Sum of f over the given rows.
-inline double sum_output(const Rows& data, const Network& network) {
+constexpr Predictor JUST_F{0, 1, 1, nullptr};
+
+// f of the given rows.
+inline std::vector<double> output_pass(const Rows& data, const Network& network) {
   Result result{};
-  run(make_pass(GAUSSIAN, data, network, Predictor{0, 1, 1, nullptr}), false, result);
-  return result.sum_eta;
+  result.output.resize(data.rows);
+  run(make_pass(GAUSSIAN, data, network, JUST_F), OUTPUT, result);
+  return result.output;
+}
+
+// The derivatives by the weights of a function whose derivatives by f are data.adjoint.
+inline std::vector<double> pull_back_pass(const Rows& data, const Network& network) {
+  const Pass pass = make_pass(GAUSSIAN, data, network, JUST_F);
+  Result result{};
+  run(pass, PULL_BACK, result);
+  return unpacked(pass);
 }
 
 }  // namespace semistan

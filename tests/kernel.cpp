@@ -95,12 +95,38 @@ struct Case {
     return ways - static_cast<double>(k * softplus(-eta) + (n - k) * softplus(eta));
   }
 
+  Rows data() const {
+    return {start, rows, N, P, H.data(), X.data(), y.data(), count.data(), trials.data(),
+            weights.empty() ? nullptr : weights.data(), extra.empty() ? nullptr : extra.data()};
+  }
+
+  Network network() const {
+    return {static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  }
+
   Result kernel() const {
-    const Rows data{start, rows, N, P, H.data(), X.data(), y.data(), count.data(), trials.data(),
-                    weights.empty() ? nullptr : weights.data(),
-                    extra.empty() ? nullptr : extra.data()};
-    const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
-    return log_lik_pass(family, data, network, Predictor{eta_loc, eta_scale, sigma, theta.data()});
+    const Predictor predictor{eta_loc, eta_scale, sigma, theta.data()};
+    return log_lik_pass(family, data(), network(), predictor);
+  }
+
+  // f, and the gradient of the gaussian log-likelihood as a function of f, by themselves.
+  void by_output(const Result& expected) const {
+    Rows just_inputs = data();
+    const std::vector<double> f = output_pass(just_inputs, network());
+    double total = 0;
+    std::vector<double> adjoint;
+    for (int i = 0; i < rows; ++i) {
+      const double eta = eta_loc + eta_scale * f[i];
+      total += density(start + i, eta);
+      adjoint.push_back(eta_scale * (y[start + i] - eta) / (sigma * sigma));
+    }
+    just_inputs.adjoint = adjoint.data();
+    const std::vector<double> d_w = pull_back_pass(just_inputs, network());
+    if (std::fabs(total - expected.log_lik) > 1e-12 * std::fabs(total))
+      fail("output", total, expected.log_lik);
+    for (std::size_t i = 0; i < d_w.size(); ++i)
+      if (std::fabs(d_w[i] - expected.d_w[i]) > 1e-11 * (1 + std::fabs(d_w[i])))
+        fail("pulled back", d_w[i], expected.d_w[i]);
   }
 
   void difference(const char* what, double& parameter, double got) {
@@ -159,6 +185,7 @@ int main() {
             for (int p = 0; p < P; ++p) c.difference("d_theta", c.theta[p], result.d_theta[p]);
             for (std::size_t i = 0; i < c.extra.size(); i += 1 + rows / 5)
               c.difference("d_extra", c.extra[i], result.d_extra[i]);
+            if (family == GAUSSIAN && which == 0) c.by_output(result);
             if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
             ++cases;
           }

@@ -8,7 +8,11 @@ from programs import evaluate
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
 from semistan.stan.data import stan_data
+from semistan.stan.geometry import derivatives
 from semistan.stan.penalised import spread_names
+from semistan.stan.program import has_log_lik
+from semistan.stan.starts import curve_states
+from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.predictor import linear_predictor
 from small import MORE_RESPONSES, further_bundle
 from untrained import random_bundle
@@ -178,6 +182,30 @@ def test_the_kernel_agrees_with_pure_stan_on_further_terms(family, further, tool
     for got, expected in zip(by_kernel.gradient, by_stan.gradient, strict=True):
         assert np.min(np.abs(expected)) > 1e-6 * np.max(np.abs(expected))
         assert got == pytest.approx(expected, rel=TOLERANCE, abs=1e-13 * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize(
+    ("family", "formula", "settings"),
+    [
+        ("negbinomial", "y ~ x1 + nn(u1, u2, u3)", {"frozen": 1}),
+        ("gaussian", "y ~ x1 + nn(u1, u2) + nn(v), sigma ~ z + nn(u2, u3)", {}),
+    ],
+    ids=["one network", "several"],
+)
+def test_the_network_alone_in_cpp_agrees_with_pytorch(
+    family, formula, settings, toolchain, tmp_path
+):
+    bundle, rows = random_bundle(family, formula=formula, **settings)
+    assert not has_log_lik(bundle.family, bundle.design)
+    target, q = make_target(bundle, rows), curve_states(bundle, 4)
+    q += 0.1 * np.random.default_rng(7).normal(size=q.shape)
+    data = stan_data(bundle, rows, grainsize=4)  # slices begin anywhere
+    by_kernel = evaluate(bundle, data, q, toolchain, tmp_path, "cpp")
+    ours = np.array([-negative_log_posterior(target, torch.tensor(state)) for state in q])
+    assert np.ptp(by_kernel.lp - ours) < TOLERANCE * np.max(np.abs(ours))
+    for state, found in zip(q, by_kernel.gradient, strict=True):
+        gradient = -derivatives(target, torch.tensor(state))[0].numpy()
+        assert relative(found, gradient) < TOLERANCE
 
 
 def unconstrained_size(bundle):

@@ -35,7 +35,7 @@ from semistan.posterior.prior_draws import prior_draws
 from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
 from semistan.stan.geometry import derivatives
 from semistan.stan.priors import prior_data, priors_as_used
-from semistan.stan.program import bundle_program, has_kernel
+from semistan.stan.program import bundle_program, has_log_lik
 from semistan.stan.quantities import quantities_program
 from semistan.stan.starts import curve_states, find_starts
 from semistan.stan.target import make_target, negative_log_posterior
@@ -373,7 +373,7 @@ def test_priors_are_in_units_of_the_columns_and_single_ones_win():
 @pytest.mark.parametrize(("family", "parameter"), VARIED, ids=map(" ".join, VARIED))
 def test_lines_fit_and_are_clean(family, parameter, part, left):
     bundle, _ = varied_bundle(family, parameter, part, left)
-    assert not has_kernel(bundle.config, bundle.design)
+    assert not has_log_lik(bundle.family, bundle.design)
     for text in (bundle_program(bundle), quantities_program(bundle)):
         for line in text.splitlines():
             assert len(line) <= 80, line

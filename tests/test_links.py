@@ -14,7 +14,7 @@ from semistan.model.families import FAMILIES, family
 from semistan.model.links import LINKS
 from semistan.stan.data import stan_data
 from semistan.stan.geometry import derivatives
-from semistan.stan.program import has_kernel, stan_program
+from semistan.stan.program import has_log_lik, stan_program
 from semistan.stan.starts import curve_states
 from semistan.stan.target import make_target, negative_log_posterior
 from semistan.stan.temper import temper_of
@@ -204,9 +204,9 @@ def test_the_default_link_is_the_record_itself():
     assert all(family(f"{record.name}({record.link})") is record for record in FAMILIES)
 
 
-def test_a_link_has_no_kernel_no_glm_and_no_laplace():
+def test_a_link_has_no_likelihood_in_cpp_no_glm_and_no_laplace():
     prepared = small_prepared("flag ~ x + nn(u)", family="bernoulli(probit)")
-    assert not has_kernel(prepared.config, prepared.design)
+    assert not has_log_lik(family(prepared.config.family), prepared.design)
     assert "glm" not in stan_program(prepared.config, prepared.design)
     tempered = small_config(
         "flag ~ x + nn(u)", family="bernoulli(probit)",

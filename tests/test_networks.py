@@ -29,7 +29,7 @@ from semistan.model.network import (
 )
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
-from semistan.stan.program import bundle_program, has_kernel
+from semistan.stan.program import bundle_program, has_log_lik
 from semistan.stan.quantities import quantities_program
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
@@ -331,11 +331,11 @@ def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
     assert relative(stan.written["b_Intercept"], (eta - theta @ rows.X.T).mean(axis=1)) < 1e-9
 
 
-def test_there_is_no_kernel_for_several_networks():
+def test_the_kernel_has_no_likelihood_of_several_networks():
     bundle, _ = random_bundle("gaussian", formula=FORMULA)
-    assert not has_kernel(bundle.config, bundle.design)
+    assert not has_log_lik(bundle.family, bundle.design)
     bundle, _ = random_bundle("gaussian")
-    assert has_kernel(bundle.config, bundle.design)
+    assert has_log_lik(bundle.family, bundle.design)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import ChainProgress, check_version, method_of
 from semistan.stan.plan import Plan, default_plan, timed_plan
 from semistan.stan.priors import check_free_theta, check_priors
-from semistan.stan.program import Kernel, bundle_program, has_kernel, stan_program
+from semistan.stan.program import Kernel, bundle_program, stan_program
 from semistan.stan.scripts import write_scripts
 from semistan.stan.starts import find_starts
 from semistan.stan.temper import integrates_theta, with_temper
@@ -449,8 +449,8 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    in_cpp = options.kernel == "cpp" and has_kernel(bundle.config, bundle.design)
-    kernel: Kernel = "cpp" if in_cpp else "stan"
+    integrated = integrates_theta(bundle.config, bundle.design)
+    kernel: Kernel = "cpp" if options.kernel == "cpp" and not integrated else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
@@ -475,7 +475,7 @@ def compile_model(
     if toolchain is None:
         return "stan"
     integrated = integrates_theta(config, design)
-    in_stan = config.sample.kernel == "stan" or not has_kernel(config, design) or integrated
+    in_stan = config.sample.kernel == "stan" or integrated
     wanted: Kernel = "stan" if in_stan else "cpp"
     if integrated and config.sample.kernel != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")

@@ -135,8 +135,8 @@ class SampleConfig(_Section):
     ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
     1000. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode inside the
     subspace. ``threads = "auto"`` fills the cores with chains first, then with threads.
-    ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the network, else
-    pure Stan.
+    ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the network in
+    PyTorch, else pure Stan.
     """
 
     method: Literal[

@@ -123,8 +123,8 @@ class Family:
         density takes vectors too.
     glm : str
         Stan's GLM density, if it has one.
-    has_kernel : bool
-        Whether ``log_lik.hpp`` has a function for it.
+    has_log_lik : bool
+        Whether ``log_lik.hpp`` has its likelihood, in one pass with the network.
     stan_functions : tuple of str
         Files of ``stan/`` that ``stan_rng`` needs.
     given : tuple of str
@@ -172,7 +172,7 @@ class Family:
     density: str
     stan_rng: str
     glm: str = ""
-    has_kernel: bool = False
+    has_log_lik: bool = False
     stan_functions: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
@@ -347,7 +347,7 @@ FAMILIES: tuple[Family, ...] = (
         density="normal_lpdf({y} | {eta}, sigma)",
         stan_rng="normal_rng({eta}, sigma)",
         glm="normal_id_glm_lpdf",
-        has_kernel=True,
+        has_log_lik=True,
         links=("log",),
     ),
     Family(
@@ -365,7 +365,7 @@ FAMILIES: tuple[Family, ...] = (
         density="poisson_log_lpmf({y} | {eta})",
         stan_rng="poisson_log_safe_rng({eta})",
         glm="poisson_log_glm_lpmf",
-        has_kernel=True,
+        has_log_lik=True,
         stan_functions=("poisson_log_safe_rng.stanfunctions",),
     ),
     Family(
@@ -383,7 +383,7 @@ FAMILIES: tuple[Family, ...] = (
         density="bernoulli_logit_lpmf({y} | {eta})",
         stan_rng="bernoulli_logit_rng({eta})",
         glm="bernoulli_logit_glm_lpmf",
-        has_kernel=True,
+        has_log_lik=True,
         links=("probit", "cloglog", "cauchit"),
     ),
     Family(
@@ -402,7 +402,7 @@ FAMILIES: tuple[Family, ...] = (
         ).astype(float),
         density="binomial_logit_lpmf({y} | {trials}, {eta})",
         stan_rng="binomial_rng({trials}, inv_logit({eta}))",
-        has_kernel=True,
+        has_log_lik=True,
         given=("trials",),
         links=("probit", "cloglog", "cauchit"),
     ),
@@ -558,7 +558,7 @@ def _linked(record: Family, name: str) -> Family:
         log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
         rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
         glm="",
-        has_kernel=False,
+        has_log_lik=False,
         on_default=link.stan,
         in_units_of_y=link.in_units_of_y,
         **_under_link(record, link),

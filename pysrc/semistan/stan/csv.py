@@ -27,6 +27,7 @@ from semistan.bundle.files import atomic_file
 from semistan.model.network import Array
 from semistan.model.ordinal import thresholds
 from semistan.model.orthogonal import further_names
+from semistan.stan.distributional import coordinates_at
 from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.noncentred import coordinates_of, log_slope
 from semistan.stan.penalised_columns import penalised_columns
@@ -134,7 +135,7 @@ def unconstrained(target: Target, values: Mapping[str, float | Array]) -> Array:
     parts = [np.asarray(values["phi"]) / bundle.subspace.phi_scale]
     if not bundle.subspace.holds_theta:
         parts.append(np.asarray(values["theta"]) / bundle.units.theta_scale)
-    parts.append(coordinates_of(bundle.design, values))
+    parts += [coordinates_of(bundle.design, values), coordinates_at(bundle, values)]
     return np.concatenate([*parts, np.log([float(values[name]) for name in target.sampled])])
 
 

@@ -13,7 +13,7 @@ of each parameter stand together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,11 @@ def parameter_parameters(design: Design) -> Lines:
             declared = statement(declared, WIDTH - 2).rstrip()
             lines.append((declared, f"structured coefficients of {item.words}"))
     return lines
+
+
+def sampled_names(design: Design) -> list[str]:
+    """Return the names of what is sampled."""
+    return [line.split()[-1].rstrip(";") for line, _ in parameter_parameters(design)]
 
 
 def parameter_arguments(design: Design) -> tuple[list[str], list[str]]:
@@ -230,6 +235,24 @@ def parameter_values(bundle: Bundle, x: Any, like: Callable[[Array], Any]) -> di
         if item.coefficients:
             values[f"theta_{item.name}"] = theta * like(1 / bundle.units.further[item.name][1])
     return values
+
+
+def coordinates_at(bundle: Bundle, values: Mapping[str, Any]) -> Array:
+    """Return q's part at the program's parameters, the inverse of ``parameter_values``."""
+    found = [np.zeros(0)]
+    for item in bundle.design.parameters:
+        if item.has_tau:
+            found.append(np.array([float(values[f"tau_{item.name}"])]))
+        if item.coefficients:
+            scale = bundle.units.further[item.name][1]
+            found.append(np.asarray(values[f"theta_{item.name}"]) * scale)
+    return np.concatenate(found)
+
+
+def log_slope(bundle: Bundle) -> float:
+    """Return the log Jacobian of the parameters by q's part."""
+    scales = (bundle.units.further[item.name][1] for item in bundle.design.parameters)
+    return -sum(float(np.log(scale).sum()) for scale in scales)
 
 
 def parameters_text(design: Design) -> str:

@@ -1,6 +1,7 @@
 """One network or several in the program: data, inputs of the Bayesian layers, and their sum.
 
-One network is ``network(H, w, widths, activation)`` of ``network.stanfunctions``. Several are
+One network is ``network(H, w, widths, activation)`` of ``network.stanfunctions``, or the C++
+kernel's, which ``network_in_cpp.stanfunctions`` declares. Several are
 ``networks(H, w, widths, activation)`` of ``networks.stanfunctions``: ``widths`` has a row for each,
 and H, w and w_frozen hold what is theirs side by side. Where some are of a dispersion parameter,
 ``networks_of`` of ``networks_of.stanfunctions`` adds those of one predictor.
@@ -22,11 +23,12 @@ def several(design: Design) -> bool:
     return len(design.networks) > 1
 
 
-def network_files(design: Design) -> tuple[str, ...]:
-    """Return the files with the functions of the network or of several."""
+def network_files(design: Design, kernel: str) -> tuple[str, ...]:
+    """Return the files with the functions of the network or of several, in Stan or in C++."""
+    one = "network_in_cpp" if kernel == "cpp" else "network"
     many = ["networks.stanfunctions"] if several(design) else []
     some = ["networks_of.stanfunctions"] if design.network_predictors else []
-    return ("network.stanfunctions", *many, *some)
+    return ("layers.stanfunctions", f"{one}.stanfunctions", *many, *some)
 
 
 def network_name(design: Design) -> str:

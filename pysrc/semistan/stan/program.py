@@ -201,8 +201,9 @@ def stan_program(
     bundle_sha256 : str, optional
         Hash of the trained bundle, for the header; the program does not depend on it.
     kernel : str
-        Whether the likelihood is computed in Stan (``stan``) or by the C++ kernel (``cpp``),
-        which the program then declares; always in Stan if theta is integrated out.
+        Whether the network is computed in Stan (``stan``) or by the C++ kernel (``cpp``), which
+        the program then declares, with the whole likelihood if the kernel has it; always in Stan
+        if theta is integrated out.
 
     Returns
     -------
@@ -258,10 +259,9 @@ def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Pa
     return replace(parts, kernel="stan") if parts.integrates_theta else parts
 
 
-def has_kernel(config: ModelConfig, design: Design) -> bool:
-    """Say whether the C++ kernel can compute a model's likelihood."""
-    further = several(design) or bool(design.parameters)
-    return family(config.family).has_kernel and not further
+def has_log_lik(record: Family, design: Design) -> bool:
+    """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
+    return record.has_log_lik and not several(design) and not design.parameters
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -277,7 +277,8 @@ def _functions(parts: Parts) -> str:
     if parts.integrates_theta:
         likelihood = marginal_functions(parts)
     else:
-        likelihood = _kernel_likelihood(parts) if parts.kernel == "cpp" else _stan_likelihood(parts)
+        in_cpp = parts.kernel == "cpp" and has_log_lik(parts.family, parts.design)
+        likelihood = _kernel_likelihood(parts) if in_cpp else _stan_likelihood(parts)
     return "\n".join([*(stan_source(name) for name in network_functions(parts)), likelihood])
 
 
@@ -285,7 +286,12 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
-    return (*network_files(parts.design), *shear, *horseshoe, *parts.family.density_functions)
+    return (
+        *network_files(parts.design, parts.kernel),
+        *shear,
+        *horseshoe,
+        *parts.family.density_functions,
+    )
 
 
 def _signature(parts: Parts) -> list[str]:
@@ -390,10 +396,7 @@ def _kernel_likelihood(parts: Parts) -> str:
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
         + body
         + indent(call(f"return {name}", list(passed), ";", width=WIDTH - 4), "  ")
-        + "}\n\n"
-        + "// Mean of the network's output, in log_lik.hpp.\n"
-        + "real mean_network(data matrix H, vector w, data array[] int widths,\n"
-        + "                  data int activation);\n"
+        + "}\n"
     )
 
 
@@ -630,8 +633,7 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    network = network_call(parts.design, 13)
-    mean = f"mean_{network}" if parts.kernel == "cpp" else f"mean({network})"
+    mean = f"mean({network_call(parts.design, 13)})"
     beside = parts.design.penalised or "offsets" in parts.design.given
     eta = parts.design.mean_name or "eta"
     mean_of = "network and x' theta" if beside else f"{eta} over the rows"

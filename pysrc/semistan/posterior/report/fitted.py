@@ -130,7 +130,7 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
         yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
     if method.name == "nuts":
         yield from _nuts_facts(results)
-    yield Fact("Likelihood", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
+    yield Fact("Gradients", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
     yield Fact("Sampling seed", str(options.seed))
     if "sample" in (seconds := manifest["seconds"]):
         yield Fact("Time", f"{significant(seconds['sample'])} s")
