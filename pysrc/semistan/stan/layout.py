@@ -10,7 +10,7 @@ WIDTH = 80
 
 def program_text(blocks: Iterable[tuple[str, str]]) -> str:
     """Write blocks, given as name and body, one after the other."""
-    return "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
+    return "".join(f"{name} {{\n{_fitted(indent(body, '  '))}}}\n" for name, body in blocks)
 
 
 def declarations(lines: list[tuple[str, str]]) -> str:
@@ -53,3 +53,17 @@ def call(head: str, arguments: list[str], tail: str, width: int) -> str:
         else:
             lines.append(margin + piece)
     return "\n".join(lines) + "\n"
+
+
+def _fitted(text: str) -> str:
+    """Wrap the lines that a long name has made too long; its comment goes before the code."""
+    lines = []
+    for line in text.splitlines():
+        if len(line) <= WIDTH:
+            lines.append(f"{line}\n")
+            continue
+        code, _, words = line.partition("  // ")
+        margin = " " * (len(line) - len(line.lstrip()))
+        lines += [f"{margin}// {words}\n"] if words else []
+        lines.append(statement(code, WIDTH))
+    return "".join(lines)
