@@ -462,8 +462,6 @@ def test_mode_and_curvature_are_those_of_statsmodels():
     order = [0, 2, 1, 3]  # statsmodels has one equation after the other
     covariance = np.linalg.inv(np.array(H) / 2e-4)[np.ix_(order, order)]
     assert covariance == pytest.approx(oracle.cov_params(), rel=1e-4)
-        oracle.cov_params(), rel=1e-4
-    )
 
 
 # ----------------------------------------------------------------------------- predictions

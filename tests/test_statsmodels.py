@@ -9,7 +9,7 @@ import pytest
 import statsmodels.api as sm
 
 import semistan
-from assertions import assert_mean, assert_sd
+from assertions import assert_correlation, assert_mean, assert_sd
 from semistan.model.config import SampleConfig
 from semistan.subspace.predictor import linear_predictor, network_output
 from semistan.workflow import new_run
@@ -95,9 +95,13 @@ def test_coefficients_of_categories_have_the_posterior_of_a_multinomial_logit(to
     logs = np.array([[log_likelihood(np.array([a, b])) for b in grids[1]] for a in grids[0]])
     p = np.exp(logs - logs.max())
     p /= p.sum()
+    means, sds = [], []
     for axis, (name, grid, found) in enumerate(zip(("car", "train"), grids, draws, strict=True)):
         marginal = p.sum(axis=1 - axis)
         assert max(marginal[0], marginal[-1]) < 1e-12
-        mean = marginal @ grid
-        assert_mean(found, mean, name)
-        assert_sd(found, np.sqrt(marginal @ (grid - mean) ** 2), name)
+        means.append(marginal @ grid)
+        sds.append(np.sqrt(marginal @ (grid - means[-1]) ** 2))
+        assert_mean(found, means[-1], name)
+        assert_sd(found, sds[-1], name)
+    off = [(grid - mean) / sd for grid, mean, sd in zip(grids, means, sds, strict=True)]
+    assert_correlation(*draws, off[0] @ p @ off[1])
