@@ -302,7 +302,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
         groups = tuple(group_from_plain(item, formula) for item in plain.get("groups", ()))
-        categories = _categories_from_plain(plain.get("categories", []), formula)
+        categories = tuple(str(level) for level in plain.get("categories", ()))
         link = "identity" if categories else "log"
         parameters = parameters_from_plain(plain.get("parameters", []), formula, link)
         if [smooth.expression for smooth in smooths] != [s.expression for s in formula.smooths]:
@@ -314,14 +314,6 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the design is damaged: {error!r}") from None
-
-
-def _categories_from_plain(plain: list[str], formula: Formula) -> tuple[str, ...]:
-    """Return the categories, whose predictors must be those of the formula."""
-    named = {predictor_name(level) for level in plain[2:]}
-    if plain and (len(plain) == 1 or named != {item.name for item in formula.parameters}):
-        raise ValueError("the categories are not the formula's")
-    return tuple(plain)
 
 
 def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:

@@ -56,14 +56,14 @@ def call(head: str, arguments: list[str], tail: str, width: int) -> str:
 
 
 def _fitted(text: str) -> str:
-    """Wrap the lines that a long name has made too long; its comment goes before the code."""
+    """Wrap lines that long names have made too long, if that helps; comments go before code."""
     lines = []
     for line in text.splitlines():
-        if len(line) <= WIDTH:
+        code, _, words = line.partition("  // ")
+        wrapped = statement(code, WIDTH)
+        if len(line) <= WIDTH or max(map(len, wrapped.splitlines()), default=0) > WIDTH:
             lines.append(f"{line}\n")
             continue
-        code, _, words = line.partition("  // ")
         margin = " " * (len(line) - len(line.lstrip()))
-        lines += [f"{margin}// {words}\n"] if words else []
-        lines.append(statement(code, WIDTH))
+        lines.append(f"{margin}// {words}\n{wrapped}" if words else wrapped)
     return "".join(lines)
