@@ -35,7 +35,7 @@ from semistan.stan.data import stan_data
 from semistan.stan.geometry import derivatives
 from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.priors import priors_as_used
-from semistan.stan.program import bundle_program, has_kernel
+from semistan.stan.program import bundle_program
 from semistan.stan.quantities import quantities_program
 from semistan.stan.starts import curve_states, find_starts
 from semistan.stan.target import make_target, negative_log_posterior
@@ -570,7 +570,6 @@ ODD = {
 def test_stanc_accepts_both_programs_without_a_warning(name, toolchain, tmp_path):
     values, formula, priors = ODD[name]
     bundle = train(prepared(values, formula, priors=priors, train__epochs=1))
-    assert not has_kernel(bundle.config, bundle.design)
     for text in (bundle_program(bundle), quantities_program(bundle)):
         for line in text.splitlines():
             assert len(line) <= 80, line

@@ -91,7 +91,7 @@ def test_coefficients_of_categories_have_the_posterior_of_a_multinomial_logit(to
     offsets = car, mutrain + np.log((rows.y == 3).sum() / (rows.y == 1).sum())
     log_likelihood = categorical(rows.y, rows.X - rows.X.mean(axis=0), offsets)
     draws = [fit.draws.coefficients[name] for name in ("b_mucar_x1", "b_mutrain_x1")]
-    grids = [np.linspace(x.mean() - 10 * x.std(), x.mean() + 10 * x.std(), 121) for x in draws]
+    grids = [x.mean() + x.std() * np.linspace(-12, 12, 121) for x in draws]
     logs = np.array([[log_likelihood(np.array([a, b])) for b in grids[1]] for a in grids[0]])
     p = np.exp(logs - logs.max())
     p /= p.sum()
