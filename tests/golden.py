@@ -15,7 +15,7 @@ import semistan
 from semistan.posterior.arviz import quiet_arviz
 from semistan.stan.program import stan_program
 from semistan.workflow import configure
-from untrained import random_bundle
+from untrained import CATEGORICAL, random_bundle
 
 MODELS = Path(__file__).parents[1] / "models"
 TERMS = Path(__file__).parent / "golden"
@@ -27,6 +27,7 @@ CASES = {
     "distributional": ("gaussian", f"y ~ x1 + {NETWORK}, sigma ~ x1 + z + nn(v)"),
     "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
+    "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
 }
 LONG = {"sample.draws": 5000, "sample.seed": 2026}
 

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from assertions import assert_uniform_ranks
 from semistan.stan.cmdstan import quiet_cmdstanpy
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json
 from semistan.stan.program import bundle_program
-from semistan.subspace.predictor import linear_predictor
+from semistan.subspace.predictor import linear_predictor, network_output
 from small import MORE_RESPONSES, RESPONSES
-from untrained import plain_units, random_bundle, standard_rows
+from untrained import CATEGORICAL, plain_units, random_bundle, standard_rows
 
 REPLICATIONS, THINNED, THIN = 200, 99, 4
 PRIORS = {
@@ -39,8 +40,6 @@ def predictor(bundle, rows, phi, theta):
 
 
 def log_lik(bundle, y, eta, dispersion, given):
-    import torch
-
     values = {name: torch.as_tensor(value)[..., None] for name, value in dispersion.items()}
     values |= {name: torch.as_tensor(value) for name, value in given.items()}
     density = bundle.family.log_lik(torch.as_tensor(y), torch.as_tensor(eta), values)
@@ -121,6 +120,34 @@ def replicate_penalised(bundle, model, rows, number, folder):
     return ranks_of(true | {name: (x, fit.stan_variable(name)) for name, x in named.items()})
 
 
+def replicate_categorical(bundle, model, rows, number, folder):
+    """As ``replicate``, with a predictor of the third category."""
+    generator = np.random.default_rng([number, 13])
+    phi, theta, further = (generator.normal(0, sd, n) for sd, n in ((0.7, 4), (0.5, 1), (0.5, 1)))
+    eta, mutrain = predictors_of_categories(bundle, rows, phi[None], theta[None], further[None])
+    y = bundle.family.rng(eta[0], {"mutrain": mutrain[0]}, generator)
+    fit = sampled(bundle, model, replace(rows, y=y), number, folder)
+    drawn = [fit.stan_variable(name) for name in ("phi", "theta", "theta_mutrain")]
+    etas, mutrains = predictors_of_categories(bundle, rows, *drawn)
+    return ranks_of({
+        **{f"phi[{i}]": (phi[i], drawn[0][:, i]) for i in range(4)},
+        "theta": (theta[0], drawn[1][:, 0]), "theta_mutrain": (further[0], drawn[2][:, 0]),
+        "eta[0]": (eta[0, 0], etas[:, 0]), "mutrain[0]": (mutrain[0, 0], mutrains[:, 0]),
+        "log_lik": tuple(
+            bundle.family.log_lik(*map(torch.tensor, (y, at)), {"mutrain": torch.tensor(mu)})
+            .sum(-1).numpy()
+            for at, mu in ((eta[0], mutrain[0]), (etas, mutrains))
+        ),
+    })  # fmt: skip
+
+
+def predictors_of_categories(bundle, rows, phi, theta, further):
+    """The predictors (S, n) of the second and the third category."""
+    w = bundle.subspace.lift(phi)
+    f = network_output(bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, "mutrain")
+    return predictor(bundle, rows, phi, theta), further @ rows.further["mutrain"].T + f
+
+
 def assert_uniform(replicate, bundle, rows, toolchain, folder):
     """Replicate, and test the ranks of every quantity."""
     program = compile_program(bundle_program(bundle), toolchain)
@@ -152,3 +179,13 @@ def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path)
     bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
     rows = standard_rows(np.random.default_rng(1), 8, family)  # few, so that a wrong prior shows
     assert_uniform(replicate, bundle, rows, toolchain, tmp_path)
+
+
+def test_ranks_are_uniform_with_a_predictor_of_each_category(toolchain, tmp_path):
+    formula, generator = "y ~ x1 + nn(u1, u2, u3)", np.random.default_rng(1)
+    bundle, rows = random_bundle(
+        CATEGORICAL, formula=formula, n=12, hidden=(3,), k=2, priors=PRIORS
+    )
+    X, U = generator.normal(size=(12, 1)), generator.normal(size=(12, 3))
+    rows = replace(rows, X=X, U=np.hstack([U, U]), further={"mutrain": X})
+    assert_uniform(replicate_categorical, plain_units(bundle), rows, toolchain, tmp_path)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
+from semistan.model.categorical import with_levels
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families import family
@@ -20,6 +21,8 @@ from semistan.subspace.trained import Trained
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 FORMULAS = {"binomial": "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"}  # others have the plain one
 TRIALS = np.array([3, 8, 20])
+CATEGORICAL = "categorical(bus, car, train)"
+CATEGORIES = np.array([0, 1, 0, 2, 1, 0, 3])  # of each row in turn, some more often than others
 
 
 def random_frame(name, generator, n=30):
@@ -27,6 +30,7 @@ def random_frame(name, generator, n=30):
         generator.normal((5, -2, 0, 3, 1), (2, 0.5, 1, 4, 0.1), size=(n, 5)),
         columns=["x1", "x2", "u1", "u2", "u3"],
     )
+    levels = np.array(family(name).levels or ("",))
     responses = {
         "gaussian": generator.normal(100, 20, size=n),
         "poisson": generator.poisson(4, size=n).astype(float),
@@ -36,6 +40,7 @@ def random_frame(name, generator, n=30):
         "lognormal": np.random.default_rng(1).lognormal(2, 1, size=n),
         "gamma": np.random.default_rng(1).lognormal(2, 1, size=n),
         "cumulative": np.arange(n) % 4 + 1.0,
+        "categorical": levels[CATEGORIES[np.arange(n) % 7] % len(levels)],
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
         "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
     }
@@ -53,17 +58,21 @@ def random_bundle(
 ):  # fmt: skip
     """Return a bundle and its rows; ``settings`` are sections of the configuration.
 
-    With ``axes``, so many coordinates move single weights, and each has a scale of its own.
+    The family categorical has its categories in ``name``, as ``CATEGORICAL``. With ``axes``, so
+    many coordinates move single weights, and each has a scale of its own.
     """
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
-    formula = formula or FORMULAS.get(name, FORMULA)
+    record, parsed = family(name), parse_formula(formula or FORMULAS.get(name, FORMULA))
+    if record.levels:
+        parsed = with_levels(parsed, record.levels)
     config = parse_config(
-        {"formula": formula, "family": name, "network": network, "subspace": {"k": k}} | settings,
+        {"formula": parsed.text, "family": name, "network": network, "subspace": {"k": k}}
+        | settings,
         "test",
     )
-    design, rows = learn_design(parse_formula(formula), random_frame(name, generator, n))
-    units = units_of(design, family(name), rows)
+    design, rows = learn_design(parsed, random_frame(name, generator, n), record.levels)
+    units = units_of(design, record, rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
     subspace, singular_values = by_network(spec, *span(points, k, "random points"))
@@ -85,8 +94,7 @@ def random_bundle(
         theta=units.theta_scale * generator.normal(size=len(units.x_loc)),
         r=units.r_scale * np.random.default_rng(3).normal(size=len(units.r_scale)),
         dispersion={
-            item.name: 0.8 * item.start * (units.eta_scale if item.has_units else 1)
-            for item in family(name).parameters
+            item.name: item.moved(units.start(item), np.log(0.8)) for item in record.parameters
         },
         history={},
         curve={},
@@ -105,7 +113,12 @@ def plain_units(bundle):
     units = bundle.units
     zero = {name: np.zeros(len(getattr(units, name))) for name in ("x_loc", "u_loc")}
     one = {name: np.ones(len(getattr(units, name))) for name in ("x_scale", "u_scale")}
-    return replace(bundle, units=replace(units, **zero, **one, eta_loc=0.0, eta_scale=1.0))
+    further = {name: (0 * loc, 1 + 0 * scale) for name, (loc, scale) in units.further.items()}
+    plain = replace(
+        units, **zero, **one, eta_loc=0.0, eta_scale=1.0, further=further,
+        locations=dict.fromkeys(units.locations, 0.0),
+    )  # fmt: skip
+    return replace(bundle, units=plain)
 
 
 def standard_rows(generator, n, name="gaussian"):

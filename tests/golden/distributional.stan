@@ -251,6 +251,6 @@ generated quantities {
       + mean(networks_of(H, lift(phi, p_bar, axes, Pi), free_widths,
                          activation, 2, 2))
       - dot_product(x_loc_sigma, theta_sigma);
-  real b_sigma_x1 = theta_sigma[1];
-  real b_sigma_z = theta_sigma[2];
+  real b_sigma_x1 = theta_sigma[1];  // x1
+  real b_sigma_z = theta_sigma[2];  // z
 }

@@ -198,5 +198,5 @@ generated quantities {
   real b_shape_Intercept  // log shape, moved to X_shape = 0
     = shape_loc + tau_shape
       - dot_product(x_loc_shape, theta_shape);
-  real b_shape_x2 = theta_shape[1];
+  real b_shape_x2 = theta_shape[1];  // x2
 }

@@ -102,19 +102,10 @@ def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str])
     found = _found(frame[name], name)
     if not 2 <= len(found) <= MOST:
         raise InputError(
-            f"family {CATEGORICAL}: response '{name}' has {len(found)} different values, expected "
-            f"2 to {MOST} categories"
+            f"family {CATEGORICAL}: response '{name}' has {len(found)} different value"
+            f"{'s' * (len(found) != 1)}, expected 2 to {MOST} categories"
         )
-    by_name: dict[str, str] = {}
-    for level in found:
-        other = by_name.setdefault(stan_name(level), level)
-        if other != level or not stan_name(level):
-            raise InputError(
-                f"family {CATEGORICAL}: category '{level}' of '{name}' would be called "
-                f"'{predictor_name(level)}' in Stan"
-                f"{f', as {other!r}' if other != level else ''}; rename it in the data"
-            )
-    chosen = []
+    by_name, chosen = _by_name(found, name), []
     for item in first:
         if stan_name(item) not in by_name:
             raise InputError(
@@ -123,6 +114,43 @@ def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str])
             )
         chosen.append(by_name[stan_name(item)])
     return tuple(dict.fromkeys((*chosen, *found)))
+
+
+def _by_name(found: Sequence[str], name: str) -> dict[str, str]:
+    """Return the categories by their names in Stan, each of which must be its own."""
+    by_name: dict[str, str] = {}
+    for level in found:
+        other = by_name.setdefault(stan_name(level), level)
+        if other != level or not stan_name(level):
+            as_other = f", as '{other}'" if other != level else ""
+            _refuse_level(level, name, as_other)
+    for short, level in by_name.items():
+        if located := by_name.get(f"{short}_loc"):
+            _refuse_level(located, name, f", as the location of '{level}'")
+    return by_name
+
+
+def _refuse_level(level: str, name: str, as_other: str) -> None:
+    raise InputError(
+        f"family {CATEGORICAL}: category '{level}' of '{name}' would be called "
+        f"'{predictor_name(level)}' in Stan{as_other}; rename it in the data"
+    )
+
+
+def _check_own(formula: Formula, levels: Sequence[str]) -> None:
+    """Refuse predictors behind commas of the first two categories."""
+    reference, second = (predictor_name(level) for level in levels[:2])
+    for name in [item.name for item in formula.parameters]:
+        if name == reference:
+            raise InputError(
+                f"'{name} ~ ...': '{levels[0]}' is the reference, whose predictor is 0; leave it "
+                f"out, or name another reference, as in '{CATEGORICAL}({stan_name(levels[-1])})'"
+            )
+        if name == second:
+            raise InputError(
+                f"'{name} ~ ...': the predictor of '{levels[1]}' is the one in front of the "
+                f"commas; write its terms there, as '{formula.response} ~ ...'"
+            )
 
 
 def _found(column: pd.Series, name: str) -> list[str]:
@@ -168,8 +196,10 @@ def with_levels(formula: Formula, levels: Sequence[str]) -> Formula:
     Raises
     ------
     InputError
-        If the predictor has terms that would be in one category's predictor alone.
+        If the predictor has terms that would be in one category's predictor alone, or if the
+        formula names that of the first or the second category.
     """
+    _check_own(formula, levels)
     whole = ", ".join(
         [*(f"s({s.expression})" for s in formula.smooths), *(g.text for g in formula.groups),
          *(f"offset({text})" for text in formula.offsets)]

@@ -139,7 +139,8 @@ def parameter_vectors(design: Design, rows: str, size: str) -> str:
             made = "exp(" + "\n        + ".join([level, *others]) + ")"
         else:
             made = "\n    + ".join([level, *others])
-        text += f"vector[{size}] {item.name}  // of each row\n  = {made};\n"
+        words = "of each row" if item.link == "log" else "linear predictor"
+        text += f"vector[{size}] {item.name}  // {words}\n  = {made};\n"
     return text
 
 
@@ -185,9 +186,12 @@ def parameter_quantities(design: Design) -> str:
         moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
         text += declarations([(f"real {item.intercept}", f"{mean}{moved}")])
         text += f"  = {value};\n"
-        text += "".join(
-            statement(f"real {name} = theta_{item.name}[{j}];", WIDTH - 2)
-            for j, name in enumerate(item.coefficients, start=1)
+        columns = zip(item.coefficients, item.x.columns, strict=True)
+        text += declarations(
+            [
+                (f"real {name} = theta_{item.name}[{j}];", column)
+                for j, (name, column) in enumerate(columns, start=1)
+            ]
         )
     return text
 

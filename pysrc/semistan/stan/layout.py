@@ -10,7 +10,7 @@ WIDTH = 80
 
 def program_text(blocks: Iterable[tuple[str, str]]) -> str:
     """Write blocks, given as name and body, one after the other."""
-    return "".join(f"{name} {{\n{indent(body, '  ')}}}\n" for name, body in blocks)
+    return "".join(f"{name} {{\n{_fitted(indent(body, '  '))}}}\n" for name, body in blocks)
 
 
 def declarations(lines: list[tuple[str, str]]) -> str:
@@ -53,3 +53,17 @@ def call(head: str, arguments: list[str], tail: str, width: int) -> str:
         else:
             lines.append(margin + piece)
     return "\n".join(lines) + "\n"
+
+
+def _fitted(text: str) -> str:
+    """Wrap lines that long names have made too long, if that helps; comments go before code."""
+    lines = []
+    for line in text.splitlines():
+        code, _, words = line.partition("  // ")
+        wrapped = statement(code, WIDTH)
+        if len(line) <= WIDTH or max(map(len, wrapped.splitlines()), default=0) > WIDTH:
+            lines.append(f"{line}\n")
+            continue
+        margin = " " * (len(line) - len(line.lstrip()))
+        lines.append(f"{margin}// {words}\n{wrapped}" if words else wrapped)
+    return "".join(lines)

@@ -265,10 +265,12 @@ def has_log_lik(record: Family, design: Design) -> bool:
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
-    """Return the comments at the top: version, formula, family and bundle."""
+    """Return the comments at the top: version, formula, family, categories and bundle."""
     lines = [f"// generated with semistan {__version__}"]
     lines += comment(f"formula: {config.formula}")
     lines += [f"// family: {record.name}, link: {record.link}"]
+    numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
+    lines += comment(f"categories: {', '.join(numbered)}") if numbered else []
     lines += [f"// bundle: {bundle_sha256}"] if bundle_sha256 else []
     return "\n".join(lines) + "\n"
 
