@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from semistan.model.design import Design
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.report.blocks import (
     Bullets,
@@ -70,8 +73,24 @@ def labels_of(results: Results) -> dict[str, str]:
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
-    columns |= parameter_labels(design)
-    return {design.intercept: "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
+    labels = {design.intercept: "intercept", **columns}
+    labels |= parameter_labels(design)
+    if design.categories:
+        labels = dict(_labels_of_categories(design))
+    return {**labels, **spread_labels(design), **DISPERSION_LABELS}
+
+
+def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
+    """Yield names and meanings: ``x: car against bus``."""
+    first = ((design.intercept, *design.coefficients), design.x.columns)
+    others = ((item.names, item.x.columns) for item in design.parameters)
+    for level, (names, columns) in zip(design.categories[1:], (first, *others), strict=True):
+        for name, column in zip(names, ("intercept", *columns), strict=True):
+            yield name, f"{column}: {level} against {design.categories[0]}"
+
+
+def _intercepts_of_categories(design: Design) -> tuple[str, ...]:
+    return tuple(item.intercept for item in design.parameters) if design.categories else ()
 
 
 def _numbers(row: Row) -> tuple[Cell, ...]:
@@ -99,7 +118,8 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 def _columns_text(results: Results) -> str:
     family, design = results.bundle.family, results.bundle.design
     scalars = scalar_dispersion(family, design)
-    names = ("Coefficients", f"`{design.intercept}`", *(f"`{name}`" for name in scalars))
+    intercepts = (design.intercept, *_intercepts_of_categories(design))
+    names = ("Coefficients", *(f"`{name}`" for name in (*intercepts, *scalars)))
     varying = "".join(
         f" `b_{name}_...` are the same for the logarithm of {name}."
         for name in design.varying
@@ -108,7 +128,10 @@ def _columns_text(results: Results) -> str:
     meaning = MEANING.get(family.link, "the linear predictor")
     if design.categories:
         reference, *others = design.categories
-        meaning = f"the log-odds of {' or '.join(others)} against {reference}"
+        meaning = (
+            f"the log-odds of {' or '.join(others)} against {reference} (its `exp()` is a ratio of "
+            "such odds)"
+        )
     meaning += " of a higher category, at each threshold" if family.categories else ""
     thresholds = (
         " Threshold k is `gap_2 + ... + gap_k - b_Intercept`, brms's `b_Intercept[k]`."
@@ -125,13 +148,14 @@ def _columns_text(results: Results) -> str:
 
 
 def _caveats(results: Results) -> tuple[str, ...]:
+    intercept = results.bundle.design.intercept
     return (
         "The subspace was trained on the same response. Intervals are conditional on it.",
         f"The subspace depends on the seed of the training (here {_seed(results)}), which Rhat "
         "cannot see. Fit with two or three seeds before you trust the third digit.",
-        "The network's output bias is the intercept. `b_Intercept` is the mean over the training "
+        f"The network's output bias is the intercept. `{intercept}` is the mean over the training "
         "rows of the linear predictor less `x' theta`. That bias moves only within the subspace, "
-        "so `b_Intercept` and the overall level can come out too certain; `theta` is sampled in "
+        f"so `{intercept}` and the overall level can come out too certain; `theta` is sampled in "
         "full and is hardly affected.",
         "A coefficient is identified only as far as the network cannot imitate its term: keep a "
         "variable either in the structured part or in `nn()`.",

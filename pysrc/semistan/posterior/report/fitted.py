@@ -28,7 +28,7 @@ def fitted_section(results: Results) -> Section:
         "model",
         "What was fitted",
         (
-            Equation(results.bundle.family.link, results.bundle.family.categories > 0),
+            _equation(results),
             Facts(tuple(_model_facts(results))),
             Heading("Subspace and training"),
             Facts(tuple(_subspace_facts(results))),
@@ -53,6 +53,11 @@ def priors_table(results: Results) -> Table:
     )
 
 
+def _equation(results: Results) -> Equation:
+    family, categories = results.bundle.family, results.bundle.design.categories
+    return Equation(family.link, family.categories > 0, categories[0] if categories else "")
+
+
 def _model_facts(results: Results) -> Iterator[Fact]:
     bundle, formula = results.bundle, results.formula
     family, network = bundle.family, bundle.network
@@ -65,9 +70,12 @@ def _model_facts(results: Results) -> Iterator[Fact]:
         yield Fact("Structured terms", "none: the network alone explains the response")
     yield from _further_facts(results)
     yield Fact("Network inputs", " + ".join(map(", ".join, formula.mean_networks)))
-    for item in formula.parameters:
+    if categories := bundle.design.categories:
+        yield Fact("Categories", f"{', '.join(categories)}; {categories[0]} is the reference")
+        yield Fact("Terms and inputs above", f"those of the predictor {bundle.design.mean_name}")
+    for item, learnt in zip(formula.parameters, bundle.design.parameters, strict=True):
         inputs = (f"nn({', '.join(network)})" for network in item.networks)
-        yield Fact(f"Predictor of log {item.name}", " + ".join(["1", *item.structured, *inputs]))
+        yield Fact(f"Predictor of {learnt.words}", " + ".join(["1", *item.structured, *inputs]))
     frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
     yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))

@@ -36,6 +36,7 @@ MARGINAL = (
     "The change of the mean response per unit of a column (`dY/dX`), or from a factor's first "
     "level to another, averaged over the rows."
 )
+OF_CATEGORIES = " Of a response of categories, the change is that of the probability of each."
 IMPORTANCE = (
     "The loss of mean log-likelihood, in nats per row, when a column is shuffled among the rows. "
     "It says what the model uses, not what causes the response; of columns that are correlated, "
@@ -49,7 +50,7 @@ LOO = (
     "PSIS-LOO is conditional on the subspace: optimistic. The subspace was trained on all rows, "
     "those left out among them; `semistan kfold` trains it anew in each fold."
 )
-WORDS = ("term", "contrast", "score", "")
+WORDS = ("term", "contrast", "category", "score", "")
 ERRORS = ("Est.Error", "SE")
 
 
@@ -61,7 +62,7 @@ def effects_section(evidence: Evidence) -> Section:
         (
             *_shown("Structured terms", CONDITIONAL, evidence.conditional),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
-            *_estimated("Average marginal effects", MARGINAL, evidence.marginal),
+            *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
             *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
         ),
     )
@@ -146,6 +147,10 @@ def frame_table(frame: pd.DataFrame, caption: str) -> Table:
             for line in frame.to_dict("records")
         ),
     )
+
+
+def _marginal_text(evidence: Evidence) -> str:
+    return MARGINAL + OF_CATEGORIES * ("category" in evidence.marginal.frame)
 
 
 def _cell(name: str, value: str | float, error: float) -> Cell:
