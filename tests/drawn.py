@@ -17,7 +17,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         phi=generator.normal(size=(*shape, bundle.subspace.k)),
         theta=theta,
         coefficients={
-            "b_Intercept": generator.normal(size=shape),
+            bundle.design.intercept: generator.normal(size=shape),
             **{name: theta[..., j] for j, name in enumerate(names)},
             **_varying(bundle, np.random.default_rng(seed + 2), shape),
         },

@@ -106,7 +106,7 @@ def test_a_binary_response_has_an_auc_and_others_an_interval(name):
 def test_auc_with_ties_counts_them_half_and_needs_both_classes():
     def auc(y, mean):
         y, mean = np.array(y, float), np.array(mean, float)
-        rows = Pointwise(y, y, mean, y, y, y, y)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
         return by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"]
 
     assert auc([0, 1, 0, 1], [0.5, 0.5, 0.2, 0.9]).value == pytest.approx(3.5 / 4)
@@ -119,7 +119,7 @@ def test_the_standard_error_of_auc_is_its_spread_over_samples():
     for _ in range(400):
         y = generator.integers(0, 2, 80).astype(float)
         mean = y + generator.normal(0, 1.2, 80)
-        rows = Pointwise(y, y, mean, y, y, y, y)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
         found.append(by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"])
     spread = np.std([item.value for item in found], ddof=1)
     assert np.mean([item.se for item in found]) == pytest.approx(spread, rel=5 / np.sqrt(2 * 400))
@@ -190,7 +190,7 @@ def test_rows_are_judged_the_same_in_pieces(monkeypatch):
 
 
 def test_join_keeps_the_order():
-    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7))) for n in (2, 3))
+    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7)), NONE) for n in (2, 3))
     assert list(join([one, two]).pit) == [2, 2, 3, 3, 3]
 
 
@@ -198,7 +198,7 @@ def test_reliability_compares_means_in_bins_of_equal_size():
     generator = np.random.default_rng(8)
     mean = generator.uniform(size=1000)
     y = (generator.random(1000) < mean).astype(float)
-    table = reliability(Pointwise(y, y, mean, y, y, y, y), bins=5)
+    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE), bins=5)
     assert list(table["rows"]) == [200] * 5
     lowest = np.argsort(mean)[:200]
     assert table["predicted"][0] == pytest.approx(mean[lowest].mean())

@@ -25,6 +25,7 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig, parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families import Family, family
+from semistan.model.names import stan_name
 from semistan.model.network import Array, Networks, NetworkSpec
 from semistan.subspace.predictor import linear_predictor, network_output
 from semistan.subspace.problem import Units, block_units, parameter_units
@@ -245,6 +246,7 @@ def _summary(bundle: Bundle) -> dict[str, Any]:
             "loc": bundle.units.eta_loc,
             "scale": bundle.units.eta_scale,
             **({} if bundle.units.y_scale is None else {"y": bundle.units.y_scale}),
+            **({"locations": bundle.units.locations} if bundle.units.locations else {}),
         },
         "dispersion": trained.dispersion,
         "subspace": {
@@ -268,8 +270,11 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
         }
 
     eta, design = content["eta_units"], design_from_plain(content["design"])
+    config = parse_config(content["config"], MARKER)
+    if tuple(map(stan_name, design.categories)) != family(config.family).levels:
+        raise InputError(f"{MARKER} is damaged: the categories are not those of {config.family}")
     return Bundle(
-        config=parse_config(content["config"], MARKER),
+        config=config,
         design=design,
         units=Units(
             arrays["x_loc"], arrays["x_scale"], arrays["u_loc"], arrays["u_scale"],
@@ -277,6 +282,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             *block_units(design),
             eta.get("y"),
             parameter_units(design),
+            eta.get("locations", {}),
         ),
         trained=Trained(
             subspace=Subspace(

@@ -8,6 +8,7 @@ mean: the share of each is held against its predicted probability. Training rows
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def draw_calibration(
     if transform:
         _histogram(axes[0], judged)
     for each, curve in zip(axes[transform:], curves, strict=True):
-        _reliability(each, curve)
+        _reliability(each, curve, short=n > 2)
     bars = "; bars should end within the shaded 99% band" * transform
     return finish(
         figure,
@@ -179,7 +180,7 @@ def _histogram(axes: Axes, judged: Pointwise) -> None:
     axes.set_ylabel("density of rows")
 
 
-def _reliability(axes: Axes, curve: _Curve) -> None:
+def _reliability(axes: Axes, curve: _Curve, *, short: bool) -> None:
     table = reliability(curve.judged)
     ends = [table["predicted"].min(), table["predicted"].max()]
     axes.axline((ends[0], ends[0]), slope=1, color=MUTED, linestyle="--", linewidth=1)
@@ -187,8 +188,9 @@ def _reliability(axes: Axes, curve: _Curve) -> None:
         table["predicted"], table["observed"], yerr=2 * table["se"], fmt="o", color=colour(1),
         markersize=4.5, elinewidth=1.4,
     )  # fmt: skip
-    axes.set_xlabel(f"predicted {curve.predicted}")
-    axes.set_ylabel(f"observed {curve.observed}")
+    predicted = f"predicted {curve.predicted}"
+    axes.set_xlabel(textwrap.fill(predicted, 30) if short else predicted)
+    axes.set_ylabel("observed share" if short else f"observed {curve.observed}")
 
 
 def _handles(*, transform: bool) -> list[Any]:

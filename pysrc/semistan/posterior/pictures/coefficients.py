@@ -95,7 +95,7 @@ def _groups(
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
     varying = [name for item in _of_dispersion(material) for name in item.names]
-    apart = (*_intercepts(material), *material.bundle.family.dispersion, *varying)
+    apart = (*_all_intercepts(material), *material.bundle.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -136,9 +136,12 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
     )  # fmt: skip
 
 
-def _intercepts(material: Material) -> tuple[str, ...]:
-    of_categories = (item.intercept for item in _of_categories(material))
-    return material.bundle.design.intercept, INTERCEPT, *of_categories
+def _intercepts(material: Material) -> tuple[str, str]:
+    return material.bundle.design.intercept, INTERCEPT
+
+
+def _all_intercepts(material: Material) -> tuple[str, ...]:
+    return (*_intercepts(material), *(item.intercept for item in _of_categories(material)))
 
 
 def _of_categories(material: Material) -> tuple[ParameterDesign, ...]:
@@ -159,7 +162,7 @@ def _axis(material: Material, group: list[str], standardise: bool) -> str:
     for parameter in _of_dispersion(material):
         if group[0] in parameter.names:
             return parameter.words
-    if group[0] in _intercepts(material):
+    if group[0] in _all_intercepts(material):
         return f"{coefficient_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"
     return f"change of {coefficient_words(material)} for {unit} of the column"

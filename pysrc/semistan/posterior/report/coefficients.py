@@ -66,6 +66,10 @@ def coefficient_table(results: Results) -> Table:
 
 def labels_of(results: Results) -> dict[str, str]:
     """Return the design column, or the meaning in words, of each parameter in the table."""
+    return {**_labels(results), **dict(_labels_of_categories(results.bundle.design))}
+
+
+def _labels(results: Results) -> dict[str, str]:
     design = results.bundle.design
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
     further = further_names(results.bundle.config, design)
@@ -73,15 +77,14 @@ def labels_of(results: Results) -> dict[str, str]:
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     columns |= {INTERCEPT: "intercept, orthogonalised"} if further and not sheared else {}
-    labels = {design.intercept: "intercept", **columns}
-    labels |= parameter_labels(design)
-    if design.categories:
-        labels = dict(_labels_of_categories(design))
-    return {**labels, **spread_labels(design), **DISPERSION_LABELS}
+    columns |= parameter_labels(design)
+    return {design.intercept: "intercept", **columns, **spread_labels(design), **DISPERSION_LABELS}
 
 
 def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
-    """Yield names and meanings: ``x: car against bus``."""
+    """Yield names and meanings, ``x: car against bus``; nothing without unordered categories."""
+    if not design.categories:
+        return
     first = ((design.intercept, *design.coefficients), design.x.columns)
     others = ((item.names, item.x.columns) for item in design.parameters)
     for level, (names, columns) in zip(design.categories[1:], (first, *others), strict=True):

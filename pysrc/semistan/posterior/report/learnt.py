@@ -33,10 +33,9 @@ DEPENDENCE = (
     "Combinations that do not occur in the data are averaged too."
 )
 MARGINAL = (
-    "The change of the mean response per unit of a column (`dY/dX`), or from a factor's first "
-    "level to another, averaged over the rows."
+    "The change of {} per unit of a column (`dY/dX`), or from a factor's first level to another, "
+    "averaged over the rows."
 )
-OF_CATEGORIES = " Of a response of categories, the change is that of the probability of each."
 IMPORTANCE = (
     "The loss of mean log-likelihood, in nats per row, when a column is shuffled among the rows. "
     "It says what the model uses, not what causes the response; of columns that are correlated, "
@@ -150,7 +149,8 @@ def frame_table(frame: pd.DataFrame, caption: str) -> Table:
 
 
 def _marginal_text(evidence: Evidence) -> str:
-    return MARGINAL + OF_CATEGORIES * ("category" in evidence.marginal.frame)
+    by_category = "category" in evidence.marginal.frame
+    return MARGINAL.format("each category's probability" if by_category else "the mean response")
 
 
 def _cell(name: str, value: str | float, error: float) -> Cell:
