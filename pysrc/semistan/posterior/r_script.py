@@ -65,7 +65,7 @@ def _settings(run: Run, relative: str) -> str:
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
-        f"whole_numbers <- {_logical(run.bundle.family.integer)}  # is the response one?",
+        f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
         "labels <- c(  # labels.json: names in the Stan program and in the design",
         ",\n".join(names),

@@ -189,7 +189,7 @@ def _reliability(axes: Axes, curve: _Curve, *, short: bool) -> None:
         markersize=4.5, elinewidth=1.4,
     )  # fmt: skip
     predicted = f"predicted {curve.predicted}"
-    axes.set_xlabel(textwrap.fill(predicted, 30) if short else predicted)
+    axes.set_xlabel(textwrap.fill(predicted, 24) if short else predicted)
     axes.set_ylabel("observed share" if short else f"observed {curve.observed}")
 
 

@@ -83,6 +83,7 @@ def _mean_facts(results: Results) -> Iterator[Fact]:
         yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
         terms = _predictor(formula.structured, formula.mean_networks)
         yield Fact(f"Predictor of {design.mean_name}", terms)
+        yield from _further_facts(results)
         return
     if formula.structured:
         columns = count(len(design.coefficients), "coefficient")
