@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BAND = 0.99
+NARROW = 25  # characters in a line of a label where three panels are side by side
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +189,10 @@ def _reliability(axes: Axes, curve: _Curve, *, short: bool) -> None:
         table["predicted"], table["observed"], yerr=2 * table["se"], fmt="o", color=colour(1),
         markersize=4.5, elinewidth=1.4,
     )  # fmt: skip
-    predicted = f"predicted {curve.predicted}"
-    axes.set_xlabel(textwrap.fill(predicted, 24) if short else predicted)
+    words = f"predicted {curve.predicted}"
+    if short and len(words) > NARROW:
+        words = f"predicted\n{textwrap.fill(curve.predicted, NARROW)}"
+    axes.set_xlabel(words)
     axes.set_ylabel("observed share" if short else f"observed {curve.observed}")
 
 
