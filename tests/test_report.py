@@ -512,6 +512,16 @@ def test_categories_are_named_in_facts_labels_and_text(modes):
     assert "b_Intercept" not in text and "Linear predictors" in text
 
 
+def test_labels_follow_the_predictors_in_any_order():
+    frame = category_frame().assign(mode=lambda table: np.resize([*"abcd"], len(table)))
+    some = small_results(
+        "mode ~ nn(u), mud ~ x + nn(u), muc ~ z + nn(u)", frame=frame, family="categorical",
+        iterations=60,
+    )  # fmt: skip
+    labels = {row[0].text: row[1].text for row in coefficient_table(some).rows}
+    assert (labels["b_mud_x"], labels["b_muc_z"]) == ("x: d against a", "z: c against a")
+
+
 def test_effects_and_scores_of_categories_are_on_the_page(modes):
     evidence = gather(modes, np.random.default_rng(1))
     text = text_of(page_of(modes, evidence))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from semistan.model.categorical import predictor_name
 from semistan.model.design import Design
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.report.blocks import (
@@ -85,11 +86,12 @@ def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
     """Yield names and meanings, ``x: car against bus``; nothing without unordered categories."""
     if not design.categories:
         return
-    first = ((design.intercept, *design.coefficients), design.x.columns)
-    others = ((item.names, item.x.columns) for item in design.parameters)
-    for level, (names, columns) in zip(design.categories[1:], (first, *others), strict=True):
+    levels = {predictor_name(level): level for level in design.categories}
+    second = (design.mean_name, (design.intercept, *design.coefficients), design.x.columns)
+    others = ((item.name, item.names, item.x.columns) for item in design.parameters)
+    for predictor, names, columns in (second, *others):
         for name, column in zip(names, ("intercept", *columns), strict=True):
-            yield name, f"{column}: {level} against {design.categories[0]}"
+            yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
 
 
 def _intercepts_of_categories(design: Design) -> tuple[str, ...]:
