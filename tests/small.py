@@ -68,6 +68,19 @@ def further_bundle(name, further="everything"):
     return small_bundle(f"{left} ~ x + offset(log(z)) + {terms}", frame, family=name)
 
 
+def category_frame():
+    """Return the small frame with unordered categories and ordered ones, 1 to 4."""
+    generator, n = np.random.default_rng(6), 30
+    modes = np.array(["bus", "car", "train trip"])[[0, 1, 2, *generator.integers(0, 3, n - 3)]]
+    return small_frame().assign(mode=modes, rating=np.arange(n) % 4 + 1)
+
+
+def category_bundle(name="categorical", predictors="x + C(g) + nn(u, v)", **settings):
+    """Return a tiny bundle and rows with a response of categories."""
+    response = {"categorical": "mode", "cumulative": "rating"}[name]
+    return small_bundle(f"{response} ~ {predictors}", category_frame(), family=name, **settings)
+
+
 def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
     return small_bundle(
         f"{(RESPONSES | MORE_RESPONSES)[name]} ~ {predictors}", family=name, **settings

@@ -102,7 +102,7 @@ def test_probabilities_are_those_of_a_naive_loop_and_of_softmax():
         assert found[index] == pytest.approx(by_loop(eta[index], train[index], walk[index]))
     expected = softmax(np.stack([0 * eta, eta, train, walk], axis=-1), axis=-1)
     assert found == pytest.approx(expected, rel=1e-12)
-    assert RECORD.mean(eta, {"mutrain": train, "muwalk": walk}) == pytest.approx(expected[..., 1])
+    assert RECORD.mean is None
 
 
 def test_the_likelihood_is_the_logarithm_of_the_probabilities():
@@ -487,7 +487,7 @@ def test_predictions_are_those_of_each_categorys_own_terms():
     logs = log_softmax(np.stack([0 * eta, eta, expected_train, expected_walk], axis=-1), axis=-1)
     chosen = logs[:, np.arange(len(rows)), rows.y.astype(int) - 1]
     assert log_lik(bundle, draws, rows) == pytest.approx(rows.given["weights"] * chosen, rel=1e-9)
-    assert posterior_epred(bundle, draws, rows) == pytest.approx(np.exp(logs[..., 1]), rel=1e-9)
+    assert posterior_epred(bundle, draws, rows) == pytest.approx(np.exp(logs), rel=1e-9)
     y = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
     for k in (1, 2, 3, 4):
         p = np.exp(logs[..., k - 1])

@@ -14,7 +14,7 @@ from semistan import cli
 from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
 from semistan.posterior.run import read_run
-from small import small_config, small_frame
+from small import category_frame, small_config, small_frame
 from test_cli_errors import files
 
 QUICK = {"chains": 2, "warmup": 300, "draws": 250, "kernel": "stan", "seed": 3}
@@ -322,3 +322,41 @@ def test_a_run_opens_where_it_was_moved(folder, tmp_path):
     table = pd.read_csv(folder / "d.csv")
     assert semistan.score(tmp_path / "moved", table).equals(semistan.score(folder / "run", table))
     assert list(read_run(tmp_path / "moved").table().columns) == ["y", "x", "g", "u", "v"]
+
+
+@pytest.fixture(scope="module")
+def modes(folder):
+    """A run with unordered categories, in the same folder."""
+    category_frame().to_csv(folder / "modes.csv", index=False)
+    config = small_config("mode ~ x + nn(u, v)", family="categorical", train__epochs=40)
+    config = config.model_copy(update={"sample": SampleConfig.model_validate(QUICK)})
+    return semistan.fit(config, category_frame(), out=folder / "modes")
+
+
+def test_categories_on_the_command_line(command, folder, modes):
+    names = ["bus", "car", "train trip"]
+    rows = ("modes", "--newdata", "modes.csv")
+    succeeds(command, "predict", *rows, "--out", "p.csv", "--draws", "d.parquet")
+    table = pd.read_csv(folder / "p.csv")
+    assert list(table["category"]) == names * 30
+    assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
+    assert list(pd.read_parquet(folder / "d.parquet")[".category"][:3]) == names
+    succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "e.csv")
+    expected = semistan.posterior_linpred(
+        modes.run.bundle, modes.draws, modes.run.rows(), dpar="mutrain_trip"
+    )
+    found = pd.read_csv(folder / "e.csv")["Estimate"]
+    assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
+    scored = json.loads(succeeds(command, "score", *rows, "--json")[0])
+    assert [line["score"] for line in scored] == ["LPPD", "accuracy", "Brier"]
+    found = semistan.effect(modes.run, ["u", "v"], resolution=3)
+    for category, name in ((None, "car"), ("bus", "bus")):
+        figure = semistan.plot_effect(modes.run, found, category=category)
+        assert f"P(mode = {name}) on u and v" in figure.texts[0].get_text()
+    succeeds(
+        command, "effect", "modes", "u", "--category", "bus", "--picture", "u.png", "--out", "u.csv"
+    )
+    assert set(pd.read_csv(folder / "u.csv")["category"]) == {"bus"}
+    succeeds(command, "plot", "modes", "--kind", "band", "--category", "bus", "--out", "b.png")
+    code, _, error = command("effect", "modes", "u", "--category", "buss")
+    assert code == 2 and "Did you mean 'bus'" in error

@@ -5,8 +5,10 @@ import pytest
 from by_hand import eta_by_hand
 from drawn import random_draws
 from semistan.errors import InputError
+from semistan.model.design import apply_design
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
-from small import small_bundle, small_frame
+from semistan.posterior.predict import posterior_epred, posterior_linpred
+from small import category_bundle, category_frame, small_bundle, small_frame
 
 LINEAR = {"network__hidden": []}
 
@@ -291,3 +293,50 @@ def test_a_table_that_the_model_cannot_predict_is_refused(linear):
     assert "names column 'v'" in refusal(
         conditional_effect, bundle, draws, frame.drop(columns="v"), "x"
     )
+
+
+@pytest.mark.parametrize("family", ["categorical", "cumulative"])
+def test_an_effect_on_categories_is_on_the_probability_of_each(family, monkeypatch):
+    (bundle, _), frame = category_bundle(family), category_frame()
+    draws = random_draws(bundle)
+    names = {"categorical": ("bus", "car", "train trip"), "cumulative": (*"1234",)}[family]
+    monkeypatch.setattr("semistan.posterior.predict.CHUNK_PREDICTIONS", 8 * draws.size * len(names))
+    effect = partial_dependence(
+        bundle, draws, frame, "g", curves=4, generator=np.random.default_rng(1)
+    )
+    each = [
+        posterior_epred(
+            bundle, draws, apply_design(bundle.design, frame.assign(g=g), response=False)
+        )
+        for g in "abc"
+    ]
+    expected = np.stack([p.mean(axis=1) for p in each], axis=1)
+    assert effect.categories == names and effect.curves.shape == (4, 3, len(names))
+    assert np.allclose(effect.draws, expected, rtol=1e-12)
+    table = effect.table(0.9)
+    assert list(table)[:3] == ["g", "category", "Estimate"]
+    assert list(table["category"]) == [name for name in names for _ in "abc"]
+    assert list(table["g"]) == [*"abc"] * len(names)
+    assert np.allclose(table["Estimate"], expected.mean(axis=0).T.ravel(), rtol=1e-12)
+    one = effect.of_category(names[2])
+    assert one.categories == names[2:3] and np.array_equal(one.draws, effect.draws[..., 2:3])
+    assert np.array_equal(one.curves, effect.curves[..., 2:3])
+    assert "no category 'cra'" in refusal(effect.of_category, "cra")
+
+
+def test_the_linear_predictor_is_named_after_the_second_category():
+    (bundle, _), frame = category_bundle(), category_frame()
+    draws = random_draws(bundle)
+    effect = conditional_effect(bundle, draws, frame, "g", scale="linpred")
+    at = frame.assign(**{name: frame[name].mean() for name in "xuv"})[:3].assign(g=[*"abc"])
+    eta = posterior_linpred(bundle, draws, apply_design(bundle.design, at, response=False))
+    assert np.allclose(effect.draws[..., 0], eta, rtol=1e-12)
+    assert set(effect.table()["category"]) == {"car"}
+
+
+def test_a_column_may_be_called_category():
+    frame = category_frame().rename(columns={"x": "category"})
+    bundle, _ = small_bundle("mode ~ category + nn(u, v)", frame, family="categorical")
+    table = conditional_effect(bundle, random_draws(bundle), frame, "category").table()
+    assert list(table)[:2] == ["category", ".category"]
+    assert table["category"].dtype == float and set(table[".category"]) == set(frame["mode"])

@@ -15,6 +15,7 @@ from semistan.posterior.export import draws_table
 from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.run import Run
 from semistan.posterior.tables import write_table
+from small import category_bundle, category_frame
 from untrained import FORMULA, random_bundle
 
 GROUPS = {"posterior", "sample_stats", "observed_data", "posterior_predictive", "log_likelihood"}
@@ -76,6 +77,17 @@ def test_posterior_nc_has_its_groups_dims_and_values(drawn, tmp_path, read):
     attrs = data.attrs
     assert (attrs["formula"], attrs["family"], attrs["seed"]) == (FORMULA, "gaussian", 5)
     data.close()
+
+
+def test_categories_are_numbers_with_names_beside_them(tmp_path):
+    bundle, rows = category_bundle()
+    drawn = bundle, rows, random_draws(bundle, chains=2, iterations=20)
+    data = by_arviz(written(drawn, tmp_path / "posterior.nc"))
+    names = data.attrs["categories"]
+    assert list(names) == ["bus", "car", "train trip"]
+    assert [names[int(k) - 1] for k in data.observed_data["mode"]] == list(category_frame()["mode"])
+    assert set(data.posterior_predictive["mode"].values.ravel()) == {1, 2, 3}
+    assert data.log_likelihood["mode"].shape == (2, 20, 30)
 
 
 @readers

@@ -1,11 +1,16 @@
 """PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
 
 from drawn import random_draws
+from semistan.analysis import _check_same_response
 from semistan.errors import InputError
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
@@ -150,3 +155,26 @@ def test_a_dominated_model_gets_no_weight():
 def test_what_cannot_be_compared_is_refused(elpd, message):
     with pytest.raises(InputError, match=message):
         compare_elpd(elpd)
+
+
+def run_on(values, y, categories=()):
+    """What the comparison asks of a run on the response r."""
+    design = SimpleNamespace(categories=categories)
+    bundle = SimpleNamespace(design=design, config=SimpleNamespace(formula="r ~ x + nn(u)"))
+    return SimpleNamespace(
+        bundle=bundle, path=Path("run"), table=lambda: pd.DataFrame({"r": values}),
+        rows=lambda: SimpleNamespace(y=np.array(y, dtype=float)),
+    )  # fmt: skip
+
+
+def test_the_same_categories_may_have_another_reference_or_order():
+    bus_first = run_on(["car", "bus", "bus"], [2, 1, 1], ("bus", "car"))
+    car_first = run_on(["car", "bus", "bus"], [1, 2, 2], ("car", "bus"))
+    _check_same_response([bus_first, car_first], ["one", "two"])
+    other = run_on(["car", "train", "bus"], [2, 3, 1], ("bus", "car", "train"))
+    with pytest.raises(InputError, match="row 2 is bus and train"):
+        _check_same_response([bus_first, other], ["one", "two"])
+    numbers = run_on([2, 1, 3], [2, 1, 3], ("1", "2", "3"))
+    _check_same_response([numbers, run_on([2.0, 1.0, 3.0], [2, 1, 3])], ["one", "two"])
+    with pytest.raises(InputError, match=r"row 3 is 3 and 2\."):
+        _check_same_response([run_on([2, 1, 3], [2, 1, 3]), run_on([2, 1, 2], [2, 1, 2])], "ab")

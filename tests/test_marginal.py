@@ -8,7 +8,8 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.network import forward
 from semistan.posterior.effects.marginal import average_marginal_effects
-from small import family_bundle, small_bundle, small_frame
+from semistan.posterior.predict import posterior_epred
+from small import category_bundle, category_frame, family_bundle, small_bundle, small_frame
 
 REACH = 1e-6  # of finite differences, relative to the largest figure of a line
 
@@ -182,3 +183,27 @@ def test_bad_input_is_refused(options, message):
 def test_a_column_without_variation_has_no_marginal_effect():
     bundle, draws, frame = model("y ~ x + nn(u, v)")
     assert "column 'x' is constant in these rows (2)" in refusal(bundle, draws, frame.assign(x=2))
+
+
+def test_of_categories_they_are_changes_of_each_probability(monkeypatch):
+    """d p_k / d x = p_k (theta_k - sum_j p_j theta_j), with theta = 0 of the reference."""
+    (bundle, _), frame = category_bundle(), category_frame()
+    draws = random_draws(bundle)
+    p = posterior_epred(bundle, draws, apply_design(bundle.design, frame, response=False))
+    theta = np.insert(theta_of(bundle, draws, "b_mucar_x", "b_mutrain_trip_x"), 0, 0, axis=1)
+    slopes = p * (theta[:, None] - (p * theta[:, None]).sum(axis=-1, keepdims=True))
+    monkeypatch.setattr("semistan.posterior.predict.CHUNK_PREDICTIONS", 21 * draws.size)
+    table = average_marginal_effects(bundle, draws, frame, variables=["x", "g"])
+    assert list(table)[:4] == ["term", "contrast", "category", "Estimate"]
+    assert list(table["category"]) == [n for n in ("bus", "car", "train trip") for _ in range(3)]
+    expected = lines(slopes.mean(axis=1))
+    found = table[table["term"] == "x"].iloc[:, 3:].to_numpy()
+    assert (np.abs(found - expected) < REACH * np.abs(expected).max()).all()
+    b, a = (
+        posterior_epred(
+            bundle, draws, apply_design(bundle.design, frame.assign(g=g), response=False)
+        )
+        for g in "ba"
+    )
+    found = table[table["contrast"] == "b - a"]["Estimate"]
+    assert found.to_numpy() == pytest.approx((b - a).mean(axis=(0, 1)), rel=1e-9)

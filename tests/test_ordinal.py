@@ -342,7 +342,7 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
     generated, rows = read_generated(fit.run), fit.run.rows()
     ours = semistan.log_lik(fit.run.bundle, fit.draws, rows)
     assert generated.log_lik == pytest.approx(ours, rel=1e-9, abs=0)
-    expected = semistan.posterior_epred(fit.run.bundle, fit.draws, rows)
+    expected = semistan.posterior_epred(fit.run.bundle, fit.draws, rows) @ np.arange(1, K + 1)
     assert fit.run.bundle.family.support(generated.y_rep).all()
     error = (generated.y_rep - expected).mean(axis=1)
     assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))

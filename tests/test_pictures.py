@@ -32,7 +32,7 @@ from semistan.posterior.pictures.style import SERIES, wrapped
 from semistan.posterior.pictures.subspace import density_slice
 from semistan.posterior.predict import posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise
-from small import FORMULA, family_bundle, small_bundle, small_frame
+from small import FORMULA, category_bundle, family_bundle, small_bundle, small_frame
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 
@@ -483,6 +483,127 @@ def test_calibration_of_new_rows_says_so(gaussian):
     figure = draw(gaussian, "calibration", rows=rows, rows_label="test rows")
     assert "40 test rows" in texts(figure) and "training" not in texts(figure)
     assert "on test rows" in alt_text(gaussian, "calibration", rows=rows, rows_label="test rows")
+
+
+# categories
+
+
+def category_material(name):
+    bundle, rows = category_bundle(name)
+    return memory_material(bundle, with_energy(random_draws(bundle)), rows)
+
+
+@pytest.fixture(scope="module")
+def modes():
+    return category_material("categorical")
+
+
+@pytest.mark.parametrize("name", ["categorical", "cumulative"])
+def test_every_kind_is_drawn_and_described_of_categories(name):
+    material = category_material(name)
+    assert available(material) == KINDS
+    for kind in KINDS:
+        assert not untidy(draw(material, kind)), kind
+        assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
+    third = {"categorical": "train trip", "cumulative": "3"}[name]
+    for kind in ("band", "calibration"):
+        assert not untidy(draw(material, kind, category=third)), kind
+
+
+def test_coefficients_of_all_categories_share_an_axis(modes):
+    figure = draw(modes, "coefficients")
+    slopes, intercept, last = figure.axes
+    assert ticks(slopes.yaxis)[0] == "b_mucar_x" and len(ticks(slopes.yaxis)) == 6
+    assert slopes.get_xlabel() == "change of log-odds against mode = bus for one unit of the column"
+    assert last.get_xlabel() == "log-odds against mode = bus, with structured columns at 0"
+    assert [ticks(axes.yaxis) for axes in (intercept, last)] == [
+        ["b_mucar_Intercept"], ["b_mutrain_trip_Intercept"],
+    ]  # fmt: skip
+    (standardised,) = draw(modes, "coefficients", standardise=True).axes
+    means = [x[0] for x, _ in lines(standardised, marker="o")]
+    values = modes.draws.coefficients["b_mutrain_trip_x"]
+    assert means[3] == pytest.approx(values.mean() * modes.rows.X[:, 0].std(ddof=1))
+
+
+def test_the_check_has_a_bar_for_each_category(modes):
+    (axes,) = draw(modes, "ppc").axes
+    assert ticks(axes.xaxis) == ["bus", "car", "train trip"]
+    observed = Counter(modes.rows.y)
+    assert [bar.get_height() for bar in axes.patches] == [observed[k] for k in (1, 2, 3)]
+    y = posterior_predict(modes.bundle, modes.draws, modes.rows, np.random.default_rng(1))
+    ((_, mean),) = lines(axes, marker="o")
+    np.testing.assert_allclose(mean, [(y == k).sum(axis=1).mean() for k in (1, 2, 3)])
+    assert f"bus has {observed[1]} rows" in alt_text(modes, "ppc")
+
+
+def test_calibration_of_unordered_categories_is_the_reliability_of_each(modes):
+    p = posterior_epred(modes.bundle, modes.draws, modes.rows).mean(axis=0)
+    figure = draw(modes, "calibration")
+    assert [axes.get_xlabel().replace("\n", " ") for axes in figure.axes] == [
+        f"predicted P(mode = {name})" for name in ("bus", "car", "train trip")
+    ]
+    (one,) = draw(modes, "calibration", category="car").axes
+    for axes, k in ((figure.axes[2], 2), (one, 1)):
+        order = np.argsort(p[:, k], kind="stable").reshape(10, 3)
+        ((x, y),) = lines(axes, marker="o")
+        np.testing.assert_allclose(x, [p[part, k].mean() for part in order])
+        np.testing.assert_allclose(y, [np.mean(modes.rows.y[part] == k + 1) for part in order])
+    assert "99% band" not in texts(figure) + " ".join(legend(figure))
+
+
+def test_a_band_is_that_of_one_category(modes):
+    for options, name, k in (({}, "car", 1), ({"category": "train trip"}, "train trip", 2)):
+        figure = draw(modes, "band", variable="v", **options)
+        (axes,) = figure.axes
+        ((x, mean),) = lines(axes, marker="None")
+        held = {"x": modes.table["x"].mean(), "g": "a", "u": modes.table["u"].mean()}
+        frame = pd.DataFrame({**held, "v": x})
+        rows = apply_design(modes.bundle.design, frame, response=False)
+        p = posterior_epred(modes.bundle, modes.draws, rows)[..., k]
+        np.testing.assert_allclose(mean, p.mean(axis=0))
+        assert legend(figure)[0] == f"P(mode = {name})"
+        ((_, y),) = lines(axes, marker="o")
+        np.testing.assert_array_equal(y > 0.5, modes.rows.y == k + 1)
+
+
+def test_categories_that_there_are_not_are_refused(modes, gaussian):
+    with pytest.raises(InputError, match=r"no category 'cra'\. Did you mean 'car'"):
+        draw(modes, "band", category="cra")
+    for kind in ("band", "calibration"):
+        with pytest.raises(InputError, match="response of family gaussian has no categories"):
+            draw(gaussian, kind, category="1")
+
+
+def test_an_effect_on_categories_has_a_curve_for_each():
+    names, grid = ("a", "b"), pd.DataFrame({"u": [1.0, 2, 4]})
+    draws = np.random.default_rng(0).normal(size=(40, 3, 2))
+    curves = np.arange(12.0).reshape(2, 3, 2)
+    effect = Effect("conditional", ("u",), "response", grid, draws, curves, {}, names)
+    figure = draw_effect(effect, label="P(r)", response="r")
+    (axes,) = figure.axes
+    assert legend(figure) == ["r = a", "r = b"]
+    for j in (0, 1):
+        rows = [y for _, y in lines(axes, color=SERIES[j], linewidth=0.5)]
+        np.testing.assert_array_equal(rows, curves[..., j])
+        ((_, mean),) = lines(axes, color=SERIES[j], linewidth=2.0)
+        np.testing.assert_allclose(mean, draws[..., j].mean(axis=0))
+    assert "r = b at u = 4" in effect_alt(effect, label="P(r)", response="r")
+    one = draw_effect(effect.of_category("b"), label="P(r = b)")
+    ((_, mean),) = lines(one.axes[0], linewidth=2.0)
+    np.testing.assert_allclose(mean, draws[..., 1].mean(axis=0))
+    factor = replace(effect, grid=pd.DataFrame({"u": ["x", "y", "z"]}), curves=None)
+    points = lines(draw_effect(factor, label="P(r)").axes[0], marker="o")
+    np.testing.assert_allclose([y[0] for _, y in points], draws.mean(axis=0).T.ravel())
+
+
+def test_an_effect_of_two_columns_shows_one_category():
+    grid = pd.DataFrame({"u": [0.0, 0, 1, 1], "v": [0.0, 1, 0, 1]})
+    draws = np.random.default_rng(0).normal(size=(40, 4, 2))
+    effect = Effect("conditional", ("u", "v"), "response", grid, draws, None, {}, ("a", "b"))
+    with pytest.raises(InputError, match=r"choose one, as effect\.of_category\('b'\)"):
+        draw_effect(effect, label="P(r)")
+    surface = draw_effect(effect.of_category("b"), label="P(r = b)").axes[0].collections[0]
+    assert surface.zmax == pytest.approx(draws[..., 1].mean(axis=0).max())
 
 
 # chains

@@ -3,15 +3,18 @@
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, softmax
 
 from drawn import random_draws
 from semistan.bundle.bundle import write_bundle
 from semistan.errors import InputError
 from semistan.posterior import predict
+from semistan.posterior.diagnostics import eta_convergence
 from semistan.posterior.engine import engine_named, onnx_engine, torch_engine
 from semistan.posterior.predict import posterior_epred, posterior_linpred, posterior_predict
 from semistan.posterior.prediction import (
@@ -21,7 +24,7 @@ from semistan.posterior.prediction import (
     summarise_prediction,
 )
 from semistan.posterior.tables import table_writer, write_table
-from small import family_bundle
+from small import category_bundle, family_bundle, small_bundle
 from untrained import random_bundle
 
 NAMES = ("gaussian", "poisson", "bernoulli")
@@ -63,9 +66,11 @@ def test_onnx_needs_no_torch(tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     code = f"""
 import sys
+from dataclasses import replace
 from pathlib import Path
 import numpy as np
 from semistan.bundle.bundle import read_bundle
+from semistan.posterior.diagnostics import eta_convergence
 from semistan.posterior.engine import engine_named
 bundle = read_bundle({str(tmp_path / "bundle")!r})
 engine = engine_named("onnx", bundle, Path({str(tmp_path / "bundle")!r}))
@@ -154,8 +159,120 @@ def test_an_unknown_suffix_is_refused(tmp_path):
     ],
 )
 def test_unknown_kinds_and_parts_are_refused(kind, part, message):
+    bundle, _ = random_bundle("gaussian")
     with pytest.raises(InputError, match=message):
-        check_prediction(kind, part)
+        check_prediction(bundle, kind, part, None)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "part", "dpar", "message"),
+    [
+        ("gaussian", "epred", "all", "sigm", "family gaussian has no parameter 'sigm'. Did you"),
+        ("poisson", "linpred", "all", "sigma", "has no parameter 'sigma' beside its mean"),
+        ("gaussian", "linpred", "nn", "sigma", "part 'nn' without a parameter, or for 'sigma'"),
+        ("gaussian", "predict", "all", "sigma", "--kind epred or linpred with --dpar sigma"),
+    ],
+)
+def test_unknown_parameters_are_refused(family, kind, part, dpar, message):
+    bundle, _ = random_bundle(family)
+    with pytest.raises(InputError, match=message):
+        check_prediction(bundle, kind, part, dpar)
+
+
+def test_a_parameter_is_predicted_with_a_predictor_and_without():
+    bundle, rows = small_bundle("y ~ x + nn(u, v), sigma ~ z", family="student")
+    draws = random_draws(bundle)
+    b = {name: draws.flat(values)[:, None] for name, values in draws.coefficients.items()}
+    log_sigma = b["b_sigma_Intercept"] + b["b_sigma_z"] * rows.further["sigma"].T
+    log_nu = np.log(draws.flat(draws.dispersion["nu"]))[:, None] + np.zeros(30)
+    for name, expected in (("sigma", log_sigma), ("nu", log_nu)):
+        found = posterior_linpred(bundle, draws, rows, dpar=name)
+        assert found == pytest.approx(expected, rel=1e-12)
+        value = posterior_epred(bundle, draws, rows, dpar=name)
+        assert value == pytest.approx(np.exp(expected), rel=1e-12)
+    with pytest.raises(InputError, match="only the linear predictor eta is a sum of parts"):
+        posterior_linpred(bundle, draws, rows, part="nn", dpar="nu")
+
+
+def odds_by_hand(bundle, draws, rows):
+    """Log odds (S, N, 3) of a linear network's categories against the first."""
+    units, b = bundle.units, draws.coefficients
+    w = bundle.subspace.p_bar + draws.flat(draws.phi) @ bundle.subspace.Pi.T
+    Z = (rows.U - units.u_loc) / units.u_scale
+    first, second = (w[:, 3 * i : 3 * i + 2] @ Z[:, :2].T + w[:, [3 * i + 2]] for i in (0, 1))
+    loc, _ = units.further["mutrain_trip"]
+    names = [f"b_mutrain_trip_{column}" for column in ("x", "gb", "gc")]
+    further = np.column_stack([draws.flat(b[name]) for name in names])
+    eta = units.eta_loc + first + draws.flat(draws.theta) @ (rows.X - units.x_loc).T
+    last = units.locations["mutrain_trip"] + second + further @ (rows.X - loc).T
+    return np.stack([np.zeros_like(eta), eta, last], axis=-1)
+
+
+def test_categories_have_probabilities_whose_log_odds_are_linear():
+    bundle, rows = category_bundle(network__hidden=[])
+    draws = random_draws(bundle)
+    odds = odds_by_hand(bundle, draws, rows)
+    assert posterior_epred(bundle, draws, rows) == pytest.approx(softmax(odds, axis=-1), rel=1e-9)
+    for name, k in (("mucar", 1), ("mutrain_trip", 2)):
+        for function in (posterior_linpred, posterior_epred):
+            found = function(bundle, draws, rows, dpar=name)
+            assert found == pytest.approx(odds[..., k], rel=1e-9)
+
+
+def test_ordered_categories_are_between_thresholds():
+    bundle, rows = category_bundle("cumulative")
+    draws = random_draws(bundle)
+    eta = posterior_linpred(bundle, draws, rows)
+    gaps = [draws.flat(draws.dispersion[f"gap_{k}"])[:, None] for k in (2, 3)]
+    below = [expit(tau - eta) for tau in (0, gaps[0], gaps[0] + gaps[1])]
+    expected = np.diff([np.zeros_like(eta), *below, np.ones_like(eta)], axis=0)
+    found = posterior_epred(bundle, draws, rows)
+    assert found == pytest.approx(np.moveaxis(expected, 0, -1), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("family", "names"), [("categorical", ["bus", "car", "train trip"]), ("cumulative", "1234")]
+)
+def test_probabilities_have_a_line_for_each_row_and_category(family, names, monkeypatch):
+    bundle, rows = category_bundle(family)
+    draws, K = random_draws(bundle, chains=2, iterations=20), len(names)
+    p = posterior_epred(bundle, draws, rows)
+    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * 40 * K)
+    chunks = chunks_of(bundle, draws, rows)
+    assert [len(chunk.rows) for chunk in chunks] == [7, 7, 7, 7, 2]
+    table = pd.concat([summarise_prediction(chunk, 0.8) for chunk in chunks])
+    assert list(table.columns) == ["row", "category", "Estimate", "Est.Error", "Q10", "Q90"]
+    assert list(table["category"]) == list(names) * 30
+    assert list(table["row"]) == [i for i in range(1, 31) for _ in names]
+    assert table["Estimate"].to_numpy() == pytest.approx(p.mean(axis=0).ravel(), rel=1e-9)
+    assert table["Q90"].to_numpy() == pytest.approx(np.quantile(p, 0.9, axis=0).ravel(), rel=1e-9)
+    long = pd.concat([draws_of(chunk) for chunk in chunks])
+    assert len(long) == 40 * 30 * K
+    line = long[(long[".row"] == 9) & (long[".chain"] == 2) & (long[".iteration"] == 4)]
+    assert list(line[".category"]) == list(names) and set(line[".draw"]) == {24}
+    assert line[".epred"].to_numpy() == pytest.approx(p[23, 8], rel=1e-9)
+
+
+def test_new_unordered_responses_have_names_and_shares():
+    bundle, rows = category_bundle()
+    draws = random_draws(bundle)
+    y = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
+    (chunk,) = chunks_of(bundle, draws, rows, kind="predict")
+    names = np.array(["bus", "car", "train trip"])
+    table = summarise_prediction(chunk, 0.95)
+    assert list(table.columns) == ["row", "category", "Estimate"]
+    expected = [(y[:, i] == k).mean() for i in range(30) for k in (1, 2, 3)]
+    assert table["Estimate"].to_numpy() == pytest.approx(expected)
+    long = draws_of(chunk)
+    assert list(long.columns) == [".row", ".chain", ".iteration", ".draw", ".prediction"]
+    assert list(long[".prediction"]) == list(names[y.T.ravel().astype(int) - 1])
+
+
+def test_new_ordered_responses_are_numbers():
+    bundle, rows = category_bundle("cumulative")
+    (chunk,) = chunks_of(bundle, random_draws(bundle), rows, kind="predict")
+    assert list(summarise_prediction(chunk, 0.95).columns)[:3] == ["row", "Estimate", "Est.Error"]
+    assert set(draws_of(chunk)[".prediction"]) <= {1, 2, 3, 4}
 
 
 def test_unknown_engines_and_missing_graphs_are_refused(tmp_path):
@@ -180,3 +297,12 @@ def test_a_model_without_structured_terms_is_predicted():
     draws = random_draws(bundle, chains=2, iterations=5)
     assert posterior_linpred(bundle, draws, rows).shape == (10, 30)
     assert np.all(posterior_linpred(bundle, draws, rows, part="structured") == 0)
+
+
+def test_the_predictors_of_all_categories_are_judged():
+    bundle, rows = category_bundle()
+    draws = random_draws(bundle, chains=2, iterations=100)
+    moved = draws.coefficients["b_mutrain_trip_x"] + 50 * np.array([[0], [1]])
+    apart = replace(draws, coefficients=draws.coefficients | {"b_mutrain_trip_x": moved})
+    assert eta_convergence(bundle, draws, rows).rhat < 1.2
+    assert eta_convergence(bundle, apart, rows).rhat > 1.5

@@ -20,7 +20,7 @@ from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import psis_loo
 from semistan.posterior.tables import write_table
 from semistan.workflow import new_run
-from small import family_bundle, small_bundle, small_frame
+from small import category_bundle, family_bundle, small_bundle, small_frame
 from untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=150, draws=150, seed=5)
@@ -184,6 +184,12 @@ def test_strings_are_quoted_for_r_in_ascii(tmp_path):
     assert r'  b_x = "a \"b\" \\c\u000a\u00fc \U0001f600"' in text
     assert "chains <- 4\n" in text
     assert 'dispersion <- c("sigma")\n' in text
+
+
+def test_categories_are_named_by_their_numbers(tmp_path):
+    write_json(tmp_path / "labels.json", {})
+    run = Run(tmp_path, category_bundle()[0], {"sample": {}, "prior_only": False})
+    assert '# categories: 1 "bus", 2 "car", 3 "train trip"\n' in r_script(run)
 
 
 def test_a_run_without_labels_is_refused(tmp_path):

@@ -25,7 +25,7 @@ from semistan.posterior.report.page import highlighted, inline, render
 from semistan.posterior.report.sampling import chains_table
 from semistan.posterior.scoring.loo import Loo
 from semistan.posterior.summary import COLUMNS, digits_of
-from small import small_config, small_frame
+from small import category_frame, small_config, small_frame
 
 NASTY = "<script>alert('x')</script>"
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -485,3 +485,48 @@ def test_a_page_that_fails_leaves_the_older_one(results, tmp_path, monkeypatch):
         report.write_report(run, results.draws, results.summary, path)
     assert [item.name for item in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "older"
+
+
+@pytest.fixture(scope="module")
+def modes():
+    formula = "mode ~ x + nn(u), mutrain_trip ~ C(g) + nn(v)"
+    return small_results(formula, frame=category_frame(), family="categorical", iterations=60)
+
+
+def test_categories_are_named_in_facts_labels_and_text(modes):
+    content = report_content(modes, some_evidence())
+    facts = facts_of(content, "model")
+    assert facts["Categories"] == "bus, car, train trip; the first is the reference"
+    assert facts["Predictor of mucar"] == "1 + x + nn(u)"
+    assert facts["Predictor of mutrain_trip"] == "1 + C(g) + nn(v)"
+    labels = {row[0].text: row[1].text for row in coefficient_table(modes).rows}
+    assert labels == {
+        "b_mucar_Intercept": "intercept: car against bus",
+        "b_mucar_x": "x: car against bus",
+        "b_mutrain_trip_Intercept": "intercept: train trip against bus",
+        "b_mutrain_trip_gb": "C(g)[T.b]: train trip against bus",
+        "b_mutrain_trip_gc": "C(g)[T.c]: train trip against bus",
+    }
+    text = text_of(render(content))
+    assert "the change of the log-odds of car or train trip against bus" in text
+    assert "b_Intercept" not in text and "Linear predictors" in text
+
+
+def test_labels_follow_the_predictors_in_any_order():
+    frame = category_frame().assign(mode=lambda table: np.resize([*"abcd"], len(table)))
+    some = small_results(
+        "mode ~ nn(u), mud ~ x + nn(u), muc ~ z + nn(u)", frame=frame, family="categorical",
+        iterations=60,
+    )  # fmt: skip
+    labels = {row[0].text: row[1].text for row in coefficient_table(some).rows}
+    assert (labels["b_mud_x"], labels["b_muc_z"]) == ("x: d against a", "z: c against a")
+
+
+def test_effects_and_scores_of_categories_are_on_the_page(modes):
+    evidence = gather(modes, np.random.default_rng(1))
+    text = text_of(page_of(modes, evidence))
+    assert "The change of each category's probability per unit of a column" in text
+    assert list(evidence.scores.frame["score"]) == ["LPPD", "accuracy", "Brier"]
+    assert set(evidence.marginal.frame["category"]) == {"bus", "car", "train trip"}
+    (picture,) = evidence.conditional.pictures[:1]
+    assert picture.alt.startswith("Conditional effect of x on P(mode): mode = bus at x = ")

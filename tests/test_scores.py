@@ -7,17 +7,26 @@ import pytest
 import scoringrules
 from scipy import stats
 from sklearn.metrics import (
+    accuracy_score,
     brier_score_loss,
+    log_loss,
     mean_absolute_error,
     roc_auc_score,
     root_mean_squared_error,
 )
 
 from drawn import random_draws
+from semistan.bundle.files import write_json
 from semistan.errors import InputError
 from semistan.model.families import FAMILIES, family
 from semistan.posterior import predict
 from semistan.posterior.predict import posterior_epred, posterior_linpred
+from semistan.posterior.scoring.folds import (
+    fold_folder,
+    read_kfold,
+    write_folds,
+    write_pointwise,
+)
 from semistan.posterior.scoring.scores import (
     Pointwise,
     crps,
@@ -27,9 +36,11 @@ from semistan.posterior.scoring.scores import (
     scores,
     scores_table,
 )
+from small import category_bundle
 from untrained import random_bundle
 
 NAMES = [record.name for record in FAMILIES]
+NONE = np.zeros((0, 0))  # probabilities of a response without categories
 
 
 def judged(name, **options):
@@ -95,6 +106,58 @@ def test_auc_and_brier_score_are_scikit_learns():
     assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
 
 
+def judged_categories(name):
+    bundle, rows = category_bundle(name)
+    draws = random_draws(bundle, chains=2, iterations=200)
+    found = pointwise(bundle, draws, rows, generator=np.random.default_rng(1))
+    return bundle, rows, posterior_epred(bundle, draws, rows).mean(axis=0), found
+
+
+def test_unordered_categories_have_three_scores():
+    bundle, rows, p, found = judged_categories("categorical")
+    mine, y = by_name(bundle, found), rows.y.astype(int) - 1
+    assert set(mine) == {"LPPD", "accuracy", "Brier"}
+    assert mine["LPPD"].value == pytest.approx(-log_loss(y, p, labels=[0, 1, 2]), rel=1e-9)
+    assert mine["accuracy"].value == pytest.approx(accuracy_score(y, p.argmax(axis=1)))
+    each = [sum((p[i, k] - (y[i] == k)) ** 2 for k in range(3)) for i in range(30)]
+    assert mine["Brier"].value == pytest.approx(np.mean(each), rel=1e-9)
+    assert mine["Brier"].se == pytest.approx(np.std(each, ddof=1) / np.sqrt(30), rel=1e-9)
+    assert np.isnan(found.mean).all() and np.isnan(found.crps).all() and np.isnan(found.pit).all()
+
+
+def test_ordered_categories_have_an_accuracy_besides():
+    bundle, rows, p, found = judged_categories("cumulative")
+    mine = by_name(bundle, found)
+    assert {"RMSE", "MAE", "CRPS", "width of 90% interval"} < set(mine)
+    assert mine["accuracy"].value == pytest.approx(accuracy_score(rows.y, p.argmax(axis=1) + 1))
+    assert found.mean == pytest.approx(p @ np.arange(1, 5), rel=1e-9)
+
+
+def test_reliability_is_that_of_a_category():
+    _, rows, p, found = judged_categories("categorical")
+    table = reliability(found.of_category(2), bins=3)
+    order = np.argsort(p[:, 2], kind="stable").reshape(3, 10)
+    assert list(table["predicted"]) == pytest.approx([p[part, 2].mean() for part in order])
+    assert list(table["observed"]) == [np.mean(rows.y[part] == 3) for part in order]
+
+
+@pytest.mark.parametrize("name", ["categorical", "cumulative"])
+def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
+    *_, found = judged_categories(name)
+    write_folds(np.repeat([1, 2], 15), tmp_path / "kfold")
+    for fold in (1, 2):
+        part = slice(15 * (fold - 1), 15 * fold)
+        folder = fold_folder(tmp_path / "kfold", fold)
+        folder.mkdir()
+        values = {name: getattr(found, name)[part] for name in Pointwise.__dataclass_fields__}
+        write_pointwise(Pointwise(**values), np.arange(15), folder)
+        write_json(folder / "checks.json", [])
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2})
+    rows = read_kfold(tmp_path).rows
+    assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
+    assert np.array_equal(rows.crps, found.crps, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_binary_response_has_an_auc_and_others_an_interval(name):
     bundle, _, _, found = judged(name)
@@ -106,7 +169,7 @@ def test_a_binary_response_has_an_auc_and_others_an_interval(name):
 def test_auc_with_ties_counts_them_half_and_needs_both_classes():
     def auc(y, mean):
         y, mean = np.array(y, float), np.array(mean, float)
-        rows = Pointwise(y, y, mean, y, y, y, y)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
         return by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"]
 
     assert auc([0, 1, 0, 1], [0.5, 0.5, 0.2, 0.9]).value == pytest.approx(3.5 / 4)
@@ -119,7 +182,7 @@ def test_the_standard_error_of_auc_is_its_spread_over_samples():
     for _ in range(400):
         y = generator.integers(0, 2, 80).astype(float)
         mean = y + generator.normal(0, 1.2, 80)
-        rows = Pointwise(y, y, mean, y, y, y, y)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
         found.append(by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"])
     spread = np.std([item.value for item in found], ddof=1)
     assert np.mean([item.se for item in found]) == pytest.approx(spread, rel=5 / np.sqrt(2 * 400))
@@ -190,7 +253,7 @@ def test_rows_are_judged_the_same_in_pieces(monkeypatch):
 
 
 def test_join_keeps_the_order():
-    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7))) for n in (2, 3))
+    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7)), NONE) for n in (2, 3))
     assert list(join([one, two]).pit) == [2, 2, 3, 3, 3]
 
 
@@ -198,7 +261,7 @@ def test_reliability_compares_means_in_bins_of_equal_size():
     generator = np.random.default_rng(8)
     mean = generator.uniform(size=1000)
     y = (generator.random(1000) < mean).astype(float)
-    table = reliability(Pointwise(y, y, mean, y, y, y, y), bins=5)
+    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE), bins=5)
     assert list(table["rows"]) == [200] * 5
     lowest = np.argsort(mean)[:200]
     assert table["predicted"][0] == pytest.approx(mean[lowest].mean())

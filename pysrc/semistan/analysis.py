@@ -12,10 +12,12 @@ import numpy as np
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import Bundle, read_bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.categorical import level_text
 from semistan.model.config import ModelConfig
 from semistan.model.families import family
 from semistan.model.formula import parse_formula, variables
 from semistan.model.rows import Rows
+from semistan.posterior.categories import category_position
 from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
@@ -112,6 +114,7 @@ def predict(
     *,
     kind: str | None = None,
     part: str = "all",
+    dpar: str | None = None,
     interval: float = 0.95,
     seed: int = 1,
     engine: str = "torch",
@@ -120,7 +123,7 @@ def predict(
     say: Say | None = None,
     prior: bool = False,
 ) -> pd.DataFrame:
-    """Predict new rows: one line per row with mean, error and interval.
+    """Predict new rows: one line per row, or row and category, with mean, error and interval.
 
     Parameters
     ----------
@@ -129,13 +132,17 @@ def predict(
     frame : pandas.DataFrame
         The new rows; the response is not needed.
     kind : str, optional
-        ``epred`` (the mean), ``linpred`` (the linear predictor) or ``predict`` (responses); by
-        default ``epred``, or ``linpred`` where a part is asked for.
+        ``epred`` (the mean, or the probability of each category), ``linpred`` (the linear
+        predictor) or ``predict`` (responses); by default ``epred``, or ``linpred`` where a part is
+        asked for.
     part : str
         Of the linear predictor: ``all``, ``structured`` (x' theta), ``nn`` (the network, centred
         over the training rows) or ``penalised`` (smooths without their straight parts, and
         group-level effects); b_Intercept, offsets and the parts add up to all. Where
         coefficients are orthogonalised, the parts are those of b_x_orth and b_Intercept_orth.
+    dpar : str, optional
+        A parameter of the response's distribution, as ``sigma`` or ``muvirginica``, of which to
+        predict the value (``epred``) or the predictor (``linpred``) instead.
     interval : float
         Probability of the interval.
     seed : int
@@ -166,6 +173,7 @@ def predict(
         frame,
         kind=kind,
         part=part,
+        dpar=dpar,
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
@@ -184,6 +192,7 @@ def write_predictions(
     *,
     kind: str | None = None,
     part: str = "all",
+    dpar: str | None = None,
     interval: float = 0.95,
     seed: int = 1,
     engine: str = "torch",
@@ -216,6 +225,7 @@ def write_predictions(
         frame,
         kind=kind,
         part=part,
+        dpar=dpar,
         seed=seed,
         engine=engine,
         drop_missing=drop_missing,
@@ -248,7 +258,8 @@ def score(
     -------
     pandas.DataFrame
         ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
-        bernoulli response, coverage and width of the predictive interval, all means over rows.
+        bernoulli response, accuracy of an ordinal one, coverage and width of the predictive
+        interval, all means over rows. Of an unordered response LPPD, accuracy and Brier score.
 
     Raises
     ------
@@ -352,6 +363,7 @@ def effect(
     rows: int = MOST_ROWS,
     curves: int = 0,
     seed: int = 1,
+    category: str | None = None,
 ) -> Effect:
     """Vary one or two columns of the training table.
 
@@ -365,7 +377,8 @@ def effect(
         ``pd`` (partial dependence: the mean over rows) or ``conditional`` (all other columns
         at their mean or first level, or ``at`` given values).
     scale : str
-        ``response`` (mu) or ``linpred`` (eta).
+        ``response`` (mu, or the probability of each category) or ``linpred`` (eta, of an unordered
+        response the log odds of its second category).
     at : mapping, optional
         Values at which a conditional effect holds other columns.
     resolution : int, optional
@@ -377,6 +390,8 @@ def effect(
         How many of them are kept as individual curves.
     seed : int
         Draws the rows.
+    category : str, optional
+        One category of the response, instead of all.
 
     Raises
     ------
@@ -384,25 +399,29 @@ def effect(
         If a column or an option cannot be used.
     """
     run = opened(run)
+    if category is not None:
+        category_position(run.bundle, category)
     several = not isinstance(variables, str) and len(set(variables)) > 1
     draws = read_draws(run)
     if several:
         draws = draws.thin(PAIR_DRAWS)
     resolution = resolution or (15 if several else 25)
     if kind == "conditional":
-        return conditional_effect(
+        found = conditional_effect(
             run.bundle, draws, run.table(), variables, scale=scale, at=at, resolution=resolution
         )
+        return found.of_category(category) if category is not None else found
     if kind != "pd":
         raise InputError(f"unknown kind of effect '{kind}'.{did_you_mean(kind, EFFECT_KINDS)}")
     if at:
         raise InputError(
             "only a conditional effect holds columns at given values: --kind conditional"
         )
-    return partial_dependence(
+    found = partial_dependence(
         run.bundle, draws, run.table(), variables, scale=scale, resolution=resolution, rows=rows,
         curves=curves, generator=np.random.default_rng(seed),
     )  # fmt: skip
+    return found.of_category(category) if category is not None else found
 
 
 def marginal_effects(
@@ -419,7 +438,8 @@ def marginal_effects(
     Returns
     -------
     pandas.DataFrame
-        ``term``, ``contrast``, ``Estimate``, ``Est.Error`` and an interval.
+        ``term``, ``contrast``, ``Estimate``, ``Est.Error`` and an interval, and ``category`` where
+        they are on the probability of each.
 
     Raises
     ------
@@ -528,6 +548,7 @@ def _predictions(
     *,
     kind: str | None,
     part: str,
+    dpar: str | None,
     seed: int,
     engine: str,
     drop_missing: bool,
@@ -536,7 +557,7 @@ def _predictions(
     prior: bool,
 ) -> Iterator[Prediction]:
     kind = kind or ("epred" if part == "all" else "linpred")
-    check_prediction(kind, part)
+    check_prediction(run.bundle, kind, part, dpar)
     compute = engine_named(engine, run.bundle, run.path / "bundle")
     positions = frame.reset_index(drop=True)
     rows = new_rows(
@@ -544,7 +565,7 @@ def _predictions(
     )
     generator = np.random.default_rng(seed)
     draws = _prior_draws(run, generator) if prior else read_draws(run)
-    return predict_chunks(run.bundle, draws, rows, kind, part, generator, compute)
+    return predict_chunks(run.bundle, draws, rows, kind, part, generator, compute, dpar)
 
 
 def _prior_draws(run: Run, generator: np.random.Generator) -> Draws:
@@ -565,10 +586,8 @@ def _names(runs: list[Run]) -> list[str]:
 
 def _check_same_response(runs: list[Run], names: list[str]) -> None:
     """Refuse runs on different data: log densities of different responses do not compare."""
-    first, *others = (run.rows().y for run in runs)
+    first, *others = _responses(runs)
     for y, name in zip(others, names[1:], strict=True):
-        assert first is not None
-        assert y is not None
         if len(y) != len(first):
             raise InputError(
                 f"'{names[0]}' has {len(first)} rows and '{name}' has {len(y)}: "
@@ -579,9 +598,29 @@ def _check_same_response(runs: list[Run], names: list[str]) -> None:
             i = different[0]
             raise InputError(
                 f"'{names[0]}' and '{name}' were fitted to different responses: row {i + 1} is "
-                f"{first[i]:g} and {y[i]:g}. Only runs on the same data, in the same units and "
-                "order, can be compared."
+                f"{_shown(first[i])} and {_shown(y[i])}. Only runs on the same data, in the "
+                "same units and order, can be compared."
             )
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _responses(runs: list[Run]) -> list[np.ndarray]:
+    """Return each run's response: as it is in the data if one of them has unordered categories.
+
+    The same category has another number where the reference is another.
+    """
+    if not any(run.bundle.design.categories for run in runs):
+        return [np.asarray(run.rows().y) for run in runs]
+    return [_as_in_data(run) for run in runs]
+
+
+def _as_in_data(run: Run) -> np.ndarray:
+    table, name = run.table(), parse_formula(run.bundle.config.formula).response.strip("`")
+    values = table[name].tolist() if name in table else np.asarray(run.rows().y).tolist()
+    return np.array([level_text(value) for value in values], dtype=object)
 
 
 def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:

@@ -284,7 +284,10 @@ def predict(
     newdata: NewData,
     kind: Annotated[
         str | None,
-        typer.Option(help="epred (mean; the default), linpred (linear predictor) or predict."),
+        typer.Option(
+            help="epred (mean, or probabilities of categories; the default), linpred (linear "
+            "predictor) or predict."
+        ),
     ] = None,
     part: Annotated[
         str,
@@ -293,6 +296,10 @@ def predict(
             "penalised (smooths and groups)."
         ),
     ] = "all",
+    dpar: Annotated[
+        str | None,
+        typer.Option(help="A parameter instead, as sigma: its value (epred) or predictor."),
+    ] = None,
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
@@ -319,7 +326,7 @@ def predict(
             check_output_file(path, overwrite=overwrite)
     write_predictions(
         run, read_table(newdata), out or sys.stdout, draws, kind=kind, part=part,
-        interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
+        dpar=dpar, interval=interval, seed=seed, engine=engine, drop_missing=drop_missing,
         allow_new_levels=allow_new_levels, say=screen.say, prior=prior,
     )  # fmt: skip
     _wrote(out, draws)
@@ -451,6 +458,13 @@ def effect(
     ] = None,
     rows: Annotated[int, typer.Option(help="Most rows over which pd is averaged.")] = 1000,
     curves: Annotated[int, typer.Option(help="Individual curves in the picture of a pd.")] = 0,
+    category: Annotated[
+        str | None,
+        typer.Option(
+            help="One category of the response, instead of all (in a picture of two columns, "
+            "instead of the second)."
+        ),
+    ] = None,
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     seed: Seed = 1,
     out: Annotated[
@@ -475,7 +489,7 @@ def effect(
     opened = read_run(run)
     found = analysis.effect(
         opened, variables, kind=kind, scale=scale, at=_held(at), resolution=resolution, rows=rows,
-        curves=curves, seed=seed,
+        curves=curves, seed=seed, category=category,
     )  # fmt: skip
     if picture is not None:
         plot_effect(opened, found, picture)
@@ -550,6 +564,10 @@ def plot(
         str | None, typer.Option(help="Column along which a band is drawn.")
     ] = None,
     by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
+    category: Annotated[
+        str | None,
+        typer.Option(help="Category of the response, for a band or calibration."),
+    ] = None,
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Coefficients per sd of their column.")
     ] = False,
@@ -575,7 +593,7 @@ def plot(
     check_suffix(out)
     check_output_file(out, overwrite=overwrite)
     given = {
-        "variable": variable, "by": by, "standardise": standardise or None,
+        "variable": variable, "by": by, "category": category, "standardise": standardise or None,
         "directions": _directions(directions), "what": density,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}

@@ -75,8 +75,8 @@ class Flag:
 MODEL_FLAGS = (
     Flag("data", ("data",), str, "CSV file with the data.", MODEL),
     Flag("family", ("family",), str,
-         "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta or "
-         "cumulative; with another link as 'bernoulli(probit)'.", MODEL),
+         "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta, "
+         "cumulative or categorical; with another link as 'bernoulli(probit)'.", MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
          MODEL, _hidden),
     Flag("activation", ("network.activation",), str,

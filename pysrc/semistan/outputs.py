@@ -17,7 +17,7 @@ from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities
 from semistan.posterior.pictures import draw, draw_effect, reserve, run_material, write_picture
 from semistan.posterior.pictures.measures import Measured, draw_measures
-from semistan.posterior.pictures.words import eta_words, mean_words
+from semistan.posterior.pictures.words import effect_words
 from semistan.posterior.r_script import write_r_script
 from semistan.posterior.report import write_report
 from semistan.stan.cmdstan import find_toolchain
@@ -56,8 +56,9 @@ def plot(
         Rows with a known response on which ``calibration`` is judged, instead of the training
         rows.
     **options
-        Of the kind: ``variable`` and ``by`` of ``band``, ``standardise`` of ``coefficients``,
-        ``directions`` and ``what`` of ``subspace``.
+        Of the kind: ``variable`` and ``by`` of ``band``, ``category`` of ``band`` and
+        ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
+        ``subspace``.
 
     Returns
     -------
@@ -81,12 +82,37 @@ def plot(
     return figure
 
 
-def plot_effect(run: RunLike, effect: Effect, out: Path | str | None = None) -> Figure:
-    """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows."""
+def plot_effect(
+    run: RunLike, effect: Effect, out: Path | str | None = None, *, category: str | None = None
+) -> Figure:
+    """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run.
+    effect : Effect
+        The effect.
+    out : path, optional
+        PNG or SVG file to write.
+    category : str, optional
+        Draw the probability of this category alone; by default that of each, where two columns
+        vary that of the second.
+
+    Raises
+    ------
+    InputError
+        For an unknown category, or a file of another suffix.
+    """
     material = run_material(opened(run))
-    words = mean_words(material) if effect.scale == "response" else eta_words(material)
+    if category is None and len(effect.variables) > 1 and len(effect.categories) > 1:
+        category = effect.categories[1]
+    if category is not None:
+        effect = effect.of_category(category)
     table = predictors_of(material.bundle, material.table).frame
-    figure = draw_effect(effect, table=table, label=words)
+    figure = draw_effect(
+        effect, table=table, label=effect_words(material, effect), response=material.response
+    )
     reserve(figure, material.reservations)
     if out is not None:
         write_picture(figure, Path(out))

@@ -110,9 +110,9 @@ class Family:
     eta_units : callable
         Maps a response and what is given of each row to the location and scale of the linear
         predictor without offsets, in whose units the network and the default priors work.
-    mean : callable
-        Maps ``eta`` and the dispersion to the mean of the response, for an unordered one to the
-        probability of its second category.
+    mean : callable or None
+        Maps ``eta`` and the dispersion to the mean of the response, which unordered categories do
+        not have.
     log_lik : callable
         Maps torch tensors ``(y, eta, dispersion)`` to elementwise log densities.
     rng : callable
@@ -166,7 +166,7 @@ class Family:
     support: Callable[[Array], np.ndarray]
     support_text: str
     eta_units: Callable[[Array, Given], tuple[float, float]]
-    mean: Callable[[Array, Mapping[str, Array]], Array]
+    mean: Callable[[Array, Mapping[str, Array]], Array] | None
     log_lik: Callable[[Tensor, Tensor, Values], Tensor]
     rng: Callable[[Array, Mapping[str, Array], np.random.Generator], Array]
     density: str
@@ -549,12 +549,14 @@ def _linked(record: Family, name: str) -> Family:
     if name not in record.links:
         _refuse_link(record.name, name, (record.link, *record.links))
     link = next(link for link in LINKS if link.name == name and link.default == record.link)
+    mean = record.mean
+    assert mean is not None
     return replace(
         record,
         link=name,
         text=f"{record.name}({name})",
         eta_units=lambda y, given: _linked_units(record, link, y, given),
-        mean=lambda eta, disp: record.mean(link.to_default(eta), disp),
+        mean=lambda eta, disp: mean(link.to_default(eta), disp),
         log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
         rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
         glm="",
@@ -656,7 +658,7 @@ def _categorical(levels: tuple[str, ...]) -> Family:
         support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)),
         support_text="categories",
         eta_units=lambda y, _: (categorical.first_odds(y), 1.0),
-        mean=lambda eta, mu: categorical.probabilities(names[1:], eta, mu)[..., 1],
+        mean=None,
         log_lik=partial(categorical.log_lik, names[1:]),
         rng=partial(categorical.rng, names[1:]),
         density="categorical_logit_lpmf({y} | {eta}')",

@@ -74,10 +74,17 @@ def worst(several: list[Convergence]) -> Convergence:
 
 
 def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
-    """Return the worst figures of the linear predictor over evenly spaced rows."""
+    """Return the worst figures of the linear predictor over evenly spaced rows.
+
+    Unordered categories but the first have one each, all of which count.
+    """
     chosen = rows.evenly(ETA_ROWS)
-    eta = posterior_linpred(bundle, draws, chosen).reshape(draws.chains, -1, len(chosen))
-    return worst([convergence(eta[..., i]) for i in range(len(chosen))])
+    others = bundle.family.dispersion if bundle.design.categories else ()
+    found = [
+        posterior_linpred(bundle, draws, chosen, dpar=name).reshape(draws.chains, -1, len(chosen))
+        for name in (None, *others)
+    ]
+    return worst([convergence(eta[..., i]) for eta in found for i in range(len(chosen))])
 
 
 def phi_convergence(draws: Draws) -> Convergence:

@@ -11,6 +11,7 @@ from semistan.bundle.files import atomic_file
 from semistan.model.formula import parse_formula
 from semistan.model.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, posterior_predict
 from semistan.posterior.run import Run
@@ -25,7 +26,8 @@ def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
 
     The response has the same name in ``observed_data``, ``posterior_predictive`` and
     ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. Draws
-    from the prior are in ``prior`` instead of ``posterior``.
+    from the prior are in ``prior`` instead of ``posterior``. Categories are numbered from 1, the
+    attribute ``categories`` has their names.
 
     Returns
     -------
@@ -93,7 +95,9 @@ def _pointwise(
 
 def _attributes(run: Run) -> dict[str, Any]:
     bundle = run.bundle
+    names = category_names(bundle)
     return {
+        **({"categories": list(names)} if names else {}),
         "formula": bundle.config.formula,
         "family": bundle.family.name,
         "k": bundle.subspace.k,

@@ -6,6 +6,8 @@ The linear predictor has parts besides the intercept,
 
 where f_c is the network's part, centred over the training rows in each draw. Where coefficients
 are orthogonalised to the network, they hold what it says along their columns, and f_c is without.
+A response of K categories has a probability of each in place of a mean, S x N x K. ``dpar`` asks
+for a parameter of the response's distribution, as in brms.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError, did_you_mean
 from semistan.model.distributional import ParameterDesign
 from semistan.model.rows import Rows
+from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
 from semistan.posterior.penalised import penalised_predictor
@@ -33,9 +37,10 @@ def posterior_linpred(
     rows: Rows,
     *,
     part: str = "all",
+    dpar: str | None = None,
     engine: Engine | None = None,
 ) -> Array:
-    """Draws of the linear predictor eta, shape (S, N).
+    """Draws of the linear predictor eta, or of that of another parameter, shape (S, N).
 
     Parameters
     ----------
@@ -48,9 +53,22 @@ def posterior_linpred(
     part : str
         ``all``, ``structured`` (x' theta alone, orthogonalised where it is), ``nn`` (f_c alone) or
         ``penalised`` (smooths without their straight parts, and group-level effects).
+    dpar : str, optional
+        A parameter beside eta, as ``sigma`` or ``muvirginica``: its predictor, which is log sigma
+        of sigma, also where the formula has none for it. The name of eta itself, as
+        ``muversicolor``, is known too.
     engine : callable, optional
         What computes eta; PyTorch by default.
+
+    Raises
+    ------
+    InputError
+        For a parameter that the family does not have, or a part of one.
     """
+    if dpar is not None:
+        check_dpar(bundle, dpar, part)
+    if dpar is not None and dpar != bundle.design.mean_name:
+        return _further_predictor(bundle, draws, rows, dpar)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     structured = draws.flat(draws.effects) @ rows.X.T
     if part == "structured":
@@ -67,11 +85,44 @@ def posterior_linpred(
 
 
 def posterior_epred(
-    bundle: Bundle, draws: Draws, rows: Rows, *, engine: Engine | None = None
+    bundle: Bundle,
+    draws: Draws,
+    rows: Rows,
+    *,
+    dpar: str | None = None,
+    engine: Engine | None = None,
 ) -> Array:
-    """Draws of the mean mu = g^-1(eta), shape (S, N)."""
-    eta = posterior_linpred(bundle, draws, rows, engine=engine)
-    return bundle.family.mean(eta, distribution(bundle, draws, rows))
+    """Draws of the mean mu = g^-1(eta), or of the probability of each category.
+
+    Parameters
+    ----------
+    bundle, draws, rows, engine
+        As for ``posterior_linpred``.
+    dpar : str, optional
+        A parameter of which to return the value instead, as ``sigma`` or ``muvirginica``.
+
+    Returns
+    -------
+    array, shape (S, N), or (S, N, K) of a response of K categories
+
+    Raises
+    ------
+    InputError
+        For a parameter that the family does not have.
+    """
+    eta = posterior_linpred(bundle, draws, rows, dpar=dpar, engine=engine)
+    if dpar is not None:
+        names = bundle.family.dispersion
+        return np.asarray(bundle.family.parameter(dpar).value(eta)) if dpar in names else eta
+    return expected(bundle, eta, distribution(bundle, draws, rows))
+
+
+def expected(bundle: Bundle, eta: Array, parameters: Mapping[str, Array]) -> Array:
+    """Return means (S, N), or probabilities (S, N, K), at eta (S, N)."""
+    family = bundle.family
+    what = family.probabilities or family.mean
+    assert what is not None
+    return what(eta, parameters)
 
 
 def posterior_predict(
@@ -113,16 +164,50 @@ def distribution(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
     return sampled | varying | {name: rows.given[name] for name in bundle.family.given}
 
 
+def check_dpar(bundle: Bundle, name: str, part: str = "all") -> None:
+    """Refuse a parameter that the family does not have, and parts of another predictor than eta.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest parameter.
+    """
+    family, mean = bundle.family, bundle.design.mean_name
+    known = (*([mean] if mean else []), *family.dispersion)
+    if not known:
+        raise InputError(f"family {family.name} has no parameter '{name}' beside its mean")
+    if name not in known:
+        raise InputError(
+            f"family {family.name} has no parameter '{name}'.{did_you_mean(name, known)}"
+        )
+    if part != "all":
+        raise InputError(
+            f"only the linear predictor eta is a sum of parts: ask for part '{part}' without a "
+            f"parameter, or for '{name}' without a part"
+        )
+
+
+def _further_predictor(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+    """Return draws (S, N) of the predictor of a dispersion parameter that may have none."""
+    for item in bundle.design.parameters:
+        if item.name == name:
+            return _own_predictor(bundle, draws, rows, item)
+    values = draws.flat(draws.dispersion[name])[:, None]
+    return np.repeat(np.log(values), len(rows), axis=1)
+
+
 def _varying(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) -> Array:
     """Return draws (S, N) of a dispersion parameter that has a predictor."""
+    value = bundle.family.parameter(item.name).value
+    return np.asarray(value(_own_predictor(bundle, draws, rows, item)))
+
+
+def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) -> Array:
     X, theta = rows.further[item.name], np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
         theta[:, j] = draws.flat(draws.coefficients[name])
-    value = bundle.family.parameter(item.name).value
     if not item.networks:
-        return np.asarray(
-            value(draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T)
-        )
+        return np.asarray(draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T)
     start = predictor_start(bundle.family, bundle.units, item.name)
     predictor = start + theta @ (X - bundle.units.further[item.name][0]).T
     phi = draws.flat(draws.phi)
@@ -131,12 +216,16 @@ def _varying(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) ->
         predictor[piece] += network_output(
             bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, item.name
         )
-    return np.asarray(value(predictor))
+    return np.asarray(predictor)
 
 
-def row_chunks(rows: Rows, draws: Draws) -> Iterator[Rows]:
-    """Yield the rows some at a time, so that predictions for them fit in memory."""
-    for piece in _pieces(len(rows), draws.size, CHUNK_PREDICTIONS):
+def row_chunks(rows: Rows, draws: Draws, bundle: Bundle | None = None) -> Iterator[Rows]:
+    """Yield the rows some at a time, so that predictions for them fit in memory.
+
+    With a bundle, its response's categories count: there is a number for each.
+    """
+    each = max(1, len(category_names(bundle))) if bundle else 1
+    for piece in _pieces(len(rows), draws.size * each, CHUNK_PREDICTIONS):
         yield rows.take(np.arange(len(rows))[piece])
 
 

@@ -1,7 +1,10 @@
 """Predictions of new rows as tables, some rows at a time: mean, error and interval, or all draws.
 
-Draws are in long form with tidybayes's names: ``.row``, ``.chain``, ``.iteration``, ``.draw``
-and ``.epred``, ``.linpred`` or ``.prediction``.
+A response of categories has a probability of each: one line per row and category, and of new
+unordered responses the share of the draws in each.
+
+Draws are in long form with tidybayes's names: ``.row``, ``.chain``, ``.iteration``, ``.draw``,
+``.category`` of a probability, and ``.epred``, ``.linpred`` or ``.prediction``.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import numpy as np
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
 from semistan.model.rows import Rows
+from semistan.posterior.categories import category_names, named
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.export import draw_index
 from semistan.posterior.predict import (
+    check_dpar,
     posterior_epred,
     posterior_linpred,
     posterior_predict,
@@ -40,29 +45,33 @@ class Prediction:
 
     Attributes
     ----------
-    values : array, shape (S, N)
-        One line per draw, chain after chain.
+    values : array, shape (S, N) or (S, N, K)
+        One line per draw, chain after chain; the last axis is that of the categories.
     rows : array of int, shape (N,)
         Number of each row in the data, from 1.
     chains : int
         Number of chains among the S draws.
     kind : str
         ``epred``, ``linpred`` or ``predict``.
+    categories : tuple of str
+        Names of the K categories, or of those that (S, N) values number from 1; none where
+        values are numbers.
     """
 
     values: Array
     rows: Array
     chains: int
     kind: str
+    categories: tuple[str, ...] = ()
 
 
-def check_prediction(kind: str, part: str) -> None:
-    """Refuse an unknown kind or part, and parts of anything but the linear predictor.
+def check_prediction(bundle: Bundle, kind: str, part: str, dpar: str | None) -> None:
+    """Refuse an unknown kind, part or parameter, and parts of anything but the linear predictor.
 
     Raises
     ------
     InputError
-        Naming the nearest kind or part.
+        Naming the nearest kind, part or parameter.
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of prediction '{kind}'.{did_you_mean(kind, KINDS)}")
@@ -71,6 +80,13 @@ def check_prediction(kind: str, part: str) -> None:
     if part != "all" and kind != "linpred":
         raise InputError(
             f"only the linear predictor is a sum of parts: use --kind linpred with --part {part}"
+        )
+    if dpar is None:
+        return
+    check_dpar(bundle, dpar, part)
+    if kind == "predict":
+        raise InputError(
+            f"a new response has all parameters: use --kind epred or linpred with --dpar {dpar}"
         )
 
 
@@ -82,20 +98,28 @@ def predict_chunks(
     part: str,
     generator: np.random.Generator,
     engine: Engine,
+    dpar: str | None = None,
 ) -> Iterator[Prediction]:
     """Predict rows whose labels are their positions in the data, as many as fit in memory."""
-    for chunk in row_chunks(rows, draws):
+    names = category_names(bundle) if kind == "epred" and dpar is None else ()
+    if kind == "predict":
+        names = bundle.design.categories
+    for chunk in row_chunks(rows, draws, bundle):
         if kind == "predict":
             values = posterior_predict(bundle, draws, chunk, generator, engine=engine)
         elif kind == "epred":
-            values = posterior_epred(bundle, draws, chunk, engine=engine)
+            values = posterior_epred(bundle, draws, chunk, dpar=dpar, engine=engine)
         else:
-            values = posterior_linpred(bundle, draws, chunk, part=part, engine=engine)
-        yield Prediction(values, np.array(chunk.index, dtype=int) + 1, draws.chains, kind)
+            values = posterior_linpred(bundle, draws, chunk, part=part, dpar=dpar, engine=engine)
+        numbers = np.array(chunk.index, dtype=int) + 1
+        yield Prediction(values, numbers, draws.chains, kind, names)
 
 
 def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFrame:
     """Return one line per row with brms's columns: Estimate, Est.Error and two quantiles.
+
+    With categories, one line per row and ``category``; of new responses the share of the draws
+    in each is the estimate.
 
     Raises
     ------
@@ -105,13 +129,21 @@ def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFram
     import pandas as pd
 
     check_interval(interval)
+    names, values = prediction.categories, prediction.values
+    labels = {"row": np.repeat(prediction.rows, max(1, len(names)))}
+    if names:
+        labels["category"] = np.tile(np.array(names, dtype=object), len(prediction.rows))
+    if names and values.ndim == 2:
+        shares = [(values == k).mean(axis=0) for k in range(1, len(names) + 1)]
+        return pd.DataFrame(labels | {"Estimate": np.stack(shares, axis=1).ravel()})
     lower, upper = (1 - interval) / 2, (1 + interval) / 2
-    quantiles = np.quantile(prediction.values, (lower, upper), axis=0)
+    values = values.reshape(len(values), -1)
+    quantiles = np.quantile(values, (lower, upper), axis=0)
     return pd.DataFrame(
         {
-            "row": prediction.rows,
-            "Estimate": prediction.values.mean(axis=0),
-            "Est.Error": prediction.values.std(axis=0, ddof=1),
+            **labels,
+            "Estimate": values.mean(axis=0),
+            "Est.Error": values.std(axis=0, ddof=1),
             f"Q{100 * lower:.4g}": quantiles[0],
             f"Q{100 * upper:.4g}": quantiles[1],
         }
@@ -119,15 +151,16 @@ def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFram
 
 
 def draws_of(prediction: Prediction) -> pd.DataFrame:
-    """Return one line per row and draw."""
+    """Return one line per row and draw, and category if there is a number for each."""
     import pandas as pd
 
-    size, rows = prediction.values.shape
+    names, values = prediction.categories, prediction.values
+    size, rows = values.shape[:2]
     index = draw_index(prediction.chains, size // prediction.chains)
-    return pd.DataFrame(
-        {
-            ".row": np.repeat(prediction.rows, size),
-            **{name: np.tile(values, rows) for name, values in index.items()},
-            COLUMNS[prediction.kind]: prediction.values.T.ravel(),
-        }
-    )
+    each = len(names) if values.ndim == 3 else 1
+    labels = {".row": np.repeat(prediction.rows, size * each)}
+    labels |= {name: np.tile(np.repeat(count, each), rows) for name, count in index.items()}
+    if each > 1:
+        labels[".category"] = np.tile(np.array(names, dtype=object), size * rows)
+    drawn = named(values, names) if names and values.ndim == 2 else values
+    return pd.DataFrame(labels | {COLUMNS[prediction.kind]: np.moveaxis(drawn, 0, 1).ravel()})

@@ -54,6 +54,7 @@ def _settings(run: Run, relative: str) -> str:
         f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
         f"# formula: {' '.join(run.bundle.config.formula.split())}",
         f"# family: {run.bundle.family.name}, link: {run.bundle.family.link}",
+        *_categories(run),
         "#",
         "# Rscript read.R, or source() it and carry on with `draws`.",
         *_elsewhere(run),
@@ -64,13 +65,20 @@ def _settings(run: Run, relative: str) -> str:
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
-        f"whole_numbers <- {_logical(run.bundle.family.integer)}  # is the response a count?",
+        f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
         "labels <- c(  # labels.json: names in the Stan program and in the design",
         ",\n".join(names),
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _categories(run: Run) -> list[str]:
+    """Say which number each unordered category has in ``y`` and ``y_rep``."""
+    names = enumerate(run.bundle.design.categories, start=1)
+    texts = [f"{k} {_quoted(name)}" for k, name in names]
+    return [f"# categories: {', '.join(texts)}"] if texts else []
 
 
 def _elsewhere(run: Run) -> list[str]:

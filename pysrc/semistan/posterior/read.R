@@ -124,7 +124,9 @@ save_figure <- function(name, figure) {
 }
 
 cat("\nFigures\n")
-slopes <- setdiff(variables(coefficients), "Intercept")  # on a scale of its own
+# Intercepts are on a scale of their own.
+slopes <- grep("(^|: )Intercept(\\[[0-9]+\\])?$", variables(coefficients),
+               value = TRUE, invert = TRUE)
 few <- subset_draws(coefficients, variable = head(variables(coefficients), 12))
 if (length(slopes) > 0) {
   save_figure("coefficients",

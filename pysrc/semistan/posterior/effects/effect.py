@@ -7,18 +7,19 @@ values r0, and the partial dependence (Friedman, 2001) is the average over n row
 
 each for every posterior draw. The terms mu(z, r_i) are individual conditional expectations
 (Goldstein et al., 2015): where their curves are not parallel, z interacts with other columns.
+In place of mu, a response of categories has a probability of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
 from semistan.model.design import apply_design
 from semistan.model.rows import Rows
 from semistan.posterior.draws import Array, Draws
@@ -30,7 +31,12 @@ from semistan.posterior.effects.columns import (
     sample_positions,
     typical_values,
 )
-from semistan.posterior.effects.estimates import check_scale, estimates, on_scale
+from semistan.posterior.effects.estimates import (
+    categories_on,
+    check_scale,
+    estimates_table,
+    on_scale,
+)
 from semistan.posterior.predict import row_chunks
 
 if TYPE_CHECKING:
@@ -53,12 +59,14 @@ class Effect:
         ``response`` (mu) or ``linpred`` (eta).
     grid : pandas.DataFrame
         G rows and one column per variable, in the user's units and levels.
-    draws : array, shape (S, G)
+    draws : array, shape (S, G) or (S, G, K)
         Posterior draws of the effect.
-    curves : array, shape (n, G), or None
+    curves : array, shape (n, G) or (n, G, K), or None
         Posterior means of n individual rows, where asked for.
     reference : dict
         Values at which a conditional effect holds the other columns.
+    categories : tuple of str
+        Names of the categories on the last axis; none of other responses.
     """
 
     kind: str
@@ -68,6 +76,7 @@ class Effect:
     draws: Array
     curves: Array | None
     reference: dict[str, Any]
+    categories: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return str(self.table().to_string(index=False))
@@ -75,15 +84,31 @@ class Effect:
     def table(self, interval: float = 0.95) -> pd.DataFrame:
         """Return the grid with Estimate, Est.Error and a central interval.
 
+        With categories, one such block for each, named in the column ``category``.
+
         Raises
         ------
         InputError
             If the interval's probability is not between 0 and 1.
         """
-        import pandas as pd
+        return estimates_table(self.grid, self.draws, self.categories, interval)
 
-        columns = pd.DataFrame(estimates(self.draws, interval), index=self.grid.index)
-        return pd.concat([self.grid, columns], axis=1)
+    def of_category(self, category: str) -> Effect:
+        """Return the effect on one category alone.
+
+        Raises
+        ------
+        InputError
+            If the effect has no such category.
+        """
+        if category not in self.categories:
+            raise InputError(
+                f"the effect is on no category '{category}'."
+                f"{did_you_mean(category, self.categories) if self.categories else ''}"
+            )
+        j = [self.categories.index(category)]
+        curves = None if self.curves is None else self.curves[..., j]
+        return replace(self, draws=self.draws[..., j], curves=curves, categories=(category,))
 
 
 def conditional_effect(
@@ -136,7 +161,8 @@ def conditional_effect(
     reference = {name: value for name, value in typical.items() if name not in names}
     rows = apply_design(bundle.design, grid.assign(**reference), response=False)
     values = on_scale(bundle, draws, rows, scale)
-    return Effect("conditional", names, scale, grid, values, None, reference)
+    categories = categories_on(bundle, scale)
+    return Effect("conditional", names, scale, grid, values, None, reference, categories)
 
 
 def partial_dependence(
@@ -190,12 +216,14 @@ def partial_dependence(
     frame = predictors.frame
     sample = frame.iloc[sample_positions(len(frame), rows, generator)]
     chosen = sample_positions(len(sample), curves, generator) if curves else np.arange(0)
-    values, individual = np.empty((draws.size, len(grid))), np.empty((len(chosen), len(grid)))
+    categories = categories_on(bundle, scale)
+    each = (len(grid), *([len(categories)] if categories else []))
+    values, individual = np.empty((draws.size, *each)), np.empty((len(chosen), *each))
     for g, point in enumerate(_rows_at_points(bundle, sample, grid)):
         values[:, g], means = _averages(bundle, draws, point, scale)
         individual[:, g] = means[chosen]
     kept = individual if curves else None
-    return Effect("partial dependence", names, scale, grid, values, kept, {})
+    return Effect("partial dependence", names, scale, grid, values, kept, {}, categories)
 
 
 def _one_or_two(bundle: Bundle, names: str | Sequence[str]) -> tuple[str, ...]:
@@ -220,9 +248,9 @@ def _rows_at_points(bundle: Bundle, sample: pd.DataFrame, grid: pd.DataFrame) ->
 
 def _averages(bundle: Bundle, draws: Draws, rows: Rows, scale: str) -> tuple[Array, Array]:
     """Return the average over rows of each draw (S,), and over draws of each row (N,)."""
-    total, means = np.zeros(draws.size), []
-    for chunk in row_chunks(rows, draws):
+    totals, means = [], []
+    for chunk in row_chunks(rows, draws, bundle):
         values = on_scale(bundle, draws, chunk, scale)
-        total += values.sum(axis=1)
+        totals.append(values.sum(axis=1))
         means.append(values.mean(axis=0))
-    return total / len(rows), np.concatenate(means)
+    return np.sum(totals, axis=0) / len(rows), np.concatenate(means)

@@ -1,15 +1,25 @@
-"""Posterior quantities on either scale, and their estimates in brms's columns."""
+"""Posterior quantities on either scale, and their estimates in brms's columns.
+
+A response of categories has a probability of each on the scale ``response``. On the scale
+``linpred`` an unordered one has the log odds of its second category, eta, and is named after it.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
 from semistan.model.rows import Rows
+from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.scores import check_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCALES = ("response", "linpred")
 
@@ -27,9 +37,53 @@ def check_scale(scale: str) -> None:
 
 
 def on_scale(bundle: Bundle, draws: Draws, rows: Rows, scale: str) -> Array:
-    """Return draws (S, N) of the mean mu (``response``) or of eta (``linpred``)."""
-    compute = posterior_epred if scale == "response" else posterior_linpred
-    return compute(bundle, draws, rows)
+    """Return draws (S, N) of the mean mu (``response``) or of eta (``linpred``).
+
+    Where ``categories_on`` names categories, they are on a last axis.
+    """
+    if scale == "response":
+        return posterior_epred(bundle, draws, rows)
+    eta = posterior_linpred(bundle, draws, rows)
+    return eta[..., None] if bundle.design.categories else eta
+
+
+def categories_on(bundle: Bundle, scale: str) -> tuple[str, ...]:
+    """Return the categories of which there is a number each on a scale; none of other responses."""
+    return category_names(bundle) if scale == "response" else bundle.design.categories[1:2]
+
+
+def estimates_table(
+    labels: pd.DataFrame, values: Array, categories: tuple[str, ...], interval: float
+) -> pd.DataFrame:
+    """Put estimates beside their labels, with a column ``category`` if there are some.
+
+    Parameters
+    ----------
+    labels : pandas.DataFrame
+        G lines.
+    values : array, shape (S, G) or (S, G, K)
+        Draws.
+    categories : tuple of str
+        Names of the K categories, each of which has a block of G lines; none for (S, G).
+    interval : float
+        Probability of the interval.
+
+    Raises
+    ------
+    InputError
+        If it is not between 0 and 1.
+    """
+    import pandas as pd
+
+    if not categories:
+        columns = pd.DataFrame(estimates(values, interval), index=labels.index)
+        return pd.concat([labels, columns], axis=1)
+    column = ".category" if "category" in labels else "category"
+    blocks = [
+        estimates_table(labels.assign(**{column: name}), values[..., j], (), interval)
+        for j, name in enumerate(categories)
+    ]
+    return pd.concat(blocks, ignore_index=True)
 
 
 def estimates(values: Array, interval: float) -> dict[str, Array]:

@@ -125,6 +125,6 @@ def _permuted(
 
 def _mean_log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
     total = np.zeros(draws.size)
-    for chunk in row_chunks(rows, draws):
+    for chunk in row_chunks(rows, draws, bundle):
         total += log_lik(bundle, draws, chunk).sum(axis=1)
     return total / len(rows)

@@ -6,7 +6,8 @@ For a numeric column x, and for a level b of a factor with reference a,
 
 both for every posterior draw, over the rows of a table (as in Arel-Bundock, Greifer and Heiss,
 2024, Journal of Statistical Software 111(9)). Derivatives are central differences; at the ends
-of the observed range they are one-sided, since a spline is not defined beyond it.
+of the observed range they are one-sided, since a spline is not defined beyond it. In place of mu, a
+response of categories has a probability of each.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from semistan.posterior.effects.columns import (
     predictors_of,
     sample_positions,
 )
-from semistan.posterior.effects.estimates import check_scale, estimates, on_scale
+from semistan.posterior.effects.estimates import (
+    categories_on,
+    check_scale,
+    estimates_table,
+    on_scale,
+)
 from semistan.posterior.predict import row_chunks
 from semistan.posterior.scoring.scores import check_interval
 
@@ -88,7 +94,8 @@ def average_marginal_effects(
     -------
     pandas.DataFrame
         One line per numeric column (contrast ``dY/dX``) and per level (``b - a``): ``term``,
-        ``contrast``, ``Estimate``, ``Est.Error``, ``l-95% CI``, ``u-95% CI``.
+        ``contrast``, ``Estimate``, ``Est.Error``, ``l-95% CI``, ``u-95% CI``. With categories,
+        one such block for each, named in the column ``category``.
 
     Raises
     ------
@@ -110,8 +117,9 @@ def average_marginal_effects(
         for contrast in _contrasts(predictors, name, positions)
     ]
     terms, contrasts, values = zip(*effects, strict=True)
-    labels = {"term": terms, "contrast": contrasts}
-    return pd.DataFrame(labels | estimates(np.column_stack(values), interval))
+    labels = pd.DataFrame({"term": terms, "contrast": contrasts})
+    categories = categories_on(bundle, scale)
+    return estimates_table(labels, np.stack(values, axis=1), categories, interval)
 
 
 def _contrasts(
@@ -143,14 +151,16 @@ def _around(name: str, x: Array, positions: npt.NDArray[np.intp]) -> tuple[Array
 
 
 def _average_difference(bundle: Bundle, draws: Draws, contrast: _Contrast, scale: str) -> Array:
-    """Return the weighted difference of both versions, averaged over rows, shape (S,)."""
+    """Return the weighted difference of both versions, averaged over rows, (S,) or (S, K)."""
     above, below = (
         apply_design(bundle.design, frame, response=False)
         for frame in (contrast.above, contrast.below)
     )
-    total, start = np.zeros(draws.size), 0
-    for upper, lower in zip(row_chunks(above, draws), row_chunks(below, draws), strict=True):
+    parts, start = [], 0
+    chunks = (row_chunks(rows, draws, bundle) for rows in (above, below))
+    for upper, lower in zip(*chunks, strict=True):
         difference = on_scale(bundle, draws, upper, scale) - on_scale(bundle, draws, lower, scale)
-        total += difference @ contrast.weight[start : start + len(upper)]
+        weight = contrast.weight[start : start + len(upper)]
+        parts.append(np.tensordot(difference, weight, axes=(1, 0)))
         start += len(upper)
-    return total / len(above)
+    return np.asarray(np.sum(parts, axis=0) / len(above))

@@ -2,7 +2,7 @@
 
 The other columns are held as conditional effects hold them: numbers at their mean, factors at
 their first level. The band holds new responses; for a binary response, which has no band, it
-holds the mean instead.
+holds the mean instead, and that is the probability of one category of an unordered response.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.formula import parse_formula
 from semistan.model.rows import evenly_spaced
+from semistan.posterior.categories import category_names, category_position
 from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     FEW_VALUES,
@@ -27,7 +28,7 @@ from semistan.posterior.effects.columns import (
 from semistan.posterior.pictures.material import MOST_DRAWS, Material, which_rows
 from semistan.posterior.pictures.style import INK, colour, finish, label, new_figure
 from semistan.posterior.pictures.words import held_words, mean_words, number, value_words
-from semistan.posterior.predict import distribution, posterior_linpred
+from semistan.posterior.predict import distribution, expected, posterior_linpred
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,13 @@ class _Band:
     mean: Array
 
 
-def draw_band(material: Material, *, variable: str | None = None, by: str | None = None) -> Figure:
+def draw_band(
+    material: Material,
+    *,
+    variable: str | None = None,
+    by: str | None = None,
+    category: str | None = None,
+) -> Figure:
     """Draw 50% and 90% bands and the mean over one numeric column.
 
     Parameters
@@ -61,12 +68,16 @@ def draw_band(material: Material, *, variable: str | None = None, by: str | None
         A numeric column that the formula uses; the network's first one by default.
     by : str, optional
         A factor, or a column with at most six values, that colours bands and points.
+    category : str, optional
+        Draw the probability of this category; of an unordered response that of the second one by
+        default.
 
     Raises
     ------
     InputError
-        For unknown columns, a factor as variable, or too many levels.
+        For unknown columns or categories, a factor as variable, or too many levels.
     """
+    category = _category(material, category)
     predictors, variable, levels = _columns(material, variable, by)
     held = {n: v for n, v in typical_values(predictors, {}).items() if n not in (variable, by)}
     values = predictors.frame[variable].to_numpy(dtype=float)
@@ -74,35 +85,49 @@ def draw_band(material: Material, *, variable: str | None = None, by: str | None
     figure = new_figure(3.9)
     axes = figure.add_subplot()
     for j, level in enumerate(levels):
-        band = _band(material, {variable: grid, **held}, by, level)
-        _ribbons(axes, grid, band, colour(j), _step(material))
-    shown = _points(material, axes, values, by, levels)
+        band = _band(material, {variable: grid, **held}, by, level, category)
+        _ribbons(axes, grid, band, colour(j), _step(material, category))
+    shown = _points(material, axes, values, by, levels, category)
     axes.set_xlabel(variable)
-    axes.set_ylabel(_response_label(material))
+    axes.set_ylabel(_response_label(material, category))
     return finish(
         figure,
         f"{material.source} predictive band over {variable}",
         caption=f"{which_rows(shown, len(values))}. {held_words(held)}",
-        handles=_handles(material, by, levels),
+        handles=_handles(material, by, levels, category),
     )
 
 
-def band_alt(material: Material, *, variable: str | None = None, by: str | None = None) -> str:
+def band_alt(
+    material: Material,
+    *,
+    variable: str | None = None,
+    by: str | None = None,
+    category: str | None = None,
+) -> str:
     """Say how the mean changes from the smallest to the largest value of the input."""
+    category = _category(material, category)
     predictors, variable, levels = _columns(material, variable, by)
     held = {n: v for n, v in typical_values(predictors, {}).items() if n not in (variable, by)}
     values = predictors.frame[variable].to_numpy(dtype=float)
     ends = np.array([values.min(), values.max()])
     parts = []
     for level in levels:
-        mean = _band(material, {variable: ends, **held}, by, level).mean
+        mean = _band(material, {variable: ends, **held}, by, level, category).mean
         at = f" at {by} = {value_words(level)}" if by else ""
         parts.append(f"from {number(mean[0])} to {number(mean[1])}{at}")
     return (
         f"{material.source} predictive band of {material.response} over {variable}: "
-        f"{mean_words(material)} goes {', '.join(parts)} as {variable} goes from "
+        f"{mean_words(material, category)} goes {', '.join(parts)} as {variable} goes from "
         f"{number(ends[0])} to {number(ends[1])}."
     )
+
+
+def _category(material: Material, category: str | None) -> str | None:
+    """Return the category whose probability is drawn, if there is one."""
+    if category is None and material.bundle.family.mean is not None:
+        return None
+    return category_names(material.bundle)[category_position(material.bundle, category)]
 
 
 def _columns(
@@ -141,18 +166,29 @@ def _levels(predictors: Predictors, by: str | None) -> tuple[Any, ...]:
     return levels
 
 
-def _band(material: Material, columns: dict[str, Any], by: str | None, level: Any) -> _Band:
+def _band(
+    material: Material, columns: dict[str, Any], by: str | None, level: Any, category: str | None
+) -> _Band:
     import pandas as pd
 
     frame = pd.DataFrame({**columns, **({by: level} if by else {})})
-    rows = apply_design(material.bundle.design, frame, response=False)
-    draws, family = material.draws.thin(4 * MOST_DRAWS), material.bundle.family
-    eta = posterior_linpred(material.bundle, draws, rows)
-    parameters = distribution(material.bundle, draws, rows)
-    mu = family.mean(eta, parameters)
-    if family.name == "bernoulli":
+    bundle = material.bundle
+    rows = apply_design(bundle.design, frame, response=False)
+    draws, family = material.draws.thin(4 * MOST_DRAWS), bundle.family
+    eta = posterior_linpred(bundle, draws, rows)
+    parameters = distribution(bundle, draws, rows)
+    if category is not None:
+        mu = expected(bundle, eta, parameters)[..., category_position(bundle, category)]
+    else:
+        assert family.mean is not None
+        mu = family.mean(eta, parameters)
+    if _is_probability(material, category):
         return _Band(np.quantile(mu, PROBABILITIES, axis=0), mu.mean(axis=0))
     return _Band(_predictive_quantiles(material, parameters, eta), mu.mean(axis=0))
+
+
+def _is_probability(material: Material, category: str | None) -> bool:
+    return category is not None or material.bundle.family.name == "bernoulli"
 
 
 def _predictive_quantiles(material: Material, parameters: dict[str, Array], eta: Array) -> Array:
@@ -185,12 +221,20 @@ def _ribbons(axes: Axes, grid: Array, band: _Band, shade: str, step: Step) -> No
 
 
 def _points(
-    material: Material, axes: Axes, values: Array, by: str | None, levels: tuple[Any, ...]
+    material: Material,
+    axes: Axes,
+    values: Array,
+    by: str | None,
+    levels: tuple[Any, ...],
+    category: str | None,
 ) -> int:
     """Draw observed rows, at most ``MOST_POINTS``; return how many."""
     chosen = evenly_spaced(len(values), MOST_POINTS)
     assert material.rows.y is not None
-    x, y = _jittered(material, values[chosen], material.rows.y[chosen])
+    y = material.rows.y[chosen]
+    if category is not None:
+        y = (y == category_position(material.bundle, category) + 1).astype(float)
+    x, y = _jittered(material, values[chosen], y, category)
     group = material.table[by].to_numpy()[chosen] if by else None
     alpha = float(np.clip(150 / len(y), 0.2, 0.6))
     for j, level in enumerate(levels):
@@ -202,34 +246,40 @@ def _points(
     return len(y)
 
 
-def _jittered(material: Material, x: Array, y: Array) -> tuple[Array, Array]:
+def _jittered(material: Material, x: Array, y: Array, category: str | None) -> tuple[Array, Array]:
     """Move points apart that would lie on each other."""
-    generator, family = material.generator(), material.bundle.family
+    generator = material.generator()
     distinct = np.unique(x)
     if distinct.size <= FEW_VALUES:
         x = x + 0.15 * np.diff(distinct).min() * generator.uniform(-1, 1, len(x))
-    if family.integer:
-        spread = 0.03 if family.name == "bernoulli" else 0.25
+    if material.bundle.family.integer:
+        spread = 0.03 if _is_probability(material, category) else 0.25
         y = y + spread * generator.uniform(-1, 1, len(y))
     return x, y
 
 
-def _step(material: Material) -> Step:
-    family = material.bundle.family
-    return "mid" if family.integer and family.name != "bernoulli" else None
+def _step(material: Material, category: str | None) -> Step:
+    whole = material.bundle.family.integer and not _is_probability(material, category)
+    return "mid" if whole else None
 
 
-def _response_label(material: Material) -> str:
-    if material.bundle.family.name == "bernoulli":
+def _response_label(material: Material, category: str | None) -> str:
+    if category is not None:
+        return f"{mean_words(material, category)}; points: 1 if {material.response} = {category}"
+    if _is_probability(material, category):
         return f"{mean_words(material)}; points: {material.response}"
     return material.response
 
 
-def _handles(material: Material, by: str | None, levels: tuple[Any, ...]) -> list[Any]:
+def _handles(
+    material: Material, by: str | None, levels: tuple[Any, ...], category: str | None
+) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    what = "the mean" if material.bundle.family.name == "bernoulli" else material.response
+    what = material.response
+    if _is_probability(material, category):
+        what = "the mean" if category is None else "the probability"
     shade = colour(0) if by is None else "#777777"
     colours = [
         Line2D(
@@ -245,7 +295,7 @@ def _handles(material: Material, by: str | None, levels: tuple[Any, ...]) -> lis
     ]
     return [
         *colours,
-        Line2D([], [], color=shade, linewidth=2, label=mean_words(material)),
+        Line2D([], [], color=shade, linewidth=2, label=mean_words(material, category)),
         Patch(color=shade, alpha=0.4, linewidth=0, label=f"50% of {what}"),
         Patch(color=shade, alpha=0.15, linewidth=0, label=f"90% of {what}"),
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.distributional import ParameterDesign
 from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.draws import Array, Draws
@@ -23,7 +24,7 @@ from semistan.posterior.pictures.style import (
     new_figure,
     wrapped,
 )
-from semistan.posterior.pictures.words import eta_words, interval_words, listed
+from semistan.posterior.pictures.words import coefficient_words, interval_words, listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,8 +80,11 @@ def _values(material: Material, draws: Draws, standardise: bool) -> dict[str, Ar
     """Return the draws of each quantity by name, on the scale that is shown."""
     if not standardise:
         return draws.interpreted
-    columns = slope_columns(material.bundle.config, material.bundle.design)
-    scales = {name: material.bundle.units.x_scale[j] for name, j in columns.items()}
+    units, design = material.bundle.units, material.bundle.design
+    columns = slope_columns(material.bundle.config, design)
+    scales = {name: units.x_scale[j] for name, j in columns.items()}
+    for item in _of_categories(material):
+        scales |= dict(zip(item.coefficients, units.further[item.name][1], strict=True))
     return {
         name: values * scales[name] for name, values in draws.coefficients.items() if name in scales
     }
@@ -91,8 +95,8 @@ def _groups(
 ) -> list[list[str]]:
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
-    varying = [name for item in material.bundle.design.parameters for name in item.names]
-    apart = (*_intercepts(material), *material.bundle.family.dispersion, *varying)
+    varying = [name for item in _of_dispersion(material) for name in item.names]
+    apart = (*_all_intercepts(material), *material.bundle.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -138,17 +142,32 @@ def _intercepts(material: Material) -> tuple[str, ...]:
     return (*intercept_names(K, name), *intercept_names(K, INTERCEPT))
 
 
+def _all_intercepts(material: Material) -> tuple[str, ...]:
+    return (*_intercepts(material), *(item.intercept for item in _of_categories(material)))
+
+
+def _of_categories(material: Material) -> tuple[ParameterDesign, ...]:
+    """Return the predictors of categories, whose coefficients are in the units of eta's."""
+    design = material.bundle.design
+    return design.parameters if design.categories else ()
+
+
+def _of_dispersion(material: Material) -> tuple[ParameterDesign, ...]:
+    design = material.bundle.design
+    return () if design.categories else design.parameters
+
+
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
     for item in material.bundle.family.parameters:
         if item.name == group[0]:
             return f"{item.name}, in units of {material.response}" if item.has_units else item.name
-    for parameter in material.bundle.design.parameters:
+    for parameter in _of_dispersion(material):
         if group[0] in parameter.names:
             return parameter.words
-    if group[0] in _intercepts(material):
-        return f"{eta_words(material)}, with structured columns at 0"
+    if group[0] in _all_intercepts(material):
+        return f"{coefficient_words(material)}, with structured columns at 0"
     unit = "one standard deviation" if standardise else "one unit"
-    return f"change of {eta_words(material)} for {unit} of the column"
+    return f"change of {coefficient_words(material)} for {unit} of the column"
 
 
 def _caption(groups: list[list[str]], standardise: bool) -> str:

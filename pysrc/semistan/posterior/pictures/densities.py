@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def draw_densities(material: Material) -> Figure:
     """Draw one panel for each coefficient, or for the intercept if there is none."""
-    names = _names(material)
+    names = _shown(material)
     trained = _trained(material)
     columns = 2 if len(names) in (2, 4) else min(3, len(names))
     figure = new_figure((2.6 if len(names) == 1 else 1.9) * -(-len(names) // columns))
@@ -53,7 +53,7 @@ def densities_alt(material: Material) -> str:
     """Say mean and interval of each coefficient in each fit."""
     parts = [
         f"{name}{f' of {fit}' if material.others else ''}: {interval_words(values[name])}"
-        for name in _names(material)
+        for name in _shown(material)
         for fit, values in ((fit, draws.coefficients) for fit, draws in material.several)
         if name in values
     ]
@@ -66,11 +66,21 @@ def _names(material: Material) -> tuple[str, ...]:
     return slopes or intercept_names(bundle.family.categories, bundle.design.intercept)
 
 
+def _shown(material: Material) -> tuple[str, ...]:
+    """Return the coefficients of eta, and those of the other unordered categories."""
+    design = material.bundle.design
+    others = design.parameters if design.categories else ()
+    return (*_names(material), *(name for item in others for name in item.coefficients))
+
+
 def _trained(material: Material) -> dict[str, float]:
     """Return the values that training found, which start no chain from the prior."""
     bundle = material.bundle
     columns = raw_columns(bundle.config, bundle.design)
-    return {name: float(bundle.trained.theta[j]) for name, j in columns.items()}
+    found = {name: float(bundle.trained.theta[j]) for name, j in columns.items()}
+    for item in bundle.design.parameters:
+        found |= zip(item.coefficients, bundle.trained.further[item.name].tolist(), strict=True)
+    return found
 
 
 def _densities(axes: Axes, name: str, several: tuple[tuple[str, Draws], ...]) -> None:

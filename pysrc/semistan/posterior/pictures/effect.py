@@ -2,16 +2,19 @@
 
 One numeric column gives a line with 50% and 95% ribbons, one factor points with intervals, two
 numeric columns contours of the mean beside those of the standard deviation, and a second factor
-colours. Numeric columns that stand for factors are named in ``factors``.
+colours. The probabilities of several categories are coloured in the same way. Numeric columns that
+stand for factors are named in ``factors``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.errors import InputError
 from semistan.model.rows import evenly_spaced
 from semistan.posterior.draws import Array
 from semistan.posterior.effects.effect import Effect
@@ -21,10 +24,10 @@ from semistan.posterior.pictures.style import (
     SERIES,
     colour,
     finish,
+    label_levels,
     look,
     new_figure,
     panels,
-    wrapped,
 )
 from semistan.posterior.pictures.words import (
     held_words,
@@ -43,6 +46,19 @@ PROBABILITIES = (0.025, 0.25, 0.75, 0.975)
 STYLES = ("-", "--", ":", "-.")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Series:
+    """What one colour shows at n points along x.
+
+    Its label, the points' positions (n,) in the grid, draws (S, n) and single rows (m, n), if any.
+    """
+
+    label: str
+    index: np.ndarray
+    draws: Array
+    curves: Array | None
+
+
 @look()
 def draw_effect(
     effect: Effect,
@@ -50,8 +66,9 @@ def draw_effect(
     table: pd.DataFrame | None = None,
     label: str,
     factors: Sequence[str] = (),
+    response: str = "y",
 ) -> Figure:
-    """Draw an effect of one or two columns.
+    """Draw an effect of one or two columns, or of one column on each of several categories.
 
     Parameters
     ----------
@@ -63,7 +80,15 @@ def draw_effect(
         What the effect is on, as in ``mean of target``.
     factors : sequence of str
         Numeric columns to draw as factors.
+    response : str
+        Name of the response, whose categories the legend shows.
+
+    Raises
+    ------
+    InputError
+        For an effect of two columns on several categories.
     """
+    effect = _checked(effect)
     numeric = [name for name in effect.variables if _is_numeric(effect, name, factors)]
     if len(numeric) == 2:
         figure = _surfaces(effect, table, label)
@@ -73,22 +98,48 @@ def draw_effect(
         axes = figure.add_subplot()
         axes.set_ylabel(label)
         handles = (
-            _lines(axes, effect, numeric[0], table) if numeric else _dots(axes, effect, figure)
+            _lines(axes, effect, numeric[0], table, response)
+            if numeric
+            else _dots(axes, effect, response)
         )
     return finish(figure, _title(effect, label), caption=_caption(effect, numeric), handles=handles)
 
 
-def effect_alt(effect: Effect, *, label: str) -> str:
+def effect_alt(effect: Effect, *, label: str, response: str = "y") -> str:
     """Say mean and interval at the ends of a numeric column's grid, or at each level."""
+    effect = _checked(effect)
     grid = effect.grid
     last = len(grid) - 1
     ends = (0, last) if len(effect.variables) == 1 and _is_numeric(effect, grid.columns[0]) else ()
     parts = [
+        f"{f'{response} = {category} ' if category else ''}"
         f"at {', '.join(f'{n} = {value_words(grid[n].iloc[i])}' for n in grid.columns)} "
-        f"{interval_words(effect.draws[:, i])}"
+        f"{interval_words(values[:, i])}"
+        for category, values in _by_category(effect)
         for i in ends or evenly_spaced(len(grid), 6)
     ]
     return f"{_title(effect, label)}: {listed(parts)}."
+
+
+def _by_category(effect: Effect) -> list[tuple[str, Array]]:
+    """Return the draws (S, G) of each category, or all of them without a name."""
+    if not effect.categories:
+        return [("", effect.draws)]
+    return [(name, effect.draws[..., j]) for j, name in enumerate(effect.categories)]
+
+
+def _checked(effect: Effect) -> Effect:
+    """Drop the axis of a single category; refuse several where the other column has the colours."""
+    several = len(effect.categories) > 1
+    if several and len(effect.variables) > 1:
+        raise InputError(
+            "a picture of two columns shows one category, this effect is on "
+            f"{len(effect.categories)}: choose one, as effect.of_category('{effect.categories[1]}')"
+        )
+    if several or not effect.categories:
+        return effect
+    curves = None if effect.curves is None else effect.curves[..., 0]
+    return replace(effect, draws=effect.draws[..., 0], curves=curves, categories=())
 
 
 def _title(effect: Effect, label: str) -> str:
@@ -114,27 +165,44 @@ def _is_numeric(effect: Effect, name: str, factors: Sequence[str] = ()) -> bool:
     return name not in factors and effect.grid[name].dtype.kind in "iuf"
 
 
-def _series(effect: Effect, along: str) -> list[tuple[Any, np.ndarray]]:
-    """Return each level of the other column, or None, with its rows of the grid along x."""
+def _series(effect: Effect, along: str, response: str) -> list[_Series]:
+    """Return the categories, the levels of the other column, or the only line, along x."""
     others = [name for name in effect.variables if name != along]
     order = np.argsort(effect.grid[along].to_numpy(), kind="stable")
+    if effect.categories:
+        return [
+            _Series(
+                f"{response} = {category}", order, effect.draws[:, order, j],
+                None if effect.curves is None else effect.curves[:, order, j],
+            )
+            for j, category in enumerate(effect.categories)
+        ]  # fmt: skip
     if not others:
-        return [(None, order)]
+        curves = None if effect.curves is None else effect.curves[:, order]
+        return [_Series("", order, effect.draws[:, order], curves)]
     other = effect.grid[others[0]].to_numpy()
-    return [(level, order[other[order] == level]) for level in dict.fromkeys(other)]
+    found = []
+    for level in dict.fromkeys(other):
+        index = order[other[order] == level]
+        name = f"{others[0]} = {value_words(level)}"
+        found.append(_Series(name, index, effect.draws[:, index], None))
+    return found
 
 
-def _lines(axes: Axes, effect: Effect, along: str, table: pd.DataFrame | None) -> list[Any]:
-    series = _series(effect, along)
-    for j, (_, index) in enumerate(series):
-        x = effect.grid[along].to_numpy(dtype=float)[index]
-        if effect.curves is not None and len(series) == 1:
-            axes.plot(x, effect.curves[:, index].T, color="#888888", linewidth=0.5, alpha=0.4)
-        _ribbon(axes, x, effect.draws[:, index], j, inner=len(series) == 1)
+def _lines(
+    axes: Axes, effect: Effect, along: str, table: pd.DataFrame | None, response: str
+) -> list[Any]:
+    several = _series(effect, along, response)
+    for j, series in enumerate(several):
+        x = effect.grid[along].to_numpy(dtype=float)[series.index]
+        if series.curves is not None:
+            shade = "#888888" if len(several) == 1 else colour(j)
+            axes.plot(x, series.curves.T, color=shade, linewidth=0.5, alpha=0.4)
+        _ribbon(axes, x, series.draws, j, inner=len(several) == 1)
     if table is not None:
         _rug(axes, table[along].to_numpy(dtype=float))
     axes.set_xlabel(along)
-    return _handles(effect, along, [level for level, _ in series])
+    return _handles(several)
 
 
 def _ribbon(axes: Axes, x: Array, draws: Array, j: int, *, inner: bool) -> None:
@@ -152,24 +220,19 @@ def _rug(axes: Axes, values: Array) -> None:
     )  # fmt: skip
 
 
-def _dots(axes: Axes, effect: Effect, figure: Figure) -> list[Any]:
+def _dots(axes: Axes, effect: Effect, response: str) -> list[Any]:
     along = effect.variables[0]
     levels = list(dict.fromkeys(effect.grid[along]))
-    series = _series(effect, along)
-    width = 0.6 / len(series)
-    for j, (_, index) in enumerate(series):
-        offset = (j - (len(series) - 1) / 2) * width
-        for i in index:
+    several = _series(effect, along, response)
+    width = 0.6 / len(several)
+    for j, series in enumerate(several):
+        offset = (j - (len(several) - 1) / 2) * width
+        for i, values in zip(series.index, series.draws.T, strict=True):
             at = levels.index(effect.grid[along].iloc[i]) + offset
-            _dot(axes, at, effect.draws[:, i], colour(j))
-    crowded = len(levels) * max(len(str(level)) for level in levels) > 70
-    names = [wrapped(str(level), 14) for level in levels]
-    axes.set_xticks(range(len(levels)), names, rotation=45 if crowded else 0)
-    if crowded:
-        figure.set_figheight(figure.get_figheight() + 0.8)
-    axes.set_xlim(-0.6, len(levels) - 0.4)
+            _dot(axes, at, values, colour(j))
+    label_levels(axes, levels)
     axes.set_xlabel(along)
-    return _handles(effect, along, [level for level, _ in series])
+    return _handles(several)
 
 
 def _dot(axes: Axes, at: float, draws: Array, shade: str) -> None:
@@ -212,13 +275,12 @@ def _style(j: int) -> str:
     return STYLES[j // len(SERIES) % len(STYLES)]
 
 
-def _handles(effect: Effect, along: str, levels: list[Any]) -> list[Any]:
+def _handles(several: list[_Series]) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    others = [name for name in effect.variables if name != along]
     return [
         Line2D([], [], color=colour(j), linewidth=2, linestyle=_style(j),
-               label=style.label(f"{others[0]} = {value_words(level)}"))
-        for j, level in enumerate(levels)
-        if others
+               label=style.label(series.label))
+        for j, series in enumerate(several)
+        if series.label
     ]  # fmt: skip

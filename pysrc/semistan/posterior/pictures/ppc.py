@@ -1,7 +1,8 @@
 """Posterior predictive check: whether data from the model look like the data.
 
 Densities of the response and of replicated ones for a continuous response; for whole numbers
-the rows at each value, with the interval over replications (Gabry et al., 2019, JRSS A 182).
+the rows at each value, or in each category, with the interval over replications (Gabry et al.,
+2019, JRSS A 182).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.model.rows import evenly_spaced
+from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array
 from semistan.posterior.pictures.kde import density
 from semistan.posterior.pictures.material import (
@@ -20,8 +22,15 @@ from semistan.posterior.pictures.material import (
     evenly,
     which_rows,
 )
-from semistan.posterior.pictures.style import FAINT, INK, colour, finish, new_figure
-from semistan.posterior.pictures.words import interval_words, number
+from semistan.posterior.pictures.style import (
+    FAINT,
+    INK,
+    colour,
+    finish,
+    label_levels,
+    new_figure,
+)
+from semistan.posterior.pictures.words import interval_words, listed, number
 from semistan.posterior.predict import posterior_predict
 
 if TYPE_CHECKING:
@@ -46,20 +55,31 @@ def draw_ppc(material: Material) -> Figure:
     check = _check(material)
     figure = new_figure(3.4)
     axes = figure.add_subplot()
-    integer = material.bundle.family.integer
-    handles = (_bars if integer else _densities)(axes, check)
+    counts = material.bundle.family.integer
+    if names := category_names(material.bundle):
+        handles, counts = _category_bars(axes, check, names), False
+    else:
+        handles = (_bars if counts else _densities)(axes, check)
     axes.set_xlabel(material.response)
     return finish(
         figure,
         f"{material.source} predictive check of {material.response}",
-        caption=f"{which_rows(len(check.y), check.rows)}.{_beyond(check) if integer else ''}",
+        caption=f"{which_rows(len(check.y), check.rows)}.{_beyond(check) if counts else ''}",
         handles=handles,
     )
 
 
 def ppc_alt(material: Material) -> str:
-    """Compare mean and spread of the response with those of replicated ones."""
+    """Compare mean and spread of the response with those of replicated ones, or categories."""
     check = _check(material)
+    if material.bundle.family.mean is None:
+        names = category_names(material.bundle)
+        observed, replicated = _counts(check, _around(names))
+        parts = [
+            f"{name} has {count} rows, replications {interval_words(draws)}"
+            for name, count, draws in zip(names, observed, replicated.T, strict=True)
+        ]
+        return f"{material.source} predictive check of {material.response}: {listed(parts)}."
     return (
         f"{material.source} predictive check of {material.response}: the observed mean is "
         f"{number(check.y.mean())}, replicated means have "
@@ -103,19 +123,42 @@ def _bars(axes: Axes, check: _Check) -> list[Any]:
     top = _top(check)
     width = int(np.ceil((top + 1) / MOST_BARS))
     edges = np.arange(0, top + width + 1, width) - 0.5
-    centres = (edges[:-1] + edges[1:]) / 2
-    rows = np.histogram(check.y, edges)[0]
-    replicated = np.array([np.histogram(y, edges)[0] for y in check.replicated])
-    lower, upper = np.quantile(replicated, (0.025, 0.975), axis=0, method="inverted_cdf")
-    mean = replicated.mean(axis=0)
-    bars = axes.bar(centres, rows, 0.85 * width, color=FAINT, label="observed")
-    axes.vlines(centres, lower, upper, color=colour(0), linewidth=2)
-    axes.plot(centres, mean, "o", color=colour(0), markersize=4.5)
+    handles, centres = _counted(axes, check, edges), (edges[:-1] + edges[1:]) / 2
     axes.set_ylabel("rows" if width == 1 else f"rows in {width} values")
     if len(centres) <= 12 and width == 1:
         axes.set_xticks(centres)
         axes.set_xlim(-0.8, max(centres[-1], 2) + (0.8 if len(centres) > 2 else -0.2))
+    return handles
+
+
+def _category_bars(axes: Axes, check: _Check, names: tuple[str, ...]) -> list[Any]:
+    """Draw the rows in each category, above its name."""
+    handles = _counted(axes, check, _around(names))
+    axes.set_ylabel("rows")
+    label_levels(axes, names, first=1)
+    return handles
+
+
+def _around(names: tuple[str, ...]) -> Array:
+    """Return edges between the numbers of categories."""
+    return np.arange(0.5, len(names) + 1)
+
+
+def _counted(axes: Axes, check: _Check, edges: Array) -> list[Any]:
+    """Draw the rows between edges, and mean and interval of their number over replications."""
+    centres, width = (edges[:-1] + edges[1:]) / 2, edges[1] - edges[0]
+    rows, replicated = _counts(check, edges)
+    lower, upper = np.quantile(replicated, (0.025, 0.975), axis=0, method="inverted_cdf")
+    bars = axes.bar(centres, rows, 0.85 * width, color=FAINT, label="observed")
+    axes.vlines(centres, lower, upper, color=colour(0), linewidth=2)
+    axes.plot(centres, replicated.mean(axis=0), "o", color=colour(0), markersize=4.5)
     return [bars, _interval_handle()]
+
+
+def _counts(check: _Check, edges: Array) -> tuple[Array, Array]:
+    """Return the observed rows between edges, and those of each replication."""
+    replicated = [np.histogram(y, edges)[0] for y in check.replicated]
+    return np.histogram(check.y, edges)[0], np.array(replicated)
 
 
 def _top(check: _Check) -> float:

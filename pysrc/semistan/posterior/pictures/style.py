@@ -135,6 +135,18 @@ def wrapped(name: str, width: int = 24) -> str:
     return "\n".join(lines)
 
 
+def label_levels(axes: Axes, levels: Sequence[Any], *, first: int = 0) -> None:
+    """Write levels below the axis, at whole numbers, turned where they would touch each other."""
+    crowded = len(levels) * max(len(str(level)) for level in levels) > 70
+    places = range(first, first + len(levels))
+    axes.set_xticks(places, [wrapped(str(level), 14) for level in levels],
+                    rotation=45 if crowded else 0)  # fmt: skip
+    axes.set_xlim(first - 0.6, first + len(levels) - 0.4)
+    if crowded:
+        figure: Any = axes.figure
+        figure.set_figheight(figure.get_figheight() + 0.8)
+
+
 def _legend_columns(labels: Sequence[str]) -> int:
     if not labels:
         return 1

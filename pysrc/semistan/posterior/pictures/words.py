@@ -8,27 +8,51 @@ from typing import Any
 import numpy as np
 
 from semistan.posterior.draws import Array
+from semistan.posterior.effects.effect import Effect
 from semistan.posterior.pictures.material import Material
 
 
-def mean_words(material: Material) -> str:
-    """Name the mean of the response: ``P(vote = 1)`` or ``mean of target``."""
+def mean_words(material: Material, category: str | None = None) -> str:
+    """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
+    if category is not None:
+        return f"P({material.response} = {category})"
     if material.bundle.family.name == "bernoulli":
         return f"P({material.response} = 1)"
+    if material.bundle.family.mean is None:
+        return f"P({material.response})"
     return f"mean of {material.response}"
+
+
+def effect_words(material: Material, effect: Effect) -> str:
+    """Name what an effect is on; ``P(species)`` is that of each category."""
+    if effect.scale == "linpred":
+        return eta_words(material)
+    if len(effect.categories) > 1:
+        return f"P({material.response})"
+    return mean_words(material, *effect.categories)
 
 
 def eta_words(material: Material) -> str:
     """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
-    family, link = material.bundle.family, material.bundle.family.link
+    bundle, response = material.bundle, material.response
+    family, link = bundle.family, bundle.family.link
     if family.categories:
-        return f"latent {material.response}"
-    if family.levels:
-        return f"log-odds of {material.response} = {family.levels[1]} against {family.levels[0]}"
+        return f"latent {response}"
+    if bundle.design.categories:
+        reference, second, *_ = bundle.design.categories
+        return f"log-odds of {response} = {second} against {reference}"
     if family.name == "bernoulli":
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
-        return f"{what} {material.response} = 1"
-    return f"{'' if link == 'identity' else f'{link} '}mean of {material.response}"
+        return f"{what} {response} = 1"
+    return f"{'' if link == 'identity' else f'{link} '}mean of {response}"
+
+
+def coefficient_words(material: Material) -> str:
+    """Name what coefficients change; three unordered categories have two predictors."""
+    categories = material.bundle.design.categories
+    if len(categories) > 2:
+        return f"log-odds against {material.response} = {categories[0]}"
+    return eta_words(material)
 
 
 def number(value: float) -> str:

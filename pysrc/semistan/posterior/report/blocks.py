@@ -123,11 +123,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """The model's equations: the link of the mean, or of exceeding each of ordered categories."""
+    """The model's equations: the link of the mean, of exceeding ordered categories, or log odds."""
 
     kind: ClassVar[str] = "equation"
     text: str
     ordinal: bool = False
+    reference: str = ""
 
 
 Block = Paragraph | Bullets | Heading | Facts | Table | Gallery | Code | Equation

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from semistan.model.categorical import predictor_name
+from semistan.model.design import Design
 from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.report.blocks import (
@@ -64,6 +68,10 @@ def coefficient_table(results: Results) -> Table:
 
 def labels_of(results: Results) -> dict[str, str]:
     """Return the design column, or the meaning in words, of each parameter in the table."""
+    return {**_labels(results), **dict(_labels_of_categories(results.bundle.design))}
+
+
+def _labels(results: Results) -> dict[str, str]:
     design = results.bundle.design
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
     further = further_names(results.bundle.config, design)
@@ -81,6 +89,22 @@ def _intercept_words(K: int, name: str, further: str = "") -> dict[str, str]:
     names = intercept_names(K, name)
     words = (f"threshold {k}" for k in range(1, K)) if K else ("intercept",)
     return {name: f"{word}{further}" for name, word in zip(names, words, strict=True)}
+
+
+def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
+    """Yield names and meanings, ``x: car against bus``; nothing without unordered categories."""
+    if not design.categories:
+        return
+    levels = {predictor_name(level): level for level in design.categories}
+    second = (design.mean_name, (design.intercept, *design.coefficients), design.x.columns)
+    others = ((item.name, item.names, item.x.columns) for item in design.parameters)
+    for predictor, names, columns in (second, *others):
+        for name, column in zip(names, ("intercept", *columns), strict=True):
+            yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
+
+
+def _intercepts_of_categories(design: Design) -> tuple[str, ...]:
+    return tuple(item.intercept for item in design.parameters) if design.categories else ()
 
 
 def _numbers(row: Row) -> tuple[Cell, ...]:
@@ -108,7 +132,8 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 def _columns_text(results: Results) -> str:
     family, design = results.bundle.family, results.bundle.design
     scalars = scalar_dispersion(family, design)
-    names = ("Coefficients", f"`{design.intercept}`", *(f"`{name}`" for name in scalars))
+    intercepts = (design.intercept, *_intercepts_of_categories(design))
+    names = ("Coefficients", *(f"`{name}`" for name in (*intercepts, *scalars)))
     varying = "".join(
         f" `b_{name}_...` are the same for the logarithm of {name}."
         for name in design.varying
@@ -117,7 +142,10 @@ def _columns_text(results: Results) -> str:
     meaning = MEANING.get(family.link, "the linear predictor")
     if design.categories:
         reference, *others = design.categories
-        meaning = f"the log-odds of {' or '.join(others)} against {reference}"
+        meaning = (
+            f"the log-odds of {' or '.join(others)} against {reference} (its `exp()` is a ratio of "
+            "such odds)"
+        )
     meaning += " of a higher category, at each threshold" if family.categories else ""
     thresholds = (
         f" `{design.intercept}[k]` is the threshold between categories k and k + 1, as by brms."
@@ -134,13 +162,14 @@ def _columns_text(results: Results) -> str:
 
 
 def _caveats(results: Results) -> tuple[str, ...]:
+    intercept = results.bundle.design.intercept
     return (
         "The subspace was trained on the same response. Intervals are conditional on it.",
         f"The subspace depends on the seed of the training (here {_seed(results)}), which Rhat "
         "cannot see. Fit with two or three seeds before you trust the third digit.",
-        "The network's output bias is the intercept. `b_Intercept` is the mean over the training "
+        f"The network's output bias is the intercept. `{intercept}` is the mean over the training "
         "rows of the linear predictor less `x' theta`. That bias moves only within the subspace, "
-        "so `b_Intercept` and the overall level can come out too certain; `theta` is sampled in "
+        f"so `{intercept}` and the overall level can come out too certain; `theta` is sampled in "
         "full and is hardly affected.",
         "A coefficient is identified only as far as the network cannot imitate its term: keep a "
         "variable either in the structured part or in `nn()`.",

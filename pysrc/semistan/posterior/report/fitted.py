@@ -28,7 +28,7 @@ def fitted_section(results: Results) -> Section:
         "model",
         "What was fitted",
         (
-            Equation(results.bundle.family.link, results.bundle.family.categories > 0),
+            _equation(results),
             Facts(tuple(_model_facts(results))),
             Heading("Subspace and training"),
             Facts(tuple(_subspace_facts(results))),
@@ -53,25 +53,45 @@ def priors_table(results: Results) -> Table:
     )
 
 
+def _equation(results: Results) -> Equation:
+    family, categories = results.bundle.family, results.bundle.design.categories
+    return Equation(family.link, family.categories > 0, categories[0] if categories else "")
+
+
 def _model_facts(results: Results) -> Iterator[Fact]:
     bundle, formula = results.bundle, results.formula
     family, network = bundle.family, bundle.network
     yield Fact("Family", f"{family.name}, link {family.link}")
     yield Fact("Response", formula.response, code=True)
+    yield from _mean_facts(results)
+    for item, learnt in zip(formula.parameters, bundle.design.parameters, strict=True):
+        yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
+    frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
+    yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
+    yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
+    yield Fact("Rows", _rows_text(results))
+
+
+def _predictor(structured: tuple[str, ...], networks: tuple[tuple[str, ...], ...]) -> str:
+    return " + ".join(["1", *structured, *(f"nn({', '.join(network)})" for network in networks)])
+
+
+def _mean_facts(results: Results) -> Iterator[Fact]:
+    """Say what the linear predictor has; it is that of the second of unordered categories."""
+    design, formula = results.bundle.design, results.formula
+    if design.categories:
+        yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
+        terms = _predictor(formula.structured, formula.mean_networks)
+        yield Fact(f"Predictor of {design.mean_name}", terms)
+        yield from _further_facts(results)
+        return
     if formula.structured:
-        columns = count(len(bundle.design.coefficients), "coefficient")
+        columns = count(len(design.coefficients), "coefficient")
         yield Fact("Structured terms", f"{', '.join(formula.structured)} ({columns})")
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
     yield from _further_facts(results)
     yield Fact("Network inputs", " + ".join(map(", ".join, formula.mean_networks)))
-    for item in formula.parameters:
-        inputs = (f"nn({', '.join(network)})" for network in item.networks)
-        yield Fact(f"Predictor of log {item.name}", " + ".join(["1", *item.structured, *inputs]))
-    frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
-    yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
-    yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
-    yield Fact("Rows", _rows_text(results))
 
 
 def _further_facts(results: Results) -> Iterator[Fact]:

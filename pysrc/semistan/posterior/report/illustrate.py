@@ -19,7 +19,7 @@ from semistan.posterior.pictures import (
     reserve,
 )
 from semistan.posterior.pictures.style import DPI, look
-from semistan.posterior.pictures.words import mean_words
+from semistan.posterior.pictures.words import effect_words
 from semistan.posterior.pictures.write import METADATA
 from semistan.posterior.report.blocks import Picture
 from semistan.posterior.report.results import Results
@@ -51,20 +51,24 @@ def run_pictures(results: Results) -> dict[str, Picture]:
 
 
 def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, ...]:
-    """Draw effects on the mean response."""
-    label = mean_words(material_of(results))
+    """Draw effects on the mean response, or on the probability of each category."""
+    material = material_of(results)
+    words = [
+        {"label": effect_words(material, effect), "response": material.response}
+        for effect in effects
+    ]
     predictors = predictors_of(results.bundle, results.table)
     factors = tuple(predictors.levels)
     return tuple(
         embedded(
             reserve(
-                draw_effect(effect, table=predictors.frame, label=label, factors=factors),
+                draw_effect(effect, table=predictors.frame, factors=factors, **named),
                 results.draws.reservations,
             ),
             "",
-            effect_alt(effect, label=label),
+            effect_alt(effect, **named),
         )
-        for effect in effects
+        for effect, named in zip(effects, words, strict=True)
     )
 
 

@@ -33,8 +33,8 @@ DEPENDENCE = (
     "Combinations that do not occur in the data are averaged too."
 )
 MARGINAL = (
-    "The change of the mean response per unit of a column (`dY/dX`), or from a factor's first "
-    "level to another, averaged over the rows."
+    "The change of {} per unit of a column (`dY/dX`), or from a factor's first level to another, "
+    "averaged over the rows."
 )
 IMPORTANCE = (
     "The loss of mean log-likelihood, in nats per row, when a column is shuffled among the rows. "
@@ -49,7 +49,7 @@ LOO = (
     "PSIS-LOO is conditional on the subspace: optimistic. The subspace was trained on all rows, "
     "those left out among them; `semistan kfold` trains it anew in each fold."
 )
-WORDS = ("term", "contrast", "score", "")
+WORDS = ("term", "contrast", "category", "score", "")
 ERRORS = ("Est.Error", "SE")
 
 
@@ -61,7 +61,7 @@ def effects_section(evidence: Evidence) -> Section:
         (
             *_shown("Structured terms", CONDITIONAL, evidence.conditional),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
-            *_estimated("Average marginal effects", MARGINAL, evidence.marginal),
+            *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
             *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
         ),
     )
@@ -146,6 +146,11 @@ def frame_table(frame: pd.DataFrame, caption: str) -> Table:
             for line in frame.to_dict("records")
         ),
     )
+
+
+def _marginal_text(evidence: Evidence) -> str:
+    by_category = "category" in evidence.marginal.frame
+    return MARGINAL.format("each category's probability" if by_category else "the mean response")
 
 
 def _cell(name: str, value: str | float, error: float) -> Cell:

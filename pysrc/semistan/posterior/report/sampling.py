@@ -85,7 +85,7 @@ def checks_table(checks: tuple[Check, ...]) -> Table:
 
 def convergence_table(results: Results) -> Table:
     """Show the worst figures of the linear predictor and of phi."""
-    summary = results.summary
+    summary, eta = results.summary, "s" if results.bundle.design.categories else " eta"
     return Table(
         "Largest Rhat and smallest effective sample sizes",
         (
@@ -93,7 +93,7 @@ def convergence_table(results: Results) -> Table:
             *map(Column, ("Rhat", "Bulk_ESS", "Tail_ESS")),
         ),
         (
-            (Cell("Linear predictor eta"), *_figures(summary.eta)),
+            (Cell(f"Linear predictor{eta}"), *_figures(summary.eta)),
             (Cell("Subspace coordinates phi (not judged)"), *_figures(summary.phi)),
         ),
         sortable=False,

@@ -111,8 +111,6 @@ def read_kfold(run: Run | str | Path) -> KFold:
     InputError
         If there is none or it is not finished.
     """
-    import pandas as pd
-
     path = run.path if isinstance(run, Run) else Path(run)
     folder = path / FOLDER
     if not (folder / MANIFEST).is_file():
@@ -122,14 +120,13 @@ def read_kfold(run: Run | str | Path) -> KFold:
     if missing:
         raise InputError(f"'{folder}' lacks folds {missing}: continue with 'semistan kfold {path}'")
     fold = read_folds(folder)
-    parts = [pd.read_parquet(fold_folder(folder, i) / POINTWISE) for i in range(1, K + 1)]
+    parts = [_read_pointwise(fold_folder(folder, i)) for i in range(1, K + 1)]
     order = np.argsort(np.concatenate([np.flatnonzero(fold == i) for i in range(1, K + 1)]))
-    names = [field.name for field in fields(Pointwise)]
-    rows = join([Pointwise(*(part[name].to_numpy() for name in names)) for part in parts])
+    rows = join(parts)
     checks = {i: read_json(fold_folder(folder, i) / "checks.json") for i in range(1, K + 1)}
     return KFold(
         fold,
-        Pointwise(*(getattr(rows, name)[order] for name in names)),
+        Pointwise(**{field.name: getattr(rows, field.name)[order] for field in fields(Pointwise)}),
         {i: found for i, found in checks.items() if found},
     )
 
@@ -156,8 +153,18 @@ def read_folds(folder: Path) -> np.ndarray:
 
 
 def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> None:
-    """Write what was found of a fold's rows, numbered from 1."""
+    """Write what was found of a fold's rows, numbered from 1; ``p_1``, ... are of categories."""
     import pandas as pd
 
     columns = {field.name: getattr(judged, field.name) for field in fields(Pointwise)}
+    columns |= {f"p_{k}": column for k, column in enumerate(columns.pop("p").T, start=1)}
     pd.DataFrame({"row": numbers, **columns}).to_parquet(folder / POINTWISE, index=False)
+
+
+def _read_pointwise(folder: Path) -> Pointwise:
+    import pandas as pd
+
+    table = pd.read_parquet(folder / POINTWISE)
+    p = table[[name for name in table if name.startswith("p_")]].to_numpy(dtype=float)
+    names = (field.name for field in fields(Pointwise) if field.name != "p")
+    return Pointwise(p=p, **{name: table[name].to_numpy() for name in names})

@@ -116,7 +116,8 @@ def standard_error(values: Array) -> float:
 
 def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
     """Compute PSIS-LOO of the training rows, some rows at a time."""
-    parts = [psis_loo(log_lik(bundle, draws, chunk)) for chunk in row_chunks(rows, draws)]
+    chunks = row_chunks(rows, draws, bundle)
+    parts = [psis_loo(log_lik(bundle, draws, chunk)) for chunk in chunks]
 
     def joined(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])

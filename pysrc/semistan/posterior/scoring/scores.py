@@ -8,11 +8,20 @@ With S draws, and the predictive distribution of row i being their mixture,
 
 LPPD is divided by the number of rows, as in footnote 1 of Dold et al. (2024). The randomised
 probability integral transform of discrete responses is that of Czado, Gneiting and Held (2009).
+
+With p_ik = (1/S) sum_s P(y_i = k | draw s), a response of categories has besides
+
+    accuracy = share of rows with argmax_k p_ik = y_i
+
+and an unordered one, which has neither mean nor quantiles, the score of Brier (1950, Monthly
+Weather Review 78), that is mean_i sum_k (p_ik - 1[y_i = k])^2, from 0 to 2. The CRPS of an ordinal
+response is its ranked probability score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +46,9 @@ RELIABILITY_BINS = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointwise:
-    """What is known of each of N rows, all of shape (N,).
+    """What is known of each of N rows, of shape (N,) unless said otherwise.
+
+    Of an unordered response, ``mean``, ``crps``, ``lower``, ``upper`` and ``pit`` are NaN.
 
     Attributes
     ----------
@@ -53,6 +64,8 @@ class Pointwise:
         Bounds of the central predictive interval.
     pit : array
         Probability integral transform, uniform if the model is calibrated.
+    p : array, shape (N, K)
+        Probability of each category; K = 0 of a response without.
     """
 
     y: Array
@@ -62,6 +75,11 @@ class Pointwise:
     lower: Array
     upper: Array
     pit: Array
+    p: Array
+
+    def of_category(self, position: int) -> Pointwise:
+        """Return y and mean of the indicator of a category, by its position from 0."""
+        return replace(self, y=(self.y == position + 1).astype(float), mean=self.p[:, position])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +137,7 @@ def pointwise(
     check_interval(interval)
     chunks = [
         _judge(bundle, draws, chunk, interval, generator, engine)
-        for chunk in row_chunks(rows, draws)
+        for chunk in row_chunks(rows, draws, bundle)
     ]
     return join(chunks)
 
@@ -131,7 +149,15 @@ def join(parts: list[Pointwise]) -> Pointwise:
 
 
 def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
-    """Average over the rows; for a bernoulli response AUC and Brier score, no interval."""
+    """Average over the rows what the family's response has.
+
+    Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
+    a bernoulli response, accuracy of an ordinal one, and of all others the interval.
+    """
+    lppd, categories = _average("LPPD", rows.lpd), rows.p.shape[1]
+    accuracy = (_average("accuracy", _right(rows)),) if categories else ()
+    if bundle.family.mean is None:
+        return lppd, *accuracy, _average("Brier", _brier(rows))
     error = rows.mean - rows.y
     covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     percent = f"{100 * interval:g}%"
@@ -143,10 +169,11 @@ def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
             _average(f"width of {percent} interval", rows.upper - rows.lower),
         )
     return (
-        _average("LPPD", rows.lpd),
+        lppd,
         _rmse(error),
         _average("MAE", np.abs(error)),
         _average("CRPS", rows.crps),
+        *accuracy,
         *of_family,
     )
 
@@ -196,24 +223,41 @@ def _judge(
     assert rows.y is not None
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
     parameters = distribution(bundle, draws, rows)
-    replicated = np.sort(bundle.family.rng(eta, parameters, generator), axis=0, kind="stable")
     density = log_lik_at(bundle, rows, eta, parameters)
+    lpd = logsumexp(density, axis=0) - np.log(len(eta))
+    probabilities = bundle.family.probabilities
+    p = probabilities(eta, parameters).mean(axis=0) if probabilities else np.zeros((len(rows), 0))
+    if bundle.family.mean is None:
+        nothing = np.full_like(lpd, np.nan)
+        return Pointwise(rows.y, lpd, nothing, nothing, nothing, nothing, nothing, p)
+    return Pointwise(
+        y=rows.y,
+        lpd=lpd,
+        p=p,
+        mean=bundle.family.mean(eta, parameters).mean(axis=0),
+        **_replicated(bundle, eta, parameters, rows.y, interval, generator),
+    )
+
+
+def _replicated(
+    bundle: Bundle,
+    eta: Array,
+    parameters: Mapping[str, Array],
+    y: Array,
+    interval: float,
+    generator: np.random.Generator,
+) -> dict[str, Array]:
+    """Return what is judged by replicated responses: crps, lower, upper and pit."""
+    replicated = np.sort(bundle.family.rng(eta, parameters, generator), axis=0, kind="stable")
     lower, upper = np.quantile(
         replicated,
         ((1 - interval) / 2, (1 + interval) / 2),
         axis=0,
         method="inverted_cdf" if bundle.family.integer else "linear",
     )
-    below, at = (replicated < rows.y).mean(axis=0), (replicated == rows.y).mean(axis=0)
-    return Pointwise(
-        y=rows.y,
-        lpd=logsumexp(density, axis=0) - np.log(len(eta)),
-        mean=bundle.family.mean(eta, parameters).mean(axis=0),
-        crps=crps(replicated, rows.y),
-        lower=lower,
-        upper=upper,
-        pit=below + generator.random(len(rows)) * at,
-    )
+    below, at = (replicated < y).mean(axis=0), (replicated == y).mean(axis=0)
+    pit = below + generator.random(len(y)) * at
+    return {"crps": crps(replicated, y), "lower": lower, "upper": upper, "pit": pit}
 
 
 def crps(replicated: Array, y: Array) -> Array:
@@ -224,6 +268,16 @@ def crps(replicated: Array, y: Array) -> Array:
     size = len(replicated)
     weights = (2 * np.arange(1, size + 1) - size - 1) / (size * max(1, size - 1))
     return np.asarray(np.abs(replicated - y).mean(axis=0) - weights @ replicated)
+
+
+def _right(rows: Pointwise) -> Array:
+    """Return 1 (N,) where the most probable category is the observed one."""
+    return np.asarray(rows.p.argmax(axis=1) + 1 == rows.y, dtype=float)
+
+
+def _brier(rows: Pointwise) -> Array:
+    observed = rows.y[:, None] == np.arange(1, rows.p.shape[1] + 1)
+    return np.asarray(np.square(rows.p - observed).sum(axis=1))
 
 
 def _average(name: str, values: Array) -> Score:

@@ -1,0 +1,48 @@
+"""The categories of a response: what they are called, and which one is asked for.
+
+An ordinal response has an expected category, an unordered one has no mean at all. Where one number
+is needed of it, that is the probability of a category, by default the second: the first one is the
+reference of an unordered response.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistan.bundle.bundle import Bundle
+from semistan.errors import InputError, did_you_mean
+from semistan.posterior.draws import Array
+
+
+def category_names(bundle: Bundle) -> tuple[str, ...]:
+    """Return the names in order, ``1`` to ``K`` of ordered ones; none of other responses."""
+    ordered = tuple(str(k) for k in range(1, bundle.family.categories + 1))
+    return bundle.design.categories or ordered
+
+
+def category_position(bundle: Bundle, category: str | None) -> int:
+    """Return a category's position from 0, the second one's by default.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest category, or if the response has none.
+    """
+    names = category_names(bundle)
+    if not names:
+        raise InputError(
+            f"there is no category '{category}': the response of family {bundle.family.name} has "
+            "no categories"
+        )
+    if category is None:
+        return 1
+    if str(category) not in names:
+        raise InputError(
+            f"the response has no category '{category}'.{did_you_mean(str(category), names)}"
+        )
+    return names.index(str(category))
+
+
+def named(codes: Array, names: tuple[str, ...]) -> np.ndarray:
+    """Return the names of categories that are numbered from 1, in the same shape."""
+    return np.asarray(np.array(names, dtype=object)[codes.astype(int) - 1])
