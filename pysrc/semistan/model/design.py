@@ -296,10 +296,11 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
     KeyError
         If they lack a part, as the data of other versions.
     """
-    formula = parse_formula(str(plain["formula"]))
+    formula, structured = parse_formula(str(plain["formula"])), plain["x"]
+    of_networks = plain["networks"]
     try:
-        x = terms_from_plain(plain["x"], formula)
-        networks = tuple(terms_from_plain(item, formula) for item in plain["networks"])
+        x = terms_from_plain(structured, formula)
+        networks = tuple(terms_from_plain(item, formula) for item in of_networks)
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
@@ -312,7 +313,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
         return Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
-    except (TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the design is damaged: {error!r}") from None
