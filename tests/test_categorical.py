@@ -245,7 +245,6 @@ def test_what_cannot_be_fitted_is_refused(values, formula, family, message):
         ({"priors__b_mucar_Intercept": "normal(0, 1)"}, "the mean of the network's output"),
         ({"priors__b_mutrain_Intercept": "normal(0, 1)"}, "the mean of a network's output"),
         ({"priors__b_x": "normal(0, 1)"}, "Known: b_mucar_x, b_mutrain, b_mutrain_x"),
-        ({"sample__method": "elliptical-slice"}, "does not know the parameters of 'mutrain ~ ...'"),
         ({"subspace__construction": "naive"}, "the construction 'naive'"),
         ({"subspace__construction": "low_rank_laplace"}, "no nn() in 'mutrain ~ ...'"),
     ],

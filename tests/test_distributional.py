@@ -43,6 +43,7 @@ from semistan.subspace.predictor import network_output
 from semistan.subspace.problem import Weights, make_problem
 from semistan.workflow import new_rows, new_run, prepare
 from small import small_bundle, small_config, small_frame, small_prepared
+from test_stan_csv import assert_columns
 from untrained import random_bundle
 
 FORMULA = "y ~ x1 + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"
@@ -131,8 +132,6 @@ def test_what_the_family_or_the_table_does_not_have_is_refused(formula, family, 
 @pytest.mark.parametrize(
     ("part", "settings", "message"),
     [
-        ("z", {"sample__method": "elliptical-slice"}, "does not know the parameters of 'sigma ~"),
-        ("z", {"sample__method": "flow"}, "does not know the parameters of 'sigma ~ ...'"),
         ("z", {"subspace__construction": "naive"}, "has no 'sigma ~ ...'"),
         ("nn(v)", {"subspace__construction": "low_rank_laplace"}, "no nn() in 'sigma ~ ...'"),
         ("nn(v)", {"subspace__construction": "subnetwork"}, "no nn() in 'sigma ~ ...'"),
@@ -156,10 +155,31 @@ def test_the_subspace_is_not_tempered_beside_a_predictor():
         bundle_program(bundle)
 
 
-def test_predictions_from_the_prior_are_refused():
-    bundle, rows = small_bundle("y ~ x + nn(u), sigma ~ z")
-    with pytest.raises(InputError, match="do not know 'sigma ~"):
-        prior_draws(bundle, rows, (1, 5), np.random.default_rng(1))
+def test_draws_from_the_prior_have_its_standard_deviations():
+    priors = {"b_sigma": "normal(0, 0.3)", "b_sigma_Intercept": "normal(0.5, 0.2)",
+              "b_sigma_x": "student_t(7, 0, 0.1)"}  # fmt: skip
+    bundle, rows = small_bundle("y ~ x + nn(u), sigma ~ x + z", priors=priors)
+    n, (loc, scale) = 4000, bundle.units.further["sigma"]
+    draws = prior_draws(bundle, rows, (1, n), np.random.default_rng(1))
+    b_x, b_z = (draws.coefficients[name][0] for name in ("b_sigma_x", "b_sigma_z"))
+    start = np.log(bundle.units.start(bundle.family.parameter("sigma")))
+    tau = draws.coefficients["b_sigma_Intercept"][0] + loc[0] * b_x + loc[1] * b_z - start
+    for values, mean, sd in (
+        (b_x, 0, 0.1 / scale[0] * np.sqrt(7 / 5)), (b_z, 0, 0.3 / scale[1]), (tau, 0.5, 0.2),
+    ):  # fmt: skip
+        assert abs(values.mean() - mean) < Z * sd / np.sqrt(n)
+        assert abs(values.std() / sd - 1) < 2 * Z / np.sqrt(2 * n)
+    sigma = distribution(bundle, draws, rows)["sigma"]
+    expected = np.exp(
+        start + tau[:, None] + np.stack([b_x, b_z], 1) @ (rows.further["sigma"] - loc).T
+    )
+    assert sigma == pytest.approx(expected, rel=1e-9)
+
+
+def test_every_column_is_the_programs(toolchain, tmp_path):
+    formula = "y ~ x1 + nn(u1, u2) + nn(v), sigma ~ nn(u3) + nn(z), nu ~ x2"
+    bundle, rows = random_bundle("student", formula=formula)
+    assert_columns(bundle, rows, toolchain, tmp_path)
 
 
 def test_without_such_a_part_nothing_of_it_is_there():

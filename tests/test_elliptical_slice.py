@@ -81,6 +81,17 @@ def test_a_linear_model_has_its_exact_posterior(reference, tmp_path):
 @pytest.mark.parametrize("family", ("gaussian", "poisson", "bernoulli"))
 def test_nuts_finds_the_same(family, reference, toolchain, tmp_path):
     bundle, rows = random_bundle(family, hidden=(2,), k=2, priors=PRIORS)
+    assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("reference", ("Laplace", "prior"))
+def test_nuts_finds_the_same_predictor_of_sigma(reference, toolchain, tmp_path):
+    formula = "y ~ x1 + nn(u1, u2, u3), sigma ~ z"
+    bundle, rows = random_bundle("gaussian", formula=formula, hidden=(2,), k=2, priors=PRIORS)
+    assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path)
+
+
+def assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path):
     options = SampleConfig(chains=2, warmup=100, draws=300, seed=3)
     fit = semistan.sample(new_run(bundle, rows, tmp_path / "nuts", options, toolchain), toolchain)
     starts = None if reference == "Laplace" else without_modes(bundle, 2)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from semistan.bundle.bundle import Bundle
-from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.model.network import Array
 from semistan.model.orthogonal import orthogonal_columns
@@ -24,7 +23,7 @@ from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
 from semistan.stan.csv import program_columns
-from semistan.stan.distributional import parameters_text
+from semistan.stan.distributional import coordinates_at, sampled_shapes
 from semistan.stan.noncentred import parts_of_design
 from semistan.stan.priors import (
     PriorGroup,
@@ -55,17 +54,7 @@ def prior_draws(
     -------
     Draws
         As if read from a run.
-
-    Raises
-    ------
-    InputError
-        If a dispersion parameter has a predictor.
     """
-    if further := parameters_text(bundle.design):
-        raise InputError(
-            f"predictions from the prior do not know {further}; sample it "
-            "with 'semistan sample --prior-only', and predict from that run"
-        )
     size = shape[0] * shape[1]
     target = make_target(bundle, rows, prior_only=True)
     zeros = np.zeros(size)
@@ -90,6 +79,9 @@ def _states(bundle: Bundle, size: int, generator: np.random.Generator) -> tuple[
     """
     phi, dispersion, log_density = np.zeros((size, bundle.subspace.k)), [], np.zeros(size)
     theta = np.zeros((size, len(bundle.units.theta_scale)))
+    of_predictors = {
+        name: np.zeros((size, *shape)) for name, shape in sampled_shapes(bundle.design).items()
+    }
     if has_horseshoe(bundle.config):
         theta, log_density = _horseshoe(prior_data(bundle), theta.shape, generator)
     for group, prior in _priors(bundle):
@@ -98,12 +90,21 @@ def _states(bundle: Bundle, size: int, generator: np.random.Generator) -> tuple[
         elif group.label == "b":
             members = slice(None) if group.members is None else list(group.members)
             theta[:, members] = _drawn(group, prior, theta[:, members].shape, generator)
+        elif group.parameter in of_predictors:
+            part = of_predictors[group.parameter]
+            chosen = slice(None) if group.members is None else list(group.members)
+            part[..., chosen] = _drawn(group, prior, part[..., chosen].shape, generator)
         else:
             dispersion.append(_drawn(group, prior, (size, 1), generator))
     free = [] if bundle.subspace.holds_theta else [theta / bundle.units.theta_scale]
-    further = _penalised(bundle, size, generator)
+    penalised = _penalised(bundle, size, generator)
+    states = zip(*of_predictors.values(), strict=True) if of_predictors else [()] * size
+    further = np.stack(
+        [coordinates_at(bundle, dict(zip(of_predictors, one, strict=True))) for one in states]
+    )
     logs = (np.log(values) for values in dispersion)
-    return np.hstack([phi / bundle.subspace.phi_scale, *free, further, *logs]), log_density
+    q = [phi / bundle.subspace.phi_scale, *free, penalised, further, *logs]
+    return np.hstack(q), log_density
 
 
 def _penalised(bundle: Bundle, size: int, generator: np.random.Generator) -> Array:

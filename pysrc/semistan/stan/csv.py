@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.model.network import Array
+from semistan.model.network import MU, Array
 from semistan.model.ordinal import thresholds
 from semistan.model.orthogonal import further_names
-from semistan.stan.distributional import coordinates_at
+from semistan.stan.distributional import coordinates_at, parameters_log_slope
 from semistan.stan.methods import NUTS_COLUMNS
 from semistan.stan.noncentred import coordinates_of, log_slope
+from semistan.stan.parameter_columns import parameter_columns
 from semistan.stan.penalised_columns import penalised_columns
 from semistan.stan.priors import prior_data, prior_groups
 from semistan.stan.sample import SIGNIFICANT_DIGITS
@@ -99,14 +100,22 @@ def program_columns(
     for name, values in vectors.items():
         columns |= _numbered(name, values)
     penalised = penalised_columns(target, q, positive | fixed)
-    columns |= {**penalised.parameters, **positive, **derived, **fixed, **penalised.coefficients}
+    further = parameter_columns(target, q, lambda name: _mean_output(target, phi, name))
+    columns |= {
+        **penalised.parameters,
+        **further.parameters,
+        **positive,
+        **derived,
+        **fixed,
+        **penalised.coefficients,
+    }
     columns["lprior"] = _lprior(target, q)
     columns |= _intercepts(target, _intercept(target, phi, theta), positive | fixed)
     columns |= {name: theta[:, j] for j, name in enumerate(names)}
     if target.shear:
-        further = further_names(target.bundle.config, target.bundle.design)
-        columns |= {name: raw[:, j] for name, j in further.items()}
-    columns |= penalised.correlations
+        of_raw = further_names(target.bundle.config, target.bundle.design)
+        columns |= {name: raw[:, j] for name, j in of_raw.items()}
+    columns |= penalised.correlations | further.quantities
     lp = log_density + _constant(target)
     return _sampler_columns(lp, evaluations) | columns
 
@@ -180,7 +189,8 @@ def _constant(target: Target) -> float:
     scales = [bundle.subspace.phi_scale]
     if not bundle.subspace.holds_theta:
         scales.append(bundle.units.theta_scale)
-    return float(np.log(np.concatenate(scales)).sum()) - _log_mass_above_zero(target)
+    multipliers = float(np.log(np.concatenate(scales)).sum()) + parameters_log_slope(bundle)
+    return multipliers - _log_mass_above_zero(target)
 
 
 def _log_mass_above_zero(target: Target) -> float:
@@ -206,9 +216,15 @@ def _intercepts(
 
 def _intercept(target: Target, phi: Array, theta: Array) -> Array:
     """Return the mean of eta over the rows, moved to X = 0, for each draw."""
-    units, N = target.bundle.units, sum(len(chunk) for chunk in target.chunks)
-    mean = _network_sums(target, phi, np.ones((1, N)))[:, 0] / N
+    units = target.bundle.units
+    mean = _mean_output(target, phi)
     return np.asarray(units.eta_loc + units.eta_scale * mean - theta @ units.x_loc)
+
+
+def _mean_output(target: Target, phi: Array, predictor: str = MU) -> Array:
+    """Return the mean (S,) over the rows of the output of a predictor's networks."""
+    N = sum(len(chunk) for chunk in target.chunks)
+    return _network_sums(target, phi, np.ones((1, N)), predictor)[:, 0] / N
 
 
 def _theta_raw(target: Target, phi: Array, theta: Array) -> Array:
@@ -221,13 +237,13 @@ def _theta_raw(target: Target, phi: Array, theta: Array) -> Array:
     return raw
 
 
-def _network_sums(target: Target, phi: Array, by_rows: Array) -> Array:
-    """Return sums (S, m) of the network's output over the rows, weighted by (m, N)."""
+def _network_sums(target: Target, phi: Array, by_rows: Array, predictor: str = MU) -> Array:
+    """Return sums (S, m) of the networks' output over the rows, weighted by (m, N)."""
     bundle, sizes = target.bundle, [len(chunk) for chunk in target.chunks]
     weights = np.split(by_rows, np.cumsum(sizes)[:-1], axis=1)
     inputs = (chunk.U for chunk in target.chunks)
     parts = zip(inputs, weights, strict=True)
-    return network_sums(bundle.network, bundle.subspace, phi, parts)
+    return network_sums(bundle.network, bundle.subspace, phi, parts, predictor)
 
 
 def _configuration(draws: int, origin: Origin) -> list[str]:

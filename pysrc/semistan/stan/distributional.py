@@ -111,9 +111,14 @@ def parameter_parameters(design: Design) -> Lines:
     return lines
 
 
-def sampled_names(design: Design) -> list[str]:
-    """Return the names of what is sampled."""
-    return [line.split()[-1].rstrip(";") for line, _ in parameter_parameters(design)]
+def sampled_shapes(design: Design) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what is sampled by name, in the program's order."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for item in design.parameters:
+        shapes |= {f"tau_{item.name}": ()} if item.has_tau else {}
+        number = len(item.coefficients)
+        shapes |= {f"theta_{item.name}": (number,)} if number else {}
+    return shapes
 
 
 def parameter_arguments(design: Design) -> tuple[list[str], list[str]]:
@@ -253,7 +258,7 @@ def coordinates_at(bundle: Bundle, values: Mapping[str, Any]) -> Array:
     return np.concatenate(found)
 
 
-def log_slope(bundle: Bundle) -> float:
+def parameters_log_slope(bundle: Bundle) -> float:
     """Return the log Jacobian of the parameters by q's part."""
     scales = (bundle.units.further[item.name][1] for item in bundle.design.parameters)
     return -sum(float(np.log(scale).sum()) for scale in scales)

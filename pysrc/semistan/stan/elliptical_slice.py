@@ -13,7 +13,8 @@ which only decides how far the chain moves:
   During warm-up, mean and covariance of the draws so far take its place. It is wider than
   these by 1 + 4 / sqrt(n), because a chain is slow to leave where a reference has too light a tail.
 - Without a mode, it is the normal prior of (phi, theta), as in the paper that found the method,
-  and the log of each dispersion parameter takes a slice step with the linear predictor held.
+  and each other element of q takes a slice step: the log of a dispersion parameter with the linear
+  predictor held, if there is nothing else.
 
 The log-likelihood is summed over chunks of rows. One draw is the last of ``STEPS`` steps.
 
@@ -398,7 +399,7 @@ def _draw(
 
 
 def _dispersion_step(target: Target, state: State, generator: np.random.Generator) -> State:
-    """Move the log of each dispersion parameter, the linear predictor held."""
+    """Move the elements of q that are on no ellipse, as the log of a dispersion parameter."""
     density, q, value = _given_predictor(target, state.q), state.q.copy(), state.log_density
     for j in range(len(state.z), len(q)):
 
@@ -412,10 +413,11 @@ def _dispersion_step(target: Target, state: State, generator: np.random.Generato
 
 
 def _given_predictor(target: Target, q: Array) -> Density:
-    """Return the log density of q's with the same (phi, theta), eta computed once."""
+    """Return the log density of q's with the same (phi, theta), eta computed once if it can be."""
     import torch
 
-    if target.prior_only or target.integrates_theta:
+    design = target.bundle.design
+    if target.prior_only or target.integrates_theta or design.penalised or design.parameters:
         return lambda moved: _log_density(target, moved)
     with torch.no_grad():
         phi, theta, _ = target.split(torch.tensor(q))

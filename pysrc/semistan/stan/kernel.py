@@ -93,7 +93,7 @@ def _drawn_parameters(target: Target, fit: Any) -> list[dict[str, Any]]:
     """Return the parameters of each draw by name; an empty vector has no columns."""
     bundle = target.bundle
     names = [name for part in parts_of_design(bundle.design) for name in part.names if name]
-    names += distributional.sampled_names(bundle.design)
+    names += distributional.sampled_shapes(bundle.design)
     names += ["phi", *target.sampled]
     names += ["theta"] if bundle.design.coefficients else []
     empty = {} if bundle.design.coefficients else {"theta": np.zeros(0)}
@@ -110,7 +110,7 @@ def _log_jacobian(target: Target, q: Array) -> float:
     total = np.log(bundle.subspace.phi_scale).sum() + float(target.split(x)[2].sum())
     if not bundle.subspace.holds_theta and not has_horseshoe(bundle.config):
         total += np.log(bundle.units.theta_scale).sum()
-    total += distributional.log_slope(bundle)
+    total += distributional.parameters_log_slope(bundle)
     return float(total) + float(log_slope(bundle.design, x[target.penalised]))
 
 

@@ -236,9 +236,13 @@ def labels(design: Design, categories: int = 0) -> dict[str, str]:
     ``categories`` is the number of ordered ones.
     """
     names = intercept_names(categories, design.intercept)
-    columns = dict(zip(design.coefficients, design.x.columns, strict=True))
+    of = f"{design.mean_name}: " if design.mean_name else ""
+    columns = {
+        name: f"{of}{column}"
+        for name, column in zip(design.coefficients, design.x.columns, strict=True)
+    }
     further = coefficient_labels(design) | parameter_labels(design)
-    intercepts = {name: name.removeprefix("b_") for name in names}
+    intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
     return {**intercepts, **columns, **further}
 
 

@@ -125,7 +125,7 @@ def find_starts(
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    check_method(bundle.config, bundle.design, options.method)
+    check_method(bundle.config, options.method)
     climb = (
         options.metric == "ggn"
         and bundle.subspace.k <= MOST_DIMENSIONS

@@ -62,7 +62,11 @@ def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Te
 
 
 def network_sums(
-    spec: Network, subspace: Subspace, phi: Array, parts: Iterable[tuple[Tensor, Array]]
+    spec: Network,
+    subspace: Subspace,
+    phi: Array,
+    parts: Iterable[tuple[Tensor, Array]],
+    predictor: str = MU,
 ) -> Array:
     """Return weighted sums (S, m) of the network's output over rows, for phi (S, k).
 
@@ -76,6 +80,8 @@ def network_sums(
         Subspace coordinates.
     parts : iterable
         Some rows at a time: the first Bayesian layer's input (n, Q'), and the weights (m, n).
+    predictor : str
+        Whose networks are added.
     """
     import torch
 
@@ -84,7 +90,8 @@ def network_sums(
         for H, by_row in parts:
             size = max(1, MOST_ACTIVATIONS // (widest * len(H)))
             pieces = [phi[start : start + size] for start in range(0, len(phi), size)]
-            f = (forward(spec, torch.from_numpy(subspace.lift(p)), H).numpy() for p in pieces)
+            w = (torch.from_numpy(subspace.lift(piece)) for piece in pieces)
+            f = (forward(spec, each, H, predictor).numpy() for each in w)
             total = total + np.concatenate([piece @ by_row.T for piece in f])
     return total
 
