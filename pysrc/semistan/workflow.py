@@ -528,7 +528,9 @@ def sampling_text(run: Run) -> str:
     options, missing, plan = run.options, len(run.missing), run.plan
     method = method_of(options)
     if not method.has_warmup:
-        return f"{method.text}: {missing} approximations x {options.draws} draws"
+        return (
+            f"{method.text}: {missing} approximation{'s' * (missing != 1)} x {options.draws} draws"
+        )
     return (
         f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
         f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"

@@ -125,7 +125,8 @@ class Run:
         lacking = f"; {missing} not sampled yet" if missing else ""
         prior = ", draws from the PRIOR" if self.prior_only else ""
         method = method_of(options)
-        number = f"{options.chains} {'chains' if method.has_warmup else 'approximations'}"
+        kind = "chain" if method.has_warmup else "approximation"
+        number = f"{options.chains} {kind}{'s' * (options.chains != 1)}"
         after = f" after {options.warmup} warm-up draws" if method.has_warmup else " draws"
         draws = f"{number} x {options.draws}{after}{prior}{lacking}"
         facts = bundle_facts(self.bundle) | {"Draws": draws}
