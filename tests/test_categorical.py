@@ -673,6 +673,7 @@ def test_the_table_and_the_labels_name_the_coefficients(fit):
     assert list(pd.read_csv(fit.run.path / "summary.csv")["variable"]) == names
     labels = json.loads((fit.run.path / "labels.json").read_text())
     assert labels["b_mutrain_x1"] == "mutrain: x1"
+    assert (labels["b_mucar_x1"], labels["b_mucar_Intercept"]) == ("mucar: x1", "mucar: Intercept")
 
 
 @models
