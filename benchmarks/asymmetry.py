@@ -22,6 +22,7 @@ from common import RESULTS, console, read_options, write_results
 from semistan.bundle.bundle import network_spec
 from semistan.bundle.files import read_json
 from semistan.model.families import family
+from semistan.preparation import Prepared, configure, prepare
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     LOSS_NODES,
@@ -33,7 +34,6 @@ from semistan.subspace.descent import (
 )
 from semistan.subspace.problem import Problem, make_problem, units_of
 from semistan.subspace.trajectory import replica
-from semistan.workflow import Prepared, configure, prepare
 
 MODELS = Path(__file__).parents[1] / "models"
 NAMES = ("diabetes", "fair", "anes96")

@@ -20,6 +20,7 @@ from semistan.model.formula import parse_formula
 from semistan.model.network import Array, initial_weights
 from semistan.model.rows import Rows
 from semistan.posterior.run import Run
+from semistan.preparation import configure
 from semistan.stan.cmdstan import Toolchain
 from semistan.stan.compile import compile_program
 from semistan.stan.data import stan_data, write_stan_json
@@ -30,7 +31,7 @@ from semistan.subspace.curve import arc_length
 from semistan.subspace.problem import units_of
 from semistan.subspace.subspace import span
 from semistan.subspace.trained import Trained
-from semistan.workflow import configure, new_run
+from semistan.workflow import new_run
 
 FAMILY = "gaussian"
 

@@ -51,10 +51,11 @@ from semistan.model.network import Array
 from semistan.model.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run
+from semistan.preparation import prepare
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.program import Kernel
 from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import compile_model, prepare, train
+from semistan.workflow import compile_model, train
 
 VALUES = 20  # of eta, at rows spread over the table
 LENGTH = (1000, 1000)  # warm-up and draws of each of a peer's chains

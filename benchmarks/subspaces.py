@@ -29,10 +29,10 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.network import Array
 from semistan.model.rows import Rows
+from semistan.preparation import configure
 from semistan.subspace.ggn import full_ggn, linearise
 from semistan.subspace.measures import state_of
 from semistan.subspace.problem import make_problem
-from semistan.workflow import configure
 from tables import Split, TableOptions, read_split, read_table_options
 
 DIMENSIONS = (2, 8, 32)

@@ -29,8 +29,9 @@ from semistan.bundle.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
+from semistan.preparation import configure
 from semistan.stan.cmdstan import Toolchain, find_toolchain
-from semistan.workflow import Fit, compile_model, configure, new_run, sample, trusted_kernel
+from semistan.workflow import Fit, compile_model, new_run, sample, trusted_kernel
 
 THETA = (-0.5, 1.0)  # of the categories
 TRAINING = 35  # rows, as in the paper

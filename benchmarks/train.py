@@ -20,9 +20,10 @@ from common import AIRFOIL, Case, Record, read_options, record, report, take_tur
 from semistan.bundle.bundle import network_spec
 from semistan.model.families import family
 from semistan.model.network import NetworkSpec
+from semistan.preparation import Prepared, prepare
 from semistan.subspace.descent import RECORDS
 from semistan.subspace.problem import Problem, make_problem, units_of
-from semistan.workflow import Prepared, prepare, train
+from semistan.workflow import train
 
 DIMENSIONS = (0, 1, 3, 7, 15)
 PLAIN = "plain network"

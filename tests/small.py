@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from semistan.model.config import parse_config
-from semistan.workflow import prepare, train
+from semistan.preparation import prepare
+from semistan.workflow import train
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}

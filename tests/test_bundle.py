@@ -12,7 +12,7 @@ from semistan.bundle.bundle import _arrays_hash, read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
 from semistan.model.network import ACTIVATIONS, forward, frozen_features
-from semistan.workflow import new_rows
+from semistan.preparation import new_rows
 from small import RESPONSES, family_bundle, small_bundle, small_frame
 
 FILES = {"bundle.json", "arrays.npz", "network.onnx", "predictor.onnx"}

@@ -30,6 +30,7 @@ from semistan.posterior.predict import (
     posterior_linpred,
     posterior_predict,
 )
+from semistan.preparation import new_rows, prepare
 from semistan.stan.csv import program_columns
 from semistan.stan.data import stan_data
 from semistan.stan.geometry import derivatives
@@ -40,7 +41,7 @@ from semistan.stan.quantities import quantities_program
 from semistan.stan.starts import curve_states, find_starts
 from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.subspace import Subspace
-from semistan.workflow import new_rows, new_run, prepare, train
+from semistan.workflow import new_run, train
 from small import small_bundle, small_config, small_frame
 from untrained import CATEGORICAL, random_bundle
 

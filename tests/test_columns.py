@@ -24,8 +24,8 @@ from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.engine import engine_named
 from semistan.posterior.pictures.band import _first_input
 from semistan.posterior.predict import posterior_linpred
+from semistan.preparation import new_rows, prepare
 from semistan.stan.data import stan_data
-from semistan.workflow import new_rows, prepare
 from small import small_bundle, small_config, small_frame
 
 SIZES = ["low", "mid", "high", "top"]

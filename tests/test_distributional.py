@@ -32,6 +32,7 @@ from semistan.posterior.predict import (
     posterior_predict,
 )
 from semistan.posterior.prior_draws import prior_draws
+from semistan.preparation import new_rows, prepare
 from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
 from semistan.stan.geometry import derivatives
 from semistan.stan.priors import prior_data, priors_as_used
@@ -41,7 +42,7 @@ from semistan.stan.starts import curve_states, find_starts
 from semistan.stan.target import make_target, negative_log_posterior
 from semistan.subspace.predictor import network_output
 from semistan.subspace.problem import Weights, make_problem
-from semistan.workflow import new_rows, new_run, prepare
+from semistan.workflow import new_run
 from small import small_bundle, small_config, small_frame, small_prepared
 from test_stan_csv import assert_columns
 from untrained import random_bundle

@@ -20,8 +20,8 @@ from semistan.posterior.predict import (
     posterior_linpred,
     posterior_predict,
 )
+from semistan.preparation import new_rows
 from semistan.subspace.problem import Weights, make_problem
-from semistan.workflow import new_rows
 from small import small_bundle, small_frame, small_prepared
 from untrained import FORMULA, FORMULAS, random_bundle, random_frame
 

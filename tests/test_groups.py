@@ -19,10 +19,10 @@ from semistan.model.network import forward
 from semistan.posterior import predict
 from semistan.posterior.penalised import penalised_predictor
 from semistan.posterior.predict import posterior_linpred
+from semistan.preparation import new_rows
 from semistan.stan.program import labels
 from semistan.subspace.coefficients import theta_at
 from semistan.subspace.problem import Weights, make_problem
-from semistan.workflow import new_rows
 from small import small_bundle, small_frame, small_prepared
 from untrained import random_bundle
 

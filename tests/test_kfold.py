@@ -13,7 +13,8 @@ from semistan.crossvalidation import kfold
 from semistan.errors import InputError, SemistanError
 from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
 from semistan.posterior.scoring.scores import pointwise
-from semistan.workflow import fit, new_rows
+from semistan.preparation import new_rows
+from semistan.workflow import fit
 from small import small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 200, "draws": 200, "kernel": "stan", "seed": 3}

@@ -10,7 +10,7 @@ import xarray as xr
 from scipy import stats
 
 from drawn import random_draws
-from semistan.analysis import _check_same_response
+from semistan.comparison import check_same_response
 from semistan.errors import InputError
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
@@ -170,11 +170,11 @@ def run_on(values, y, categories=()):
 def test_the_same_categories_may_have_another_reference_or_order():
     bus_first = run_on(["car", "bus", "bus"], [2, 1, 1], ("bus", "car"))
     car_first = run_on(["car", "bus", "bus"], [1, 2, 2], ("car", "bus"))
-    _check_same_response([bus_first, car_first], ["one", "two"])
+    check_same_response([bus_first, car_first], ["one", "two"])
     other = run_on(["car", "train", "bus"], [2, 3, 1], ("bus", "car", "train"))
     with pytest.raises(InputError, match="row 2 is bus and train"):
-        _check_same_response([bus_first, other], ["one", "two"])
+        check_same_response([bus_first, other], ["one", "two"])
     numbers = run_on([2, 1, 3], [2, 1, 3], ("1", "2", "3"))
-    _check_same_response([numbers, run_on([2.0, 1.0, 3.0], [2, 1, 3])], ["one", "two"])
+    check_same_response([numbers, run_on([2.0, 1.0, 3.0], [2, 1, 3])], ["one", "two"])
     with pytest.raises(InputError, match=r"row 3 is 3 and 2\."):
-        _check_same_response([run_on([2, 1, 3], [2, 1, 3]), run_on([2, 1, 2], [2, 1, 2])], "ab")
+        check_same_response([run_on([2, 1, 3], [2, 1, 3]), run_on([2, 1, 2], [2, 1, 2])], "ab")

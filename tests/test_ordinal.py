@@ -18,10 +18,11 @@ from semistan.errors import InputError
 from semistan.model.families import check_response, family
 from semistan.posterior.generated import read_generated
 from semistan.posterior.scoring.scores import pointwise
+from semistan.preparation import new_rows, prepare
 from semistan.stan.data import stan_data
 from semistan.stan.priors import priors_as_used
 from semistan.stan.program import stan_program
-from semistan.workflow import new_rows, prepare, train
+from semistan.workflow import train
 from small import small_config, small_frame
 from test_stan_csv import assert_columns
 

@@ -19,6 +19,7 @@ from semistan.model.families import FAMILIES
 from semistan.model.network import forward
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import log_lik, posterior_epred, posterior_linpred
+from semistan.preparation import new_rows, prepare
 from semistan.stan.csv import program_columns, unconstrained
 from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
 from semistan.stan.noncentred import penalised_starts
@@ -26,7 +27,7 @@ from semistan.stan.priors import prior_data, priors_as_used
 from semistan.stan.program import bundle_program
 from semistan.stan.quantities import quantities_program
 from semistan.stan.target import make_target, negative_log_posterior
-from semistan.workflow import new_rows, new_run, prepare
+from semistan.workflow import new_run
 from small import small_config, small_frame
 from untrained import random_bundle
 

@@ -12,7 +12,7 @@ from semistan.errors import InputError
 from semistan.model.design import design_from_plain, design_to_plain, learn_design
 from semistan.model.formula import SmoothTerm, parse_formula
 from semistan.model.smooth import learn_smooth, smooth_from_plain, smooth_to_plain
-from semistan.workflow import new_rows
+from semistan.preparation import new_rows
 from small import small_bundle, small_frame, small_prepared
 
 

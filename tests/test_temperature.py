@@ -17,6 +17,7 @@ from semistan.bundle.bundle import read_bundle
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.families import family
+from semistan.preparation import configure
 from semistan.stan import geometry
 from semistan.stan.compile import without_comments
 from semistan.stan.data import stan_data
@@ -29,7 +30,7 @@ from semistan.stan.starts import curve_states
 from semistan.stan.target import log_marginal_likelihood, make_target, negative_log_posterior
 from semistan.stan.temper import integrates_theta, temper_of, with_temper
 from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import compile_model, configure, new_run, sample, trusted_kernel
+from semistan.workflow import compile_model, new_run, sample, trusted_kernel
 from small import RESPONSES, small_prepared
 from test_data import declared
 from test_geometry import states

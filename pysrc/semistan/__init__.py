@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from semistan.version import __version__
 
 if TYPE_CHECKING:
-    from semistan.analysis import compare as compare
     from semistan.analysis import effect as effect
     from semistan.analysis import importance as importance
     from semistan.analysis import loo as loo
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from semistan.analysis import subspace_measures as subspace_measures
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.comparison import compare as compare
     from semistan.crossvalidation import kfold as kfold
     from semistan.outputs import draws as draws
     from semistan.outputs import generate as generate
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from semistan.posterior.predict import posterior_predict as posterior_predict
     from semistan.posterior.prior_draws import prior_draws as prior_draws
     from semistan.posterior.run import read_run as read_run
+    from semistan.preparation import new_rows as new_rows
+    from semistan.preparation import prepare as prepare
+    from semistan.preparation import training_rows as training_rows
     from semistan.stan.data import stan_data as stan_data
     from semistan.stan.program import bundle_program
     from semistan.workflow import fit as fit
-    from semistan.workflow import new_rows as new_rows
-    from semistan.workflow import prepare as prepare
     from semistan.workflow import read_fit as read_fit
     from semistan.workflow import sample as sample
     from semistan.workflow import train as train
-    from semistan.workflow import training_rows as training_rows
 
     stan_code = bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
-    "compare": ("analysis", "compare"),
+    "compare": ("comparison", "compare"),
     "draws": ("outputs", "draws"),
     "effect": ("analysis", "effect"),
     "fit": ("workflow", "fit"),
@@ -60,7 +60,7 @@ _PUBLIC = {
     "kfold": ("crossvalidation", "kfold"),
     "loo": ("analysis", "loo"),
     "log_lik": ("posterior.predict", "log_lik"),
-    "new_rows": ("workflow", "new_rows"),
+    "new_rows": ("preparation", "new_rows"),
     "marginal_effects": ("analysis", "marginal_effects"),
     "plot": ("outputs", "plot"),
     "plot_effect": ("outputs", "plot_effect"),
@@ -69,7 +69,7 @@ _PUBLIC = {
     "posterior_linpred": ("posterior.predict", "posterior_linpred"),
     "posterior_predict": ("posterior.predict", "posterior_predict"),
     "predict": ("analysis", "predict"),
-    "prepare": ("workflow", "prepare"),
+    "prepare": ("preparation", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("analysis", "priors"),
     "r_script": ("outputs", "r_script"),
@@ -84,7 +84,7 @@ _PUBLIC = {
     "stan_data": ("stan.data", "stan_data"),
     "subspace_measures": ("analysis", "subspace_measures"),
     "train": ("workflow", "train"),
-    "training_rows": ("workflow", "training_rows"),
+    "training_rows": ("preparation", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

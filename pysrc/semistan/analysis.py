@@ -12,13 +12,12 @@ import numpy as np
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import Bundle, read_bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.categorical import level_text
 from semistan.model.config import ModelConfig
 from semistan.model.families import family
 from semistan.model.formula import parse_formula, variables
 from semistan.model.rows import Rows
 from semistan.posterior.categories import category_position
-from semistan.posterior.draws import Array, Draws, read_draws
+from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
@@ -34,8 +33,6 @@ from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import MARKER as RUN
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring import loo as psis
-from semistan.posterior.scoring.compare import compare_elpd
-from semistan.posterior.scoring.folds import read_kfold
 from semistan.posterior.scoring.loo import Loo
 from semistan.posterior.scoring.scores import (
     Pointwise,
@@ -45,10 +42,10 @@ from semistan.posterior.scoring.scores import (
     scores_table,
 )
 from semistan.posterior.tables import check_table_path, table_writer
+from semistan.preparation import Say, configure, new_rows, prepare
 from semistan.stan.priors import priors_as_used, priors_before_training
 from semistan.subspace.measures import measure
 from semistan.subspace.problem import make_problem, units_of
-from semistan.workflow import Say, configure, new_rows, prepare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -308,48 +305,8 @@ def loo(run: RunLike) -> Loo:
     InputError
         If the run draws from the prior or lacks chains.
     """
-    run = _posterior(run)
+    run = posterior_run(run)
     return psis.loo(run.bundle, read_draws(run), run.rows())
-
-
-def compare(
-    runs: Sequence[RunLike], *, by: str = "loo", frame: pd.DataFrame | None = None
-) -> pd.DataFrame:
-    """Compare runs on the same rows.
-
-    Parameters
-    ----------
-    runs : sequence of runs or paths
-        At least two.
-    by : str
-        ``loo`` (PSIS-LOO, conditional on each subspace) or ``kfold`` (cross-validation that
-        'semistan kfold' has made).
-    frame : pandas.DataFrame, optional
-        Rows with a known response, by whose log predictive density the runs are compared
-        instead.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``.
-
-    Raises
-    ------
-    InputError
-        If the runs' responses or folds differ, or one of them cannot be judged.
-    """
-    opened = [_posterior(run) for run in runs]
-    names = _names(opened)
-    if frame is not None:
-        elpd = [judge(run, frame).lpd for run in opened]
-    elif by == "kfold":
-        elpd = _kfold_elpd(opened, names)
-    elif by == "loo":
-        _check_same_response(opened, names)
-        elpd = [loo(run).elpd for run in opened]
-    else:
-        raise InputError(f"--by is loo or kfold, got '{by}'")
-    return compare_elpd(dict(zip(names, elpd, strict=True)))
 
 
 def effect(
@@ -477,7 +434,7 @@ def importance(
     InputError
         If a column or an option cannot be used.
     """
-    run = _posterior(run)
+    run = posterior_run(run)
     return permutation_importance(
         run.bundle, read_draws(run), run.table() if frame is None else frame,
         variables=variables, repeats=repeats, interval=interval, rows=rows,
@@ -535,7 +492,14 @@ def _trained(model: Any) -> Bundle | None:
     return read_bundle(model) if (Path(model) / BUNDLE).is_file() else None
 
 
-def _posterior(run: RunLike) -> Run:
+def posterior_run(run: RunLike) -> Run:
+    """Read a run whose draws are from the posterior.
+
+    Raises
+    ------
+    InputError
+        If they are from the prior.
+    """
     run = opened(run)
     if run.prior_only:
         raise InputError(f"'{run.path}' draws from the prior: it predicts nothing to be judged")
@@ -572,64 +536,3 @@ def _prior_draws(run: Run, generator: np.random.Generator) -> Draws:
     """Draw from the priors, as many as the run has."""
     shape = (run.options.chains, run.options.draws)
     return prior_draws(run.bundle, run.rows(), shape, generator)
-
-
-def _names(runs: list[Run]) -> list[str]:
-    """Return the folders' names, or their paths where names are not unique."""
-    names = [run.path.resolve().name for run in runs]
-    paths = [str(run.path) for run in runs]
-    for chosen in (names, paths):
-        if len(set(chosen)) == len(runs):
-            return chosen
-    raise InputError(f"a run is named twice: {', '.join(paths)}")
-
-
-def _check_same_response(runs: list[Run], names: list[str]) -> None:
-    """Refuse runs on different data: log densities of different responses do not compare."""
-    first, *others = _responses(runs)
-    for y, name in zip(others, names[1:], strict=True):
-        if len(y) != len(first):
-            raise InputError(
-                f"'{names[0]}' has {len(first)} rows and '{name}' has {len(y)}: "
-                "only runs on the same data can be compared"
-            )
-        different = np.flatnonzero(y != first)
-        if different.size:
-            i = different[0]
-            raise InputError(
-                f"'{names[0]}' and '{name}' were fitted to different responses: row {i + 1} is "
-                f"{_shown(first[i])} and {_shown(y[i])}. Only runs on the same data, in the "
-                "same units and order, can be compared."
-            )
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _responses(runs: list[Run]) -> list[np.ndarray]:
-    """Return each run's response: as it is in the data if one of them has unordered categories.
-
-    The same category has another number where the reference is another.
-    """
-    if not any(run.bundle.design.categories for run in runs):
-        return [np.asarray(run.rows().y) for run in runs]
-    return [_as_in_data(run) for run in runs]
-
-
-def _as_in_data(run: Run) -> np.ndarray:
-    table, name = run.table(), parse_formula(run.bundle.config.formula).response.strip("`")
-    values = table[name].tolist() if name in table else np.asarray(run.rows().y).tolist()
-    return np.array([level_text(value) for value in values], dtype=object)
-
-
-def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:
-    _check_same_response(runs, names)
-    found = [read_kfold(run) for run in runs]
-    for name, other in zip(names[1:], found[1:], strict=True):
-        if not np.array_equal(other.fold, found[0].fold):
-            raise InputError(
-                f"'{names[0]}' and '{name}' were cross-validated on different folds: use the "
-                "same -K, --seed and --group"
-            )
-    return [item.rows.lpd for item in found]

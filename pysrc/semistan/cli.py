@@ -86,7 +86,7 @@ def new(
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
     from semistan.bundle.files import check_output_file
     from semistan.inputs import write_config
-    from semistan.workflow import configure, prepare
+    from semistan.preparation import configure, prepare
 
     check_output_file(out, overwrite=overwrite)
     config = configure(formula, overrides)
@@ -107,10 +107,10 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
-    from semistan import workflow
+    from semistan import preparation, workflow
     from semistan.subspace.constructions import training_epochs
 
-    config = workflow.configure(model, overrides)
+    config = preparation.configure(model, overrides)
     epochs = training_epochs(config.subspace, config.train)
     with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
         result = workflow.fit(
@@ -135,14 +135,14 @@ def train(
     overrides: dict[str, Any],
 ) -> None:
     """Train the subspace and export it as a bundle."""
-    from semistan import workflow
+    from semistan import preparation, workflow
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.constructions import training_epochs
 
-    config = workflow.configure(model, overrides)
+    config = preparation.configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
-    prepared = workflow.prepare(config)
+    prepared = preparation.prepare(config)
     for note in prepared.notes:
         screen.say(note)
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
@@ -166,7 +166,7 @@ def subspace(
     from semistan.outputs import plot_subspace
     from semistan.posterior.pictures import check_suffix
     from semistan.posterior.run import MARKER, read_run
-    from semistan.workflow import training_rows
+    from semistan.preparation import training_rows
 
     if picture is not None:
         check_suffix(picture)
@@ -192,13 +192,13 @@ def stan(
     overrides: dict[str, Any],
 ) -> None:
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
-    from semistan import workflow
+    from semistan import preparation, workflow
     from semistan.bundle.bundle import read_bundle
 
     trained = read_bundle(bundle)
     workflow.export_stan(
         trained,
-        workflow.training_rows(trained, data),
+        preparation.training_rows(trained, data),
         out,
         workflow.run_options(trained, overrides),
         prior_only=prior_only,
@@ -431,12 +431,12 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
-    from semistan import analysis
+    from semistan import comparison
     from semistan.inputs import read_table
     from semistan.posterior.scoring.loo import CONDITIONAL
 
     frame = read_table(newdata) if newdata else None
-    screen.show_table(analysis.compare(runs, by=by, frame=frame), as_json=as_json)
+    screen.show_table(comparison.compare(runs, by=by, frame=frame), as_json=as_json)
     if by == "loo" and frame is None:
         screen.say(CONDITIONAL)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan import workflow
+from semistan import preparation, workflow
 from semistan.bundle.files import atomic_folder, read_json, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
 from semistan.inputs import read_table
@@ -116,7 +116,7 @@ def run_fold(folder: Path, fold: int) -> None:
     inside = assigned == fold
     with atomic_folder(fold_folder(folder, fold)) as target:
         fit = workflow.fit(fold_config(run), table[~inside], out=target / "run")
-        rows = workflow.new_rows(
+        rows = preparation.new_rows(
             fit.run.bundle, table[inside], response=True, allow_new_levels=True
         )
         judged = pointwise(
@@ -179,7 +179,7 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
     config = fold_config(run)
     for fold in range(1, int(assigned.max()) + 1):
         try:
-            prepared = workflow.prepare(config, table[assigned != fold])
+            prepared = preparation.prepare(config, table[assigned != fold])
             apply_design(
                 prepared.design, table[assigned == fold], response=True, allow_new_levels=True
             )

@@ -20,8 +20,9 @@ from semistan.posterior.pictures.measures import Measured, draw_measures
 from semistan.posterior.pictures.words import effect_words
 from semistan.posterior.r_script import write_r_script
 from semistan.posterior.report import write_report
+from semistan.preparation import new_rows, training_rows
 from semistan.stan.cmdstan import find_toolchain
-from semistan.workflow import new_rows, read_fit, training_rows
+from semistan.workflow import read_fit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,40 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import (
     Bundle,
-    Source,
     library_versions,
     network_spec,
     read_bundle,
 )
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.errors import InputError, ToolchainError
-from semistan.inputs import read_config, read_table
-from semistan.model.categorical import CATEGORICAL, response_levels, with_levels
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
-from semistan.model.design import Design, apply_design, factor_notes, learn_design
-from semistan.model.distributional import check_parameters
-from semistan.model.families import check_response, family, with_categories
-from semistan.model.formula import parse_formula
-from semistan.model.given import check_trials
-from semistan.model.missing import complete_rows
-from semistan.model.names import stan_name
-from semistan.model.ordinal import check_ordered
-from semistan.model.orthogonal import announcement, check_orthogonal
+from semistan.model.design import Design
+from semistan.model.families import family
+from semistan.model.orthogonal import announcement
 from semistan.model.rows import Rows
 from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
+from semistan.preparation import Prepared, Say, configure, prepare, training_rows
 from semistan.stan.chains import stan_chains, torch_chains
 from semistan.stan.cmdstan import Toolchain, find_toolchain
 from semistan.stan.compile import compile_program
-from semistan.stan.distributional import check_curvature
 from semistan.stan.folder import write_stan_folder
 from semistan.stan.kernel import kernel_failure
 from semistan.stan.methods import ChainProgress, check_version, method_of
 from semistan.stan.plan import Plan, default_plan, timed_plan
-from semistan.stan.priors import check_free_theta, check_priors
 from semistan.stan.program import Kernel, bundle_program, stan_program
 from semistan.stan.scripts import write_scripts
 from semistan.stan.starts import find_starts
@@ -52,12 +42,9 @@ from semistan.stan.temper import integrates_theta, with_temper
 from semistan.subspace.constructions import construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.problem import make_problem, units_of
-from semistan.subspace.subspace import check_dimension
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Say = Callable[[str], None]
 
 PURE_STAN = {"sample.kernel": "stan"}
 ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
@@ -65,20 +52,6 @@ ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads 
 
 def _silent(_: str) -> None:
     """Say nothing."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A checked model with its training rows: everything that can be known before training.
-
-    ``notes`` say what the user should know: dropped rows, factors of many levels.
-    """
-
-    config: ModelConfig
-    design: Design
-    rows: Rows
-    source: Source
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,70 +67,6 @@ class Fit:
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_() + self.summary._repr_html_()
-
-
-def configure(
-    model: str | Path | ModelConfig, overrides: dict[str, Any] | None = None
-) -> ModelConfig:
-    """Turn a formula, the path of a ``model.toml``, or a configuration into a configuration.
-
-    Raises
-    ------
-    InputError
-        If the file or one of its keys cannot be used.
-    """
-    if isinstance(model, ModelConfig):
-        config = model
-    elif "~" in str(model):
-        config = ModelConfig(formula=str(model))
-    elif Path(model).suffix in (".csv", ".parquet"):
-        raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
-    else:
-        config = read_config(Path(model))
-    return with_overrides(config, overrides or {})
-
-
-def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
-    """Check the model against its data and learn the design.
-
-    Parameters
-    ----------
-    config : ModelConfig
-        The model.
-    frame : pandas.DataFrame, optional
-        The data; otherwise ``config.data`` is read.
-
-    Raises
-    ------
-    InputError
-        For anything that would make training or sampling impossible or meaningless.
-    """
-    formula, record = parse_formula(config.formula), family(config.family)
-    if frame is None and config.data is None:
-        raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
-    table = read_table(str(config.data)) if frame is None else frame
-    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
-    categories: tuple[str, ...] = ()
-    if record.name == CATEGORICAL:
-        categories = response_levels(formula, kept, record.levels)
-        formula = with_levels(formula, categories)
-        record = family(f"{CATEGORICAL}({', '.join(map(stan_name, categories))})")
-    check_parameters(formula, record)
-    design, rows = learn_design(formula, kept, categories)
-    assert rows.y is not None
-    check_response(record, rows.y, formula.response)
-    known = check_ordered(str(record), record.categories, formula.response, kept)
-    record = with_categories(record, rows.y, formula.response, known)
-    config = config.model_copy(update={"family": str(record), "formula": formula.text})
-    check_trials(record, formula, rows.y, rows.given)
-    check_dimension(config.subspace, *network_spec(config, design).sizes)
-    check_orthogonal(config, design)
-    check_priors(config, design)
-    check_free_theta(config, design)
-    check_curvature(config, design)
-    path = str(Path(config.data).resolve()) if frame is None and config.data else None
-    notes = (*([missing.text] if missing else []), *factor_notes(design))
-    return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
 
 
 def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
@@ -328,49 +237,6 @@ def read_fit(run: Run | str | Path) -> Fit:
     run = run if isinstance(run, Run) else read_run(run)
     draws = read_draws(run)
     return Fit(run, draws, summarise(run.bundle, draws, run.rows()))
-
-
-def new_rows(
-    bundle: Bundle,
-    frame: pd.DataFrame,
-    *,
-    response: bool = False,
-    drop_missing: bool = False,
-    allow_new_levels: bool = False,
-    say: Say | None = None,
-) -> Rows:
-    """Apply a bundle's design to new rows, and say which of them were dropped.
-
-    Raises
-    ------
-    InputError
-        For missing columns or values, or factor levels that the model has not seen.
-    """
-    formula = parse_formula(bundle.config.formula)
-    kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
-    if missing and say:
-        say(missing.text)
-    rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
-    if rows.y is not None:
-        check_response(bundle.family, rows.y, formula.response)
-        check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
-        check_trials(bundle.family, formula, rows.y, rows.given)
-    return rows
-
-
-def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
-    """Read a bundle's training rows again, from a given file or where they were."""
-    path = data or bundle.source.path
-    if path is None:
-        raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
-    rows = new_rows(
-        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing
-    )
-    if len(rows) != bundle.source.rows:
-        raise InputError(
-            f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"
-        )
-    return rows
 
 
 def new_run(
