@@ -336,11 +336,11 @@ def modes(folder):
 def test_categories_on_the_command_line(command, folder, modes):
     names = ["bus", "car", "train trip"]
     rows = ("modes", "--newdata", "modes.csv")
-    succeeds(command, "predict", *rows, "--out", "p.csv", "--draws", "d.parquet")
-    table = pd.read_csv(folder / "p.csv")
+    succeeds(command, "predict", *rows, "--out", "modes-p.csv", "--draws", "modes.parquet")
+    table = pd.read_csv(folder / "modes-p.csv")
     assert list(table["category"]) == names * 30
     assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
-    assert list(pd.read_parquet(folder / "d.parquet")[".category"][:3]) == names
+    assert list(pd.read_parquet(folder / "modes.parquet")[".category"][:3]) == names
     succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "e.csv")
     expected = semistan.posterior_linpred(
         modes.run.bundle, modes.draws, modes.run.rows(), dpar="mutrain_trip"
