@@ -341,11 +341,11 @@ def test_categories_on_the_command_line(command, folder, modes):
     assert list(table["category"]) == names * 30
     assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
     assert list(pd.read_parquet(folder / "modes.parquet")[".category"][:3]) == names
-    succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "e.csv")
+    succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "modes-e.csv")
     expected = semistan.posterior_linpred(
         modes.run.bundle, modes.draws, modes.run.rows(), dpar="mutrain_trip"
     )
-    found = pd.read_csv(folder / "e.csv")["Estimate"]
+    found = pd.read_csv(folder / "modes-e.csv")["Estimate"]
     assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
     scored = json.loads(succeeds(command, "score", *rows, "--json")[0])
     assert [line["score"] for line in scored] == ["LPPD", "accuracy", "Brier"]
@@ -353,10 +353,11 @@ def test_categories_on_the_command_line(command, folder, modes):
     for category, name in ((None, "car"), ("bus", "bus")):
         figure = semistan.plot_effect(modes.run, found, category=category)
         assert f"P(mode = {name}) on u and v" in figure.texts[0].get_text()
+    files = ("--picture", "modes-u.png", "--out", "modes-u.csv")
+    succeeds(command, "effect", "modes", "u", "--category", "bus", *files)
+    assert set(pd.read_csv(folder / "modes-u.csv")["category"]) == {"bus"}
     succeeds(
-        command, "effect", "modes", "u", "--category", "bus", "--picture", "u.png", "--out", "u.csv"
+        command, "plot", "modes", "--kind", "band", "--category", "bus", "--out", "modes-b.png"
     )
-    assert set(pd.read_csv(folder / "u.csv")["category"]) == {"bus"}
-    succeeds(command, "plot", "modes", "--kind", "band", "--category", "bus", "--out", "b.png")
     code, _, error = command("effect", "modes", "u", "--category", "buss")
     assert code == 2 and "Did you mean 'bus'" in error
