@@ -102,6 +102,16 @@ class Design:
         return predictor_name(self.categories[1]) if self.categories else ""
 
     @property
+    def of_categories(self) -> tuple[ParameterDesign, ...]:
+        """The predictors of unordered categories besides eta."""
+        return self.parameters if self.categories else ()
+
+    @property
+    def of_dispersion(self) -> tuple[ParameterDesign, ...]:
+        """The predictors of dispersion parameters that are no categories'."""
+        return () if self.categories else self.parameters
+
+    @property
     def varying(self) -> tuple[str, ...]:
         """The dispersion parameters that have a predictor."""
         return tuple(parameter.name for parameter in self.parameters)

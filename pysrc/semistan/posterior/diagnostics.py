@@ -79,7 +79,7 @@ def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
     Unordered categories but the first have one each, all of which count.
     """
     chosen = rows.evenly(ETA_ROWS)
-    others = bundle.family.dispersion if bundle.design.categories else ()
+    others = [item.name for item in bundle.design.of_categories]
     found = [
         posterior_linpred(bundle, draws, chosen, dpar=name).reshape(draws.chains, -1, len(chosen))
         for name in (None, *others)

@@ -98,12 +98,9 @@ def _states(bundle: Bundle, size: int, generator: np.random.Generator) -> tuple[
             dispersion.append(_drawn(group, prior, (size, 1), generator))
     free = [] if bundle.subspace.holds_theta else [theta / bundle.units.theta_scale]
     penalised = _penalised(bundle, size, generator)
-    states = zip(*of_predictors.values(), strict=True) if of_predictors else [()] * size
-    further = np.stack(
-        [coordinates_at(bundle, dict(zip(of_predictors, one, strict=True))) for one in states]
-    )
+    further = [coordinates_at(bundle, of_predictors)] if of_predictors else []
     logs = (np.log(values) for values in dispersion)
-    q = [phi / bundle.subspace.phi_scale, *free, penalised, further, *logs]
+    q = [phi / bundle.subspace.phi_scale, *free, penalised, *further, *logs]
     return np.hstack(q), log_density
 
 

@@ -217,13 +217,12 @@ def parameter_coordinates(design: Design) -> int:
 
 def trained_coordinates(bundle: Bundle) -> Array:
     """Return the trained coefficients in the coordinates of q."""
-    found = [np.zeros(0)]
+    values: dict[str, Any] = {}
     for item in bundle.design.parameters:
         level = bundle.family.parameter(item.name).predictor(bundle.trained.dispersion[item.name])
-        tau = level - predictor_start(bundle.family, bundle.units, item.name)
-        found += [np.array([tau] * item.has_tau)]
-        found += [bundle.trained.further[item.name] * bundle.units.further[item.name][1]]
-    return np.concatenate(found)
+        values[f"tau_{item.name}"] = level - predictor_start(bundle.family, bundle.units, item.name)
+        values[f"theta_{item.name}"] = bundle.trained.further[item.name]
+    return coordinates_at(bundle, values)
 
 
 def split_coordinates(design: Design, x: Any) -> Iterator[tuple[ParameterDesign, Any, Any]]:
@@ -247,15 +246,15 @@ def parameter_values(bundle: Bundle, x: Any, like: Callable[[Array], Any]) -> di
 
 
 def coordinates_at(bundle: Bundle, values: Mapping[str, Any]) -> Array:
-    """Return q's part at the program's parameters, the inverse of ``parameter_values``."""
-    found = [np.zeros(0)]
+    """Return q's part (..., n) at the program's parameters, the inverse of ``parameter_values``."""
+    found = []
     for item in bundle.design.parameters:
         if item.has_tau:
-            found.append(np.array([float(values[f"tau_{item.name}"])]))
+            found.append(np.asarray(values[f"tau_{item.name}"])[..., None])
         if item.coefficients:
             scale = bundle.units.further[item.name][1]
             found.append(np.asarray(values[f"theta_{item.name}"]) * scale)
-    return np.concatenate(found)
+    return np.concatenate(found, axis=-1) if found else np.zeros(0)
 
 
 def parameters_log_slope(bundle: Bundle) -> float:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.distributional import ParameterDesign
 from semistan.model.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.draws import Array, Draws
@@ -83,7 +82,7 @@ def _values(material: Material, draws: Draws, standardise: bool) -> dict[str, Ar
     units, design = material.bundle.units, material.bundle.design
     columns = slope_columns(material.bundle.config, design)
     scales = {name: units.x_scale[j] for name, j in columns.items()}
-    for item in _of_categories(material):
+    for item in material.bundle.design.of_categories:
         scales |= dict(zip(item.coefficients, units.further[item.name][1], strict=True))
     return {
         name: values * scales[name] for name, values in draws.coefficients.items() if name in scales
@@ -95,7 +94,7 @@ def _groups(
 ) -> list[list[str]]:
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
-    varying = [name for item in _of_dispersion(material) for name in item.names]
+    varying = [name for item in material.bundle.design.of_dispersion for name in item.names]
     apart = (*_all_intercepts(material), *material.bundle.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
@@ -143,25 +142,15 @@ def _intercepts(material: Material) -> tuple[str, ...]:
 
 
 def _all_intercepts(material: Material) -> tuple[str, ...]:
-    return (*_intercepts(material), *(item.intercept for item in _of_categories(material)))
-
-
-def _of_categories(material: Material) -> tuple[ParameterDesign, ...]:
-    """Return the predictors of categories, whose coefficients are in the units of eta's."""
-    design = material.bundle.design
-    return design.parameters if design.categories else ()
-
-
-def _of_dispersion(material: Material) -> tuple[ParameterDesign, ...]:
-    design = material.bundle.design
-    return () if design.categories else design.parameters
+    others = material.bundle.design.of_categories
+    return (*_intercepts(material), *(item.intercept for item in others))
 
 
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
     for item in material.bundle.family.parameters:
         if item.name == group[0]:
             return f"{item.name}, in units of {material.response}" if item.has_units else item.name
-    for parameter in _of_dispersion(material):
+    for parameter in material.bundle.design.of_dispersion:
         if group[0] in parameter.names:
             return parameter.words
     if group[0] in _all_intercepts(material):

@@ -68,8 +68,7 @@ def _names(material: Material) -> tuple[str, ...]:
 
 def _shown(material: Material) -> tuple[str, ...]:
     """Return the coefficients of eta, and those of the other unordered categories."""
-    design = material.bundle.design
-    others = design.parameters if design.categories else ()
+    others = material.bundle.design.of_categories
     return (*_names(material), *(name for item in others for name in item.coefficients))
 
 

@@ -23,7 +23,12 @@ from semistan.model.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.pictures.material import evenly
 from semistan.posterior.pictures.style import INK, colour
-from semistan.stan.distributional import parameter_coordinates, predictor_start, trained_coordinates
+from semistan.stan.distributional import (
+    coordinates_at,
+    parameter_coordinates,
+    predictor_start,
+    trained_coordinates,
+)
 from semistan.stan.noncentred import starting_point
 from semistan.stan.target import Target, log_likelihood, log_prior, make_target, sampled_positive
 from semistan.subspace.curve import curve_points
@@ -142,14 +147,13 @@ def mean_coordinates(bundle: Bundle, draws: Draws | None) -> Array:
     """Return the coordinates of dispersion parameters' predictors at the draws' means."""
     if draws is None:
         return trained_coordinates(bundle)
-    found = [np.zeros(0)]
+    values: dict[str, Any] = {}
     for item in bundle.design.parameters:
-        loc, scale = bundle.units.further[item.name]
         intercept, *others = (draws.coefficients[name].mean() for name in item.names)
-        theta = np.array(others)
-        tau = intercept + theta @ loc - predictor_start(bundle.family, bundle.units, item.name)
-        found += [np.array([tau] * item.has_tau), theta * scale]
-    return np.concatenate(found)
+        start, theta = predictor_start(bundle.family, bundle.units, item.name), np.array(others)
+        values[f"tau_{item.name}"] = intercept + theta @ bundle.units.further[item.name][0] - start
+        values[f"theta_{item.name}"] = theta
+    return coordinates_at(bundle, values)
 
 
 def trained_phi(bundle: Bundle) -> Array:

@@ -103,10 +103,6 @@ def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
             yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
 
 
-def _intercepts_of_categories(design: Design) -> tuple[str, ...]:
-    return tuple(item.intercept for item in design.parameters) if design.categories else ()
-
-
 def _numbers(row: Row) -> tuple[Cell, ...]:
     digits = digits_of(row.est_error)
     estimates = (number_cell(value, digits) for value in row.values[:4])
@@ -132,12 +128,11 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 def _columns_text(results: Results) -> str:
     family, design = results.bundle.family, results.bundle.design
     scalars = scalar_dispersion(family, design)
-    intercepts = (design.intercept, *_intercepts_of_categories(design))
+    intercepts = (design.intercept, *(item.intercept for item in design.of_categories))
     names = ("Coefficients", *(f"`{name}`" for name in (*intercepts, *scalars)))
     varying = "".join(
-        f" `b_{name}_...` are the same for the logarithm of {name}."
-        for name in design.varying
-        if not design.categories
+        f" `b_{item.name}_...` are the same for the logarithm of {item.name}."
+        for item in design.of_dispersion
     )
     meaning = MEANING.get(family.link, "the linear predictor")
     if design.categories:
