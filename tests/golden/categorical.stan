@@ -139,16 +139,15 @@ functions {
                        data real eta_loc, data real eta_scale,
                        data real mutrain_loc, data matrix Xc_mutrain,
                        vector phi, vector theta, vector theta_mutrain) {
+    vector[num_elements(p_bar)] w = lift(phi, p_bar, axes, Pi);  // weights
     vector[end - start + 1] f
-      = networks_of(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
-                    activation, 1, 1);
+      = networks_of(H[start : end], w, free_widths, activation, 1, 1);
     vector[end - start + 1] eta  // linear predictor, mucar
       = eta_loc + eta_scale * f + Xc[start : end] * theta;
     vector[end - start + 1] mutrain  // linear predictor
       = mutrain_loc
         + Xc_mutrain[start : end] * theta_mutrain
-        + networks_of(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
-                      activation, 2, 2);
+        + networks_of(H[start : end], w, free_widths, activation, 2, 2);
     // Log odds of each category against the first one.
     matrix[end - start + 1, 3] logits = rep_matrix(0, end - start + 1, 3);
     logits[ : , 2] = eta;

@@ -138,16 +138,15 @@ functions {
                        data real eta_loc, data real eta_scale,
                        data real sigma_loc, data matrix Xc_sigma, vector phi,
                        vector theta, vector theta_sigma) {
+    vector[num_elements(p_bar)] w = lift(phi, p_bar, axes, Pi);  // weights
     vector[end - start + 1] f
-      = networks_of(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
-                    activation, 1, 1);
+      = networks_of(H[start : end], w, free_widths, activation, 1, 1);
     vector[end - start + 1] eta  // linear predictor
       = eta_loc + eta_scale * f + Xc[start : end] * theta;
     vector[end - start + 1] sigma  // of each row
       = exp(sigma_loc
             + Xc_sigma[start : end] * theta_sigma
-            + networks_of(H[start : end], lift(phi, p_bar, axes, Pi),
-                          free_widths, activation, 2, 2));
+            + networks_of(H[start : end], w, free_widths, activation, 2, 2));
     return normal_lpdf(y[start : end] | eta, sigma);
   }
 }

@@ -27,7 +27,7 @@ from semistan.model.families import Dispersion, Family
 from semistan.model.network import Array
 from semistan.model.rows import Rows
 from semistan.stan.layout import WIDTH, declarations, statement
-from semistan.stan.networks import network_call
+from semistan.stan.networks import network_call, shared_weights
 from semistan.subspace.problem import Units
 
 Lines = list[tuple[str, str]]
@@ -133,7 +133,10 @@ def parameter_arguments(design: Design) -> tuple[list[str], list[str]]:
 
 
 def parameter_vectors(design: Design, rows: str, size: str) -> str:
-    """Declare each dispersion parameter over some rows, as ``[start : end]``."""
+    """Declare each dispersion parameter over some rows, as ``[start : end]``.
+
+    It stands behind ``weights_lines``.
+    """
     text = ""
     for item in design.parameters:
         level, *others = _sums(design, item, rows)
@@ -160,7 +163,8 @@ def _sums(design: Design, item: ParameterDesign, rows: str) -> list[str]:
     if not item.networks:
         return sums
     column = 10 if item.link == "log" else 6
-    return [*sums, network_call(design, column, rows=rows, predictor=item.name)]
+    w = shared_weights(design)
+    return [*sums, network_call(design, column, rows=rows, predictor=item.name, weights=w)]
 
 
 def of_row(text: str, design: Design, index: str) -> str:

@@ -17,6 +17,8 @@ from semistan.stan.layout import WIDTH, call
 
 Lines = list[tuple[str, str]]
 
+LIFTED = "lift(phi, p_bar, axes, Pi)"
+
 
 def several(design: Design) -> bool:
     """Say whether there is more than one network."""
@@ -38,9 +40,23 @@ def network_name(design: Design) -> str:
     return "networks" if several(design) else "network"
 
 
-def network_arguments(design: Design, rows: str = "", predictor: str = MU) -> list[str]:
+def weights_lines(design: Design) -> Lines:
+    """Declare the weights at phi where the networks of several predictors share them."""
+    if not design.network_predictors:
+        return []
+    return [(f"vector[num_elements(p_bar)] w = {LIFTED};", "weights")]
+
+
+def shared_weights(design: Design) -> str:
+    """Return the expression for the weights at phi behind ``weights_lines``."""
+    return "w" if design.network_predictors else LIFTED
+
+
+def network_arguments(
+    design: Design, rows: str = "", predictor: str = MU, weights: str = LIFTED
+) -> list[str]:
     """Return that function's arguments at phi, for all rows or some, as ``[start : end]``."""
-    arguments = [f"H{rows}", "lift(phi, p_bar, axes, Pi)", "free_widths", "activation"]
+    arguments = [f"H{rows}", weights, "free_widths", "activation"]
     of = design.network_predictors
     if not of:
         return arguments
@@ -48,12 +64,19 @@ def network_arguments(design: Design, rows: str = "", predictor: str = MU) -> li
     return [*arguments, str(first), str(first + of.count(predictor) - 1)]
 
 
-def network_call(design: Design, column: int = 0, *, rows: str = "", predictor: str = MU) -> str:
+def network_call(
+    design: Design,
+    column: int = 0,
+    *,
+    rows: str = "",
+    predictor: str = MU,
+    weights: str = LIFTED,
+) -> str:
     """Return the expression that is the sum of a predictor's networks at phi.
 
     It starts at a column of the text, under which further lines of it are indented.
     """
-    name, arguments = network_name(design), network_arguments(design, rows, predictor)
+    name, arguments = network_name(design), network_arguments(design, rows, predictor, weights)
     if not design.network_predictors:
         return f"{name}({', '.join(arguments)})"
     lines = call(name, arguments, "", width=WIDTH - 4 - column).splitlines()

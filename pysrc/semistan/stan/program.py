@@ -47,6 +47,8 @@ from semistan.stan.networks import (
     network_files,
     network_name,
     several,
+    shared_weights,
+    weights_lines,
     widths_argument,
 )
 from semistan.stan.penalised import (
@@ -324,12 +326,14 @@ def _main_parameters(parts: Parts) -> list[str]:
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
-    name, passed = network_name(parts.design), network_arguments(parts.design, SLICE)
+    w = shared_weights(parts.design)
+    name, passed = network_name(parts.design), network_arguments(parts.design, SLICE, weights=w)
     plain = "weights" not in parts.design.given and not parts.design.parameters
     has_glm = parts.family.glm and plain
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + indent(declarations(weights_lines(parts.design)), "  ")
         + "  vector[end - start + 1] f\n"
         + indent(call(f"= {name}", passed, ";", width=WIDTH - 6), "    ")
         + (_glm(parts) if has_glm else _density(parts))

@@ -13,7 +13,7 @@ from textwrap import indent
 from semistan.bundle.bundle import Bundle
 from semistan.stan.distributional import of_row, parameter_vectors
 from semistan.stan.layout import WIDTH, comment, declarations, program_text, statement
-from semistan.stan.networks import network_call
+from semistan.stan.networks import network_call, shared_weights, weights_lines
 from semistan.stan.program import (
     Parts,
     data_lines,
@@ -84,11 +84,12 @@ def _generated_quantities(parts: Parts) -> str:
     replicate = replicate.format(eta=eta, trials="trials[n]")
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *further_sums(parts, "")]
+    w = shared_weights(parts.design)
     local = (
-        "vector[N] eta  // linear predictor\n"
+        declarations(weights_lines(parts.design)) + "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        f"      * {network_call(parts.design, 8)}"
+        f"      * {network_call(parts.design, 8, weights=w)}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
         + parameter_vectors(parts.design, "", "N")
