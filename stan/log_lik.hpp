@@ -102,23 +102,30 @@ inline Rows inputs(const Matrix& H) {
   return rows;
 }
 
-inline Eigen::VectorXd output(const Eigen::MatrixXd& H, const Eigen::VectorXd& w,
+template <typename Matrix>
+inline Eigen::VectorXd output(const Matrix& H, const Eigen::VectorXd& w,
                               const std::vector<int>& widths, int activation) {
+  const Eigen::MatrixXd kept = H;
   const int layers = static_cast<int>(widths.size()) - 1;
-  const auto f = output_pass(inputs(H), Network{layers, widths.data(), activation, w.data()});
+  const auto f = output_pass(inputs(kept), Network{layers, widths.data(), activation, w.data()});
   return Eigen::Map<const Eigen::VectorXd>(f.data(), f.size());
 }
 
 // The autodiff stack gets one node for each row, and a single one that leads back to w.
+template <typename Matrix>
 inline Eigen::Matrix<stan::math::var, -1, 1> output(
-    const Eigen::MatrixXd& H, const Eigen::Matrix<stan::math::var, -1, 1>& w,
+    const Matrix& H, const Eigen::Matrix<stan::math::var, -1, 1>& w,
     const std::vector<int>& widths, int activation) {
   using stan::math::var;
   stan::arena_t<Eigen::MatrixXd> kept = H;
   stan::arena_t<Eigen::Matrix<var, -1, 1>> weights = w;
   const auto sizes = stan::math::to_arena(widths);
+  const Eigen::VectorXd values = stan::math::value_of(w);
+  const int layers = static_cast<int>(widths.size()) - 1;
+  const auto computed
+      = output_pass(inputs(kept), Network{layers, widths.data(), activation, values.data()});
   stan::arena_t<Eigen::Matrix<var, -1, 1>> f
-      = output(H, Eigen::VectorXd(stan::math::value_of(w)), widths, activation);
+      = Eigen::Map<const Eigen::VectorXd>(computed.data(), computed.size());
   stan::math::reverse_pass_callback([kept, weights, sizes, activation, f]() mutable {
     const Eigen::VectorXd adjoint = f.adj(), value = weights.val();
     Rows rows = inputs(kept);
