@@ -31,7 +31,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
 from semistan.model.config import TrainConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
 from semistan.subspace.descent import RECORDS
 from tables import Split
 

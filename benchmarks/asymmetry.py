@@ -19,10 +19,11 @@ import torch
 from rich.table import Table
 
 from common import RESULTS, console, read_options, write_results
-from semistan.bundle.bundle import network_spec
 from semistan.bundle.files import read_json
-from semistan.model.families import family
-from semistan.preparation import Prepared, configure, prepare
+from semistan.density.problem import Problem, make_problem
+from semistan.model.bundle import network_spec
+from semistan.model.families.families import family
+from semistan.model.units import units_of
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     LOSS_NODES,
@@ -32,8 +33,8 @@ from semistan.subspace.descent import (
     losses,
     split_rows,
 )
-from semistan.subspace.problem import Problem, make_problem, units_of
 from semistan.subspace.trajectory import replica
+from semistan.workflow.prepare import Prepared, configure, prepare
 
 MODELS = Path(__file__).parents[1] / "models"
 NAMES = ("diabetes", "fair", "anes96")

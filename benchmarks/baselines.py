@@ -27,12 +27,12 @@ import semistan
 from approximations import Predictive, contenders, log_density, make_task
 from common import console, write_results
 from semistan.errors import SemistanError
+from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array, NetworkSpec
+from semistan.model.networks.mlp import Array, NetworkSpec
 from semistan.posterior.scoring.compare import compare_elpd
 from semistan.posterior.scoring.scores import crps
-from semistan.stan.cmdstan import find_toolchain
-from semistan.workflow import Fit
+from semistan.workflow.fit import Fit
 from tables import Split, TableOptions, read_split, read_table_options
 
 NETWORKS = ((16, 16), (3,))

@@ -11,27 +11,29 @@ import numpy as np
 import pandas as pd
 
 from common import Case
-from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
+from semistan.bundle.bundle import library_versions
 from semistan.bundle.files import read_json
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.plan import timed_plan
+from semistan.infer.sample import sample_chains
+from semistan.infer.stan_json import write_stan_json
+from semistan.model.bundle import Bundle, Source, network_spec
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.design import learn_design
-from semistan.model.families import family
-from semistan.model.formula import parse_formula
-from semistan.model.network import Array, initial_weights
-from semistan.model.rows import Rows
+from semistan.model.families.families import family
+from semistan.model.formula.formula import parse_formula
+from semistan.model.networks.mlp import Array, initial_weights
+from semistan.model.table.rows import Rows
+from semistan.model.trained import Trained
+from semistan.model.units import units_of
 from semistan.posterior.run import Run
-from semistan.preparation import configure
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.compile import compile_program
-from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.plan import timed_plan
-from semistan.stan.program import Kernel, bundle_program
-from semistan.stan.sample import sample_chains
+from semistan.program.data import stan_data
+from semistan.program.program import Kernel, bundle_program
 from semistan.subspace.curve import arc_length
-from semistan.subspace.problem import units_of
-from semistan.subspace.subspace import span
-from semistan.subspace.trained import Trained
-from semistan.workflow import new_run
+from semistan.subspace.span import span
+from semistan.workflow.fit import new_run
+from semistan.workflow.prepare import configure
 
 FAMILY = "gaussian"
 

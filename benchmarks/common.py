@@ -18,8 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.plan import usable_processors
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.plan import usable_processors
 
 RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take

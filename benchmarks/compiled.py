@@ -12,12 +12,12 @@ from types import TracebackType
 import numpy as np
 from filelock import FileLock
 
-from semistan.bundle.bundle import Bundle
-from semistan.model.network import Array
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.compile import MODEL_NAME, cache_folder, cache_key, without_comments
-from semistan.stan.program import Kernel, bundle_program
-from semistan.stan.sources import KERNEL_HEADERS, stan_source
+from semistan.infer.cmdstan.compile import MODEL_NAME, cache_folder, cache_key, without_comments
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import Array
+from semistan.program.program import Kernel, bundle_program
+from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MAIN = Path(__file__).with_name("time_gradient.cpp")
 CONTENDERS: dict[str, Kernel] = {"kernel": "cpp", "pure Stan": "stan"}

@@ -45,17 +45,17 @@ from peers import (
     pyro_log_density,
     pyro_sampler,
 )
-from semistan.bundle.bundle import Bundle
+from semistan.density.predictor import linear_predictor
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.network import Array
-from semistan.model.rows import Rows
+from semistan.model.networks.mlp import Array
+from semistan.model.table.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run
-from semistan.preparation import prepare
-from semistan.stan.cmdstan import Toolchain, find_toolchain
-from semistan.stan.program import Kernel
-from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import compile_model, train
+from semistan.program.program import Kernel
+from semistan.workflow.fit import compile_model, train
+from semistan.workflow.prepare import prepare
 
 VALUES = 20  # of eta, at rows spread over the table
 LENGTH = (1000, 1000)  # warm-up and draws of each of a peer's chains

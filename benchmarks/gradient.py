@@ -13,10 +13,10 @@ from cases import unconstrained_point, untrained, write_data
 from common import AIRFOIL, Case, Record, Run, console, interleave, read_options, records_of, report
 from compiled import CONTENDERS, Process, build
 from peers import Evaluate, JaxGradient, installed, posterior_of, torch_gradient
-from semistan.bundle.bundle import Bundle
-from semistan.model.network import ACTIVATIONS, Array
-from semistan.model.rows import Rows
-from semistan.stan.cmdstan import Toolchain, find_toolchain
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import ACTIVATIONS, Array
+from semistan.model.table.rows import Rows
 
 TOLERANCE = 1e-8  # relative, of the log density and of the largest entry of its gradient
 ROWS = (200, 1200, 20_000)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from common import AIRFOIL, Case, Record, console, read_options, record, report
 from ess import Figures, Model, sample_semistan, summarise, train_model
+from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.posterior.draws import read_draws
-from semistan.stan.cmdstan import find_toolchain
 
 METRICS = ("ggn", "dense_e", "diag_e", "unit_e")
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from semistan.bundle.bundle import Bundle
-from semistan.model.network import Array, NetworkSpec, forward, layer_slices
-from semistan.model.rows import Rows
-from semistan.stan.priors import prior_data
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import Array, NetworkSpec, forward, layer_slices
+from semistan.model.priors.prior import prior_data
+from semistan.model.table.rows import Rows
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 

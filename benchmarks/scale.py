@@ -18,7 +18,7 @@ from common import Case, Record, Run, console, interleave, read_options, record,
 from compiled import Process, build, forget_peak_memory, peak_memory
 from gradient import check_agreement
 from peers import JaxGradient, installed, posterior_of
-from semistan.stan.cmdstan import Toolchain, find_toolchain
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 
 ROWS = (10_000, 100_000, 1_000_000)
 MIB = 2**20

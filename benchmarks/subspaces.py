@@ -25,14 +25,14 @@ from rich.table import Table
 
 import semistan
 from common import RESULTS, console, write_results
-from semistan.bundle.bundle import Bundle
+from semistan.density.ggn import full_ggn, linearise
+from semistan.density.problem import make_problem
+from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
-from semistan.model.network import Array
-from semistan.model.rows import Rows
-from semistan.preparation import configure
-from semistan.subspace.ggn import full_ggn, linearise
+from semistan.model.networks.mlp import Array
+from semistan.model.table.rows import Rows
 from semistan.subspace.measures import state_of
-from semistan.subspace.problem import make_problem
+from semistan.workflow.prepare import configure
 from tables import Split, TableOptions, read_split, read_table_options
 
 DIMENSIONS = (2, 8, 32)

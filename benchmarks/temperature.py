@@ -25,13 +25,13 @@ from rich.table import Table
 
 import semistan
 from common import RESULTS, console, pin, write_results
-from semistan.bundle.bundle import Bundle
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
-from semistan.model.rows import Rows
+from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.preparation import configure
-from semistan.stan.cmdstan import Toolchain, find_toolchain
-from semistan.workflow import Fit, compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.fit import Fit, compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.prepare import configure
 
 THETA = (-0.5, 1.0)  # of the categories
 TRAINING = 35  # rows, as in the paper

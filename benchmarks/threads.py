@@ -10,7 +10,7 @@ from pathlib import Path
 from cases import planned_grainsize, unconstrained_point, untrained, write_data
 from common import Case, Record, Run, console, interleave, read_options, record, report
 from compiled import CONTENDERS, Process, build
-from semistan.stan.cmdstan import Toolchain, find_toolchain
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 
 ROWS = (1200, 20_000, 100_000)
 

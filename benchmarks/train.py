@@ -17,13 +17,14 @@ from torch.distributions import Normal
 
 from cases import config_of, smooth_table
 from common import AIRFOIL, Case, Record, read_options, record, report, take_turns
-from semistan.bundle.bundle import network_spec
-from semistan.model.families import family
-from semistan.model.network import NetworkSpec
-from semistan.preparation import Prepared, prepare
+from semistan.density.problem import Problem, make_problem
+from semistan.model.bundle import network_spec
+from semistan.model.families.families import family
+from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.units import units_of
 from semistan.subspace.descent import RECORDS
-from semistan.subspace.problem import Problem, make_problem, units_of
-from semistan.workflow import train
+from semistan.workflow.fit import train
+from semistan.workflow.prepare import Prepared, prepare
 
 DIMENSIONS = (0, 1, 3, 7, 15)
 PLAIN = "plain network"

@@ -1,6 +1,6 @@
 import pytest
 
-from semistan.stan.cmdstan import find_toolchain
+from semistan.infer.cmdstan.toolchain import find_toolchain
 
 
 @pytest.fixture(scope="session")

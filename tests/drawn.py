@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from semistan.model.ordinal import intercept_names
+from semistan.infer.methods import NUTS_COLUMNS
+from semistan.model.families.ordinal import intercept_names
 from semistan.posterior.draws import Draws
-from semistan.stan.methods import NUTS_COLUMNS
 
 
 def random_draws(bundle, *, chains=2, iterations=50, seed=0):

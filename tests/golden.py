@@ -13,8 +13,8 @@ from pathlib import Path
 
 import semistan
 from semistan.posterior.arviz import quiet_arviz
-from semistan.preparation import configure
-from semistan.stan.program import stan_program
+from semistan.program.program import stan_program
+from semistan.workflow.prepare import configure
 from untrained import CATEGORICAL, random_bundle
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import numpy as np
 
 from drawn import random_draws
-from semistan.bundle.bundle import Source
-from semistan.posterior.report.results import Results
+from semistan.model.bundle import Source
 from semistan.posterior.summary import summarise
+from semistan.show.report.results import Results
 from small import small_bundle
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from semistan.stan.compile import cache_folder, cache_key, without_comments
-from semistan.stan.data import write_stan_json
-from semistan.stan.networks import network_call
-from semistan.stan.program import bundle_program
-from semistan.stan.sources import KERNEL_HEADERS, stan_source
+from semistan.infer.cmdstan.compile import cache_folder, cache_key, without_comments
+from semistan.infer.stan_json import write_stan_json
+from semistan.program.networks import network_call
+from semistan.program.program import bundle_program
+from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MAIN = Path(__file__).with_name("log_prob.cpp")
 

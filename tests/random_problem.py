@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from semistan.model.families import family
-from semistan.model.network import NetworkSpec, forward, frozen_features
-from semistan.subspace.problem import Problem, Units, Weights
+from semistan.density.problem import Problem, Weights
+from semistan.model.families.families import family
+from semistan.model.networks.mlp import NetworkSpec, forward, frozen_features
+from semistan.model.units import Units
 
 ETA_LOC, ETA_SCALE, X_SCALE = 0.4, 0.7, 2.0
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from semistan.model.config import parse_config
-from semistan.preparation import prepare
-from semistan.workflow import train
+from semistan.workflow.fit import train
+from semistan.workflow.prepare import prepare
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}

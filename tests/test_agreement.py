@@ -6,14 +6,14 @@ import torch
 
 from programs import evaluate
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
-from semistan.model.network import ACTIVATIONS, forward, frozen_features
-from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives
-from semistan.stan.penalised import spread_names
-from semistan.stan.program import has_log_lik
-from semistan.stan.starts import curve_states
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.subspace.predictor import linear_predictor
+from semistan.density.mode import derivatives
+from semistan.density.predictor import linear_predictor
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.starts import curve_states
+from semistan.model.networks.mlp import ACTIVATIONS, forward, frozen_features
+from semistan.model.terms.names import spread_names
+from semistan.program.data import stan_data
+from semistan.program.program import has_log_lik
 from small import MORE_RESPONSES, further_bundle
 from untrained import random_bundle
 

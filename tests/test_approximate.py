@@ -12,16 +12,17 @@ import pytest
 
 import semistan
 from drawn import random_draws
-from semistan import cli, workflow
+from semistan.command import cli
 from semistan.errors import InputError, ToolchainError
+from semistan.infer import approximate
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.methods import METHODS, check_version, reservations
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
 from semistan.posterior.run import read_run
-from semistan.stan import approximate
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.methods import METHODS, check_version, reservations
-from semistan.workflow import new_run
+from semistan.workflow import fit as workflow
+from semistan.workflow.fit import new_run
 from small import small_config, small_frame
 from untrained import random_bundle
 

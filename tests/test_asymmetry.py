@@ -10,13 +10,13 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from random_problem import random_problem
+from semistan.density.problem import make_problem
 from semistan.model.config import TrainConfig
-from semistan.model.families import FAMILIES
+from semistan.model.families.families import FAMILIES
 from semistan.subspace import coefficients
 from semistan.subspace.coefficients import mean_theta, settle, theta_at
 from semistan.subspace.constructions import CONSTRUCTIONS
 from semistan.subspace.descent import Parameters, descend, initial_parameters
-from semistan.subspace.problem import make_problem
 from small import family_bundle, small_bundle, small_frame
 
 SHAPES = [{}, {"frozen": 1}, {"hidden": ()}, {"hidden": (5, 3), "activation": "relu", "frozen": 1}]

@@ -3,8 +3,8 @@
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.bars import split_bars
-from semistan.model.formula import GroupTerm, SmoothTerm, parse_formula
+from semistan.model.formula.bars import split_bars
+from semistan.model.formula.formula import GroupTerm, SmoothTerm, parse_formula
 
 EVERYTHING = (
     "y | weights(w) + trials(n) ~ x + offset(log(z)) + s(v, k=5) + (1 + x | g) + (0 + z || h) "

@@ -3,16 +3,17 @@ import pytest
 import torch
 from scipy import stats
 
+from semistan.density.predictor import linear_predictor
+from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
-from semistan.model.families import family
-from semistan.model.network import NetworkSpec
+from semistan.model.families.families import family
+from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.units import units_of
 from semistan.subspace.bezier import bezier
 from semistan.subspace.curve import arc_length, curve_points
 from semistan.subspace.descent import RECORDS
-from semistan.subspace.predictor import linear_predictor
-from semistan.subspace.problem import Problem, make_problem, units_of
-from semistan.workflow import train
+from semistan.workflow.fit import train
 from small import RESPONSES, family_bundle, small_bundle, small_frame, small_prepared
 
 NODES = (np.polynomial.legendre.leggauss(9)[0] + 1) / 2

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from semistan.bundle import bundle as module
-from semistan.bundle.bundle import _arrays_hash, read_bundle, write_bundle
+from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
-from semistan.model.network import ACTIVATIONS, forward, frozen_features
-from semistan.preparation import new_rows
+from semistan.model.bundle import arrays_hash, bundle_arrays
+from semistan.model.networks.mlp import ACTIVATIONS, forward, frozen_features
+from semistan.workflow.prepare import new_rows
 from small import RESPONSES, family_bundle, small_bundle, small_frame
 
 FILES = {"bundle.json", "arrays.npz", "network.onnx", "predictor.onnx"}
@@ -27,7 +28,7 @@ def written(tmp_path):
 
 
 def numbers(bundle):
-    return module._arrays(bundle)
+    return bundle_arrays(bundle)
 
 
 def edit(path, **changes):
@@ -284,6 +285,6 @@ def test_a_bundle_of_another_version_is_refused(tmp_path, lost):
     np.savez(tmp_path / "bundle" / "arrays.npz", **arrays)
     path = tmp_path / "bundle" / "bundle.json"
     content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"sha256": _arrays_hash(arrays)}))
+    path.write_text(json.dumps(content | {"sha256": arrays_hash(arrays)}))
     with pytest.raises(InputError, match=f"lacks '{lost}'.*train the model anew"):
         read_bundle(tmp_path / "bundle")

@@ -17,11 +17,18 @@ from assertions import Z
 from drawn import random_draws
 from programs import evaluate, stanc_output
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.density.mode import derivatives
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
+from semistan.infer.methods import NUTS_COLUMNS
+from semistan.infer.stan_csv import sampled_columns
+from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
-from semistan.model.families import family
-from semistan.model.formula import parse_formula, with_predictors
+from semistan.model.families.families import family
+from semistan.model.formula.formula import parse_formula, with_predictors
+from semistan.model.priors.prior import priors_as_used
+from semistan.model.subspace import Subspace
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import (
     distribution,
@@ -30,18 +37,11 @@ from semistan.posterior.predict import (
     posterior_linpred,
     posterior_predict,
 )
-from semistan.preparation import new_rows, prepare
-from semistan.stan.csv import program_columns
-from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives
-from semistan.stan.methods import NUTS_COLUMNS
-from semistan.stan.priors import priors_as_used
-from semistan.stan.program import bundle_program
-from semistan.stan.quantities import quantities_program
-from semistan.stan.starts import curve_states, find_starts
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.subspace.subspace import Subspace
-from semistan.workflow import new_run, train
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.program.quantities import quantities_program
+from semistan.workflow.fit import new_run, train
+from semistan.workflow.prepare import new_rows, prepare
 from small import small_bundle, small_config, small_frame
 from untrained import CATEGORICAL, random_bundle
 
@@ -606,7 +606,7 @@ def test_of_two_categories_every_column_is_the_programs(toolchain, tmp_path):
     target, q = make_target(bundle, rows), states(bundle)
     program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
     density = np.array([-negative_log_posterior(target, torch.tensor(row)) for row in q])
-    ours = program_columns(target, q, density, np.ones(len(q)))
+    ours = sampled_columns(target, q, density, np.ones(len(q)))
     written = [name for name in program.written if not name.startswith("eta.")]
     assert list(ours) == [*NUTS_COLUMNS.values(), *written]
     assert written[-2:] == ["b_mucar_Intercept", "b_mucar_x1"]

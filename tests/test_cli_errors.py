@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from semistan import cli, workflow
 from semistan.bundle.bundle import write_bundle
-from semistan.stan.cmdstan import Toolchain
+from semistan.command import cli
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.workflow import fit as workflow
 from small import small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
@@ -196,7 +197,7 @@ def test_an_existing_model_is_kept(command, tmp_path):
 
 @pytest.mark.parametrize("version", [None, "2.20.0"])
 def test_cmdstan_is_looked_for_before_training(command, tmp_path, monkeypatch, version):
-    from semistan.stan.cmdstan import find_toolchain
+    from semistan.infer.cmdstan.toolchain import find_toolchain
 
     folder, home = tmp_path / "cmdstan", tmp_path / "home"
     home.mkdir()

@@ -191,7 +191,7 @@ def test_predict_drops_missing_rows_and_keeps_their_numbers(fitted, folder):
 
 def test_a_program_that_does_not_compile_shows_the_first_error(toolchain):
     from semistan.errors import ToolchainError
-    from semistan.stan.compile import compile_program
+    from semistan.infer.cmdstan.compile import compile_program
 
     with pytest.raises(ToolchainError, match=r"semicolon|expected|Syntax error"):
         compile_program("parameters { real x }", toolchain)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan import cli
+from semistan.command import cli
 from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
 from semistan.posterior.run import read_run

@@ -9,8 +9,8 @@ from scipy.stats import norm
 
 import semistan
 from assertions import assert_correlation, assert_mean, assert_probability, assert_sd
-from semistan.model.rows import Rows
-from semistan.stan.data import stan_data
+from semistan.model.table.rows import Rows
+from semistan.program.data import stan_data
 
 MODEL = Path(__file__).parents[1] / "models" / "closed_form" / "model.toml"
 

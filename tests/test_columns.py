@@ -17,15 +17,15 @@ from semistan.model.design import (
     factor_notes,
     learn_design,
 )
-from semistan.model.formula import parse_formula
+from semistan.model.formula.formula import parse_formula
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.engine import engine_named
-from semistan.posterior.pictures.band import _first_input
 from semistan.posterior.predict import posterior_linpred
-from semistan.preparation import new_rows, prepare
-from semistan.stan.data import stan_data
+from semistan.program.data import stan_data
+from semistan.show.pictures.band import _first_input
+from semistan.workflow.prepare import new_rows, prepare
 from small import small_bundle, small_config, small_frame
 
 SIZES = ["low", "mid", "high", "top"]

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from semistan.stan import compile as module
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.compile import (
+from semistan.infer.cmdstan import compile as module
+from semistan.infer.cmdstan.compile import (
     cache_folder,
     cache_key,
     compile_program,
     is_compiled,
     without_comments,
 )
-from semistan.stan.program import bundle_program, stan_program
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.program.program import bundle_program, stan_program
 from small import small_bundle, small_frame, small_prepared
 
 TOOLCHAIN = Toolchain(Path("/opt/cmdstan-2.36.0"), (2, 36, 0), "g++ (Debian) 12.2.0")

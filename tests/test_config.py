@@ -4,8 +4,8 @@ import tomllib
 import pytest
 
 from semistan.errors import InputError
-from semistan.inputs import read_config, read_table, write_config
 from semistan.model.config import ModelConfig, parse_config, with_overrides
+from semistan.workflow.inputs import read_config, read_table, write_config
 from small import small_frame
 
 FORMULA = "y ~ x + nn(u)"

@@ -7,15 +7,16 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
+from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
-from semistan.model.families import family
-from semistan.model.network import NetworkSpec
+from semistan.model.families.families import family
+from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.units import units_of
 from semistan.subspace import coefficients, connecting_curve, descent, pca, random_directions
 from semistan.subspace.constructions import CONSTRUCTIONS, construction
 from semistan.subspace.descent import Parameters, losses
 from semistan.subspace.pca import principal_directions
-from semistan.subspace.problem import make_problem, units_of
 from small import RESPONSES, family_bundle, small_bundle, small_frame, small_prepared
 
 NAMES = list(CONSTRUCTIONS)

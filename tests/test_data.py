@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.network import ACTIVATIONS
-from semistan.stan import data as data_module
-from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
-from semistan.stan.program import bundle_program
+from semistan.infer.stan_json import read_stan_rows, write_stan_json
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.program import data as data_module
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
 from small import RESPONSES, family_bundle, small_bundle
 
 DECLARATION = re.compile(

@@ -11,9 +11,9 @@ from semistan.model.design import (
     design_to_plain,
     learn_design,
 )
-from semistan.model.formula import parse_formula
-from semistan.model.missing import complete_rows
+from semistan.model.formula.formula import parse_formula
 from semistan.model.names import stan_name
+from semistan.model.table.missing import complete_rows
 from small import small_frame
 
 

@@ -15,15 +15,21 @@ from assertions import Z
 from drawn import random_draws
 from programs import evaluate, stanc_output
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.density.mode import derivatives
+from semistan.density.predictor import network_output
+from semistan.density.problem import Weights, make_problem
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
+from semistan.infer.stan_json import read_stan_rows, write_stan_json
+from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
-from semistan.model.families import FAMILIES
-from semistan.model.formula import ParameterFormula, parse_formula
-from semistan.model.network import Networks, NetworkSpec, forward, output_and_jacobian, outputs
+from semistan.model.families.families import FAMILIES
+from semistan.model.formula.formula import ParameterFormula, parse_formula
+from semistan.model.networks.mlp import Networks, NetworkSpec, forward, output_and_jacobian, outputs
+from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.pictures.slice import Plane
 from semistan.posterior.predict import (
     distribution,
     log_lik,
@@ -32,17 +38,12 @@ from semistan.posterior.predict import (
     posterior_predict,
 )
 from semistan.posterior.prior_draws import prior_draws
-from semistan.preparation import new_rows, prepare
-from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
-from semistan.stan.geometry import derivatives
-from semistan.stan.priors import prior_data, priors_as_used
-from semistan.stan.program import bundle_program, has_log_lik
-from semistan.stan.quantities import quantities_program
-from semistan.stan.starts import curve_states, find_starts
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.subspace.predictor import network_output
-from semistan.subspace.problem import Weights, make_problem
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program, has_log_lik
+from semistan.program.quantities import quantities_program
+from semistan.show.pictures.slice import Plane
+from semistan.workflow.fit import new_run
+from semistan.workflow.prepare import new_rows, prepare
 from small import small_bundle, small_config, small_frame, small_prepared
 from test_stan_csv import assert_columns
 from untrained import random_bundle

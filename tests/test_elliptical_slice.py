@@ -10,11 +10,10 @@ import torch
 
 import semistan
 from assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
-from semistan.model.config import SampleConfig
-from semistan.stan import elliptical_slice
-from semistan.stan.data import stan_data
-from semistan.stan.elliptical_slice import (
+from semistan.infer import elliptical_slice
+from semistan.infer.elliptical_slice import (
     Reference,
     State,
     elliptical_slice_chains,
@@ -24,9 +23,10 @@ from semistan.stan.elliptical_slice import (
     reference_of,
     slice_step,
 )
-from semistan.stan.starts import Starts, curve_states, find_starts, initial_values
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.workflow import new_run
+from semistan.infer.starts import Starts, curve_states, find_starts, initial_values
+from semistan.model.config import SampleConfig
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
 from small import family_bundle
 from untrained import random_bundle
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.plan import Plan
+from semistan.infer.sample import sample_chains
+from semistan.infer.scripts import r_script, shell_script
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.stan.compile import compile_program
-from semistan.stan.plan import Plan
-from semistan.stan.sample import sample_chains
-from semistan.stan.scripts import r_script, shell_script
-from semistan.stan.starts import find_starts
-from semistan.workflow import export_stan
+from semistan.workflow.fit import export_stan
 from untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=40, draws=30, seed=5)

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from assertions import assert_mean
+from semistan.density.mode import Mode
+from semistan.density.target import log_prior, make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
+from semistan.infer import flow as module
+from semistan.infer.flow import fit_flow, flow_chains, new_flow
+from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
-from semistan.stan import flow as module
-from semistan.stan.flow import fit_flow, flow_chains, new_flow
-from semistan.stan.geometry import Mode
-from semistan.stan.starts import curve_states, find_starts
-from semistan.stan.target import log_prior, make_target, negative_log_posterior
 from small import small_bundle
 from untrained import random_bundle
 
@@ -134,7 +134,7 @@ def test_the_columns_are_log_p_and_log_g(tmp_path):
 
 def test_random_rows_estimate_the_log_likelihood_without_bias(monkeypatch):
     bundle, rows = random_bundle("poisson")
-    monkeypatch.setattr("semistan.stan.target.CHUNK", 11 * bundle.subspace.d)
+    monkeypatch.setattr("semistan.density.target.CHUNK", 11 * bundle.subspace.d)
     target, q = make_target(bundle, rows), torch.tensor(curve_states(bundle, 1))
     assert [len(chunk) for chunk in target.chunks] == [11, 11, 8]
     whole = float(module._log_densities(target, q, generator())[0])

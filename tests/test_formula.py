@@ -3,8 +3,8 @@ import re
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.formula import parse_formula, variables
-from semistan.model.syntax import CALLABLE
+from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.formula.syntax import CALLABLE
 
 
 def refusal(text):

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from programs import evaluate
+from semistan.density import mode as geometry
+from semistan.density.mode import derivatives, find_mode
+from semistan.density.predictor import linear_predictor
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.starts import Starts, curve_states, find_starts, worth_sampling
 from semistan.model.config import SampleConfig
-from semistan.model.network import ACTIVATIONS
-from semistan.stan import geometry
-from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives, find_mode
-from semistan.stan.starts import Starts, curve_states, find_starts, worth_sampling
-from semistan.stan.target import make_target, negative_log_posterior
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
-from semistan.subspace.predictor import linear_predictor
 from small import MORE_RESPONSES
 from untrained import random_bundle
 
@@ -103,7 +103,7 @@ def test_rows_in_pieces_give_the_same(monkeypatch):
     q = torch.tensor(states(bundle)[0])
     target = make_target(bundle, rows)
     whole = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
-    monkeypatch.setattr("semistan.stan.target.CHUNK", 7 * bundle.subspace.d)
+    monkeypatch.setattr("semistan.density.target.CHUNK", 7 * bundle.subspace.d)
     target = make_target(bundle, rows)
     assert len(target.chunks) == 5
     pieces = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
@@ -149,7 +149,7 @@ def test_an_infinite_density_has_no_mode():
 
 
 def test_without_a_mode_the_chains_start_on_the_curve_and_the_metric_is_adapted(monkeypatch):
-    monkeypatch.setattr("semistan.stan.starts.find_mode", lambda *_: None)
+    monkeypatch.setattr("semistan.infer.starts.find_mode", lambda *_: None)
     bundle, rows = random_bundle("gaussian")
     starts = find_starts(bundle, rows, SampleConfig())
     points = curve_points(bundle.trained.control_points, np.array([0.125, 0.375, 0.625, 0.875]))

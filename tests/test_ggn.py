@@ -11,10 +11,8 @@ from random_problem import (
     network_output,
     random_problem,
 )
-from semistan.model.families import FAMILIES
-from semistan.model.network import ACTIVATIONS, layer_slices
-from semistan.subspace import ggn
-from semistan.subspace.ggn import (
+from semistan.density import ggn
+from semistan.density.ggn import (
     diagonal_ggn,
     full_ggn,
     kronecker_ggn,
@@ -22,8 +20,10 @@ from semistan.subspace.ggn import (
     linearise,
     onto,
 )
-from semistan.subspace.problem import Weights
-from semistan.subspace.subspace import Subspace
+from semistan.density.problem import Weights
+from semistan.model.families.families import FAMILIES
+from semistan.model.networks.mlp import ACTIVATIONS, layer_slices
+from semistan.model.subspace import Subspace
 
 NAMES = ("gaussian", "poisson", "bernoulli")
 NETWORKS = [

@@ -12,16 +12,16 @@ from scipy.special import expit
 
 from drawn import random_draws
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
-from semistan.model.families import FAMILIES, family
+from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.predict import (
     log_lik,
     posterior_epred,
     posterior_linpred,
     posterior_predict,
 )
-from semistan.preparation import new_rows
-from semistan.subspace.problem import Weights, make_problem
+from semistan.workflow.prepare import new_rows
 from small import small_bundle, small_frame, small_prepared
 from untrained import FORMULA, FORMULAS, random_bundle, random_frame
 

@@ -11,18 +11,18 @@ import torch
 from assertions import Z
 from drawn import random_draws
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
-from semistan.model.formula import parse_formula
-from semistan.model.groups import level_labels
-from semistan.model.network import forward
+from semistan.model.formula.formula import parse_formula
+from semistan.model.networks.mlp import forward
+from semistan.model.terms.group import level_labels
 from semistan.posterior import predict
 from semistan.posterior.penalised import penalised_predictor
 from semistan.posterior.predict import posterior_linpred
-from semistan.preparation import new_rows
-from semistan.stan.program import labels
+from semistan.program.program import labels
 from semistan.subspace.coefficients import theta_at
-from semistan.subspace.problem import Weights, make_problem
+from semistan.workflow.prepare import new_rows
 from small import small_bundle, small_frame, small_prepared
 from untrained import random_bundle
 

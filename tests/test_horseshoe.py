@@ -11,17 +11,17 @@ import semistan
 from assertions import Z, mcse
 from programs import evaluate
 from semistan.errors import InputError
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.kernel import kernel_failure
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.model.priors import parse_prior
+from semistan.model.priors.density import parse_prior
+from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.predict import log_lik
-from semistan.stan.compile import compile_program
-from semistan.stan.data import stan_data
-from semistan.stan.kernel import kernel_failure
-from semistan.stan.priors import priors_as_used
-from semistan.stan.program import bundle_program
-from semistan.stan.starts import find_starts
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.workflow.fit import new_run
 from small import small_prepared
 from untrained import random_bundle
 

@@ -8,8 +8,8 @@ from by_hand import eta_by_hand
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
+from semistan.model.subspace import along
 from semistan.posterior.effects.importance import permutation_importance
-from semistan.subspace.subspace import along
 from small import small_bundle, small_frame
 
 FORMULA = "y ~ x + z + g + nn(u, v)"

@@ -33,7 +33,7 @@ def test_importing_semistan_imports_no_library():
 
 
 def test_the_command_line_imports_only_what_it_shows_itself_with():
-    assert imported_after("import semistan.cli") == {"typer", "rich"}
+    assert imported_after("import semistan.command.cli") == {"typer", "rich"}
 
 
 def test_the_help_lists_every_command():
@@ -43,7 +43,7 @@ def test_the_help_lists_every_command():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_of_its_own(command, capsys):
-    from semistan.cli import app
+    from semistan.command.cli import app
 
     with pytest.raises(SystemExit) as caught:
         app([command, "--help"])

@@ -8,9 +8,10 @@ import pytest
 
 from semistan.bundle.files import sha256_file
 from semistan.errors import ToolchainError
-from semistan.stan import cmdstan, install
-from semistan.stan.cmdstan import Toolchain, find_cmdstan, find_make
-from semistan.stan.install import WHEEL_TREE, install_cmdstan
+from semistan.infer.cmdstan import install
+from semistan.infer.cmdstan import toolchain as cmdstan
+from semistan.infer.cmdstan.install import WHEEL_TREE, install_cmdstan
+from semistan.infer.cmdstan.toolchain import Toolchain, find_cmdstan, find_make
 
 FOUND = Toolchain(Path("/opt/cmdstan"), (2, 36, 0), "g++")
 

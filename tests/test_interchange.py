@@ -11,10 +11,10 @@ import xarray
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.export import draws_table
-from semistan.posterior.inference_data import inference_data, write_inference_data
 from semistan.posterior.run import Run
-from semistan.posterior.tables import write_table
+from semistan.show.export import draws_table
+from semistan.show.inference_data import inference_data, write_inference_data
+from semistan.show.tables import write_table
 from small import category_bundle, category_frame
 from untrained import FORMULA, random_bundle
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from semistan import workflow
-from semistan.stan import compile as compile_module
-from semistan.stan.cmdstan import compiler_version
-from semistan.stan.compile import compile_program
-from semistan.stan.kernel import kernel_failure
-from semistan.stan.program import bundle_program
-from semistan.stan.sources import stan_source
+from semistan.infer.cmdstan import compile as compile_module
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.kernel import kernel_failure
+from semistan.infer.cmdstan.toolchain import compiler_version
+from semistan.program.program import bundle_program
+from semistan.program.sources import stan_source
+from semistan.workflow import fit as workflow
 from small import further_bundle
 from untrained import random_bundle
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan import crossvalidation as module
-from semistan.crossvalidation import kfold
 from semistan.errors import InputError, SemistanError
 from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
 from semistan.posterior.scoring.scores import pointwise
-from semistan.preparation import new_rows
-from semistan.workflow import fit
+from semistan.workflow import kfold as module
+from semistan.workflow.fit import fit
+from semistan.workflow.kfold import kfold
+from semistan.workflow.prepare import new_rows
 from small import small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 200, "draws": 200, "kernel": "stan", "seed": 3}

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from programs import _build, stanc_output
-from semistan.model.families import family
-from semistan.model.links import LINKS
-from semistan.stan.program import bundle_program
-from semistan.stan.quantities import quantities_program
-from semistan.stan.sources import stan_source
+from semistan.model.families.families import family
+from semistan.model.families.links import LINKS
+from semistan.program.program import bundle_program
+from semistan.program.quantities import quantities_program
+from semistan.program.sources import stan_source
 from small import small_bundle, small_frame
 
 ETA = np.array([-300.0, -40, -36.5, -30.0, -7, -0.3, 0, 1.2, 5, 8.5, 31, 40])

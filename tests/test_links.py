@@ -9,15 +9,15 @@ from scipy import stats
 from statsmodels.genmod.families import links as sm_links
 
 from programs import evaluate
+from semistan.density.mode import derivatives
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.model.families import FAMILIES, family
-from semistan.model.links import LINKS
-from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives
-from semistan.stan.program import has_log_lik, stan_program
-from semistan.stan.starts import curve_states
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.stan.temper import temper_of
+from semistan.infer.starts import curve_states
+from semistan.model.families.families import FAMILIES, family
+from semistan.model.families.links import LINKS
+from semistan.model.temper import temper_of
+from semistan.program.data import stan_data
+from semistan.program.program import has_log_lik, stan_program
 from small import small_bundle, small_config, small_frame, small_prepared
 from untrained import random_bundle
 

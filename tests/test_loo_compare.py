@@ -10,12 +10,12 @@ import xarray as xr
 from scipy import stats
 
 from drawn import random_draws
-from semistan.comparison import check_same_response
 from semistan.errors import InputError
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.scoring.compare import compare_elpd, stacking_weights
 from semistan.posterior.scoring.loo import Loo, loo, psis_loo
+from semistan.workflow.compare import check_same_response
 from untrained import random_bundle
 
 

@@ -11,14 +11,14 @@ from random_problem import (
     random_problem,
     units_for,
 )
+from semistan.density.ggn import diagonal_ggn, kronecker_ggn
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.subspace import along
 from semistan.subspace import low_rank_laplace as module
 from semistan.subspace.constructions import construction
-from semistan.subspace.ggn import diagonal_ggn, kronecker_ggn
 from semistan.subspace.low_rank_laplace import leading_directions
 from semistan.subspace.measures import relative_error, state_of
-from semistan.subspace.subspace import along
 
 CURVATURES = {"diagonal": diagonal_ggn, "kronecker": kronecker_ggn}
 

@@ -6,7 +6,7 @@ from by_hand import eta_by_hand, slopes_by_hand
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.model.network import forward
+from semistan.model.networks.mlp import forward
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.predict import posterior_epred
 from small import category_bundle, category_frame, family_bundle, small_bundle, small_frame

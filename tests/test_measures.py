@@ -5,12 +5,12 @@ from scipy.stats import kendalltau
 
 from random_problem import naive_ggn, naive_jacobian, random_problem, units_for
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.subspace import Subspace, along, along_axes
 from semistan.subspace import measures
 from semistan.subspace.constructions import construction
 from semistan.subspace.descent import Parameters
+from semistan.subspace.hand_over import hand_over
 from semistan.subspace.measures import measure, relative_error, state_of, trace_criterion
-from semistan.subspace.subspace import Subspace, along, along_axes
-from semistan.subspace.trained import hand_over
 
 CASES = [
     ("gaussian", {"hidden": (4,)}),
@@ -111,7 +111,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
     subspace = mixed_subspace(problem.network.d)
     given = (problem, problem, state, subspace)
     whole = (trace_criterion(*given), *relative_error(*given))
-    monkeypatch.setattr("semistan.subspace.ggn.CHUNK", 7 * problem.network.d)
+    monkeypatch.setattr("semistan.density.ggn.CHUNK", 7 * problem.network.d)
     assert np.allclose((trace_criterion(*given), *relative_error(*given)), whole, rtol=1e-11)
 
 

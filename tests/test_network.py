@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from semistan.errors import InputError
-from semistan.model.network import (
+from semistan.model.networks.mlp import (
     ACTIVATIONS,
     NetworkSpec,
     activate,

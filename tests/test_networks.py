@@ -11,13 +11,18 @@ import torch
 import semistan
 from golden import MODELS
 from programs import evaluate, stanc_output
-from semistan.bundle.bundle import network_spec, read_bundle, write_bundle
+from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
+from semistan.density.ggn import kronecker_ggn
+from semistan.density.predictor import network_inputs
+from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
+from semistan.infer.stan_json import read_stan_rows, write_stan_json
+from semistan.model.bundle import network_spec
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
-from semistan.model.families import family
-from semistan.model.formula import parse_formula
-from semistan.model.network import (
+from semistan.model.families.families import family
+from semistan.model.formula.formula import parse_formula
+from semistan.model.networks.mlp import (
     Networks,
     NetworkSpec,
     forward,
@@ -28,16 +33,14 @@ from semistan.model.network import (
     outputs,
 )
 from semistan.model.orthogonal import orthogonal_columns
-from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
-from semistan.stan.program import bundle_program, has_log_lik
-from semistan.stan.quantities import quantities_program
+from semistan.model.subspace import along, along_axes
+from semistan.model.units import units_of
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program, has_log_lik
+from semistan.program.quantities import quantities_program
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
-from semistan.subspace.ggn import kronecker_ggn
-from semistan.subspace.predictor import network_inputs
-from semistan.subspace.problem import make_problem, units_of
-from semistan.subspace.subspace import along, along_axes
 from small import small_bundle, small_config, small_frame, small_prepared
 from test_agreement import assert_agreement, random_states, relative
 from test_network import naive_network

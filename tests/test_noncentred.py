@@ -7,20 +7,20 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from semistan.posterior.prior_draws import prior_draws
-from semistan.stan import geometry
-from semistan.stan.geometry import derivatives, find_mode
-from semistan.stan.noncentred import (
+from semistan.density import mode as geometry
+from semistan.density.mode import derivatives, find_mode
+from semistan.density.noncentred import (
     coordinates_of,
     factor_of,
     partial_correlations,
     penalised_coordinates,
     values_of,
 )
-from semistan.stan.priors import prior_data
-from semistan.stan.spread import held_coordinates
-from semistan.stan.starts import curve_states
-from semistan.stan.target import log_likelihood, log_prior, make_target
+from semistan.density.spread import held_coordinates
+from semistan.density.target import log_likelihood, log_prior, make_target
+from semistan.infer.starts import curve_states
+from semistan.model.priors.prior import prior_data
+from semistan.posterior.prior_draws import prior_draws
 from untrained import random_bundle
 
 FORMULA = "y ~ x1 + s(v, k=5) + (1 + x1 + x2 | g) + (x2 || h) + nn(u1, u2, u3)"

@@ -15,14 +15,14 @@ import semistan
 from drawn import random_draws
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
-from semistan.model.families import check_response, family
+from semistan.model.families.families import check_response, family
+from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.scoring.scores import pointwise
-from semistan.preparation import new_rows, prepare
-from semistan.stan.data import stan_data
-from semistan.stan.priors import priors_as_used
-from semistan.stan.program import stan_program
-from semistan.workflow import train
+from semistan.program.data import stan_data
+from semistan.program.program import stan_program
+from semistan.workflow.fit import train
+from semistan.workflow.prepare import new_rows, prepare
 from small import small_config, small_frame
 from test_stan_csv import assert_columns
 

@@ -9,34 +9,34 @@ import pytest
 from scipy.stats import binom
 
 from drawn import random_draws
-from semistan.bundle.bundle import Bundle
+from semistan.density import predictor
+from semistan.density.predictor import network_output
 from semistan.errors import InputError
+from semistan.model.bundle import Bundle
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
-from semistan.model.formula import parse_formula
+from semistan.model.formula.formula import parse_formula
 from semistan.model.orthogonal import (
     announcement,
     further_names,
     orthogonal_columns,
     raw_columns,
 )
+from semistan.model.units import units_of
 from semistan.posterior import orthogonal
 from semistan.posterior.collinearity import LIMIT, collinearity, regress
 from semistan.posterior.draws import Draws, orthogonalised
 from semistan.posterior.orthogonal import Orthogonal, network_along, read_gamma, write_gamma
-from semistan.posterior.pictures import draw
-from semistan.posterior.pictures.coefficients import coefficients_alt
-from semistan.posterior.pictures.densities import densities_alt
-from semistan.posterior.pictures.material import memory_material
-from semistan.posterior.pictures.words import interval_words
 from semistan.posterior.predict import log_lik, posterior_linpred
-from semistan.posterior.report.coefficients import labels_of
 from semistan.posterior.summary import summarise
-from semistan.stan.data import stan_data
-from semistan.stan.program import bundle_program
-from semistan.subspace import predictor
-from semistan.subspace.predictor import network_output
-from semistan.subspace.problem import units_of
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.show.pictures import draw
+from semistan.show.pictures.coefficients import coefficients_alt
+from semistan.show.pictures.densities import densities_alt
+from semistan.show.pictures.material import memory_material
+from semistan.show.pictures.words import interval_words
+from semistan.show.report.coefficients import labels_of
 from small import small_frame, small_prepared
 from untrained import random_bundle, random_frame
 

@@ -13,21 +13,23 @@ from scipy.special import expit
 import semistan
 from assertions import Z
 from programs import evaluate, stanc_output
+from semistan.density.columns import unconstrained
+from semistan.density.noncentred import penalised_starts
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
+from semistan.infer.stan_csv import sampled_columns
+from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.config import SampleConfig
-from semistan.model.families import FAMILIES
-from semistan.model.network import forward
+from semistan.model.families.families import FAMILIES
+from semistan.model.networks.mlp import forward
+from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import log_lik, posterior_epred, posterior_linpred
-from semistan.preparation import new_rows, prepare
-from semistan.stan.csv import program_columns, unconstrained
-from semistan.stan.data import read_stan_rows, stan_data, write_stan_json
-from semistan.stan.noncentred import penalised_starts
-from semistan.stan.priors import prior_data, priors_as_used
-from semistan.stan.program import bundle_program
-from semistan.stan.quantities import quantities_program
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.program.quantities import quantities_program
+from semistan.workflow.fit import new_run
+from semistan.workflow.prepare import new_rows, prepare
 from small import small_config, small_frame
 from untrained import random_bundle
 
@@ -326,7 +328,7 @@ def test_pytorch_computes_every_column_of_the_csv_in_its_order(fit, columns):
     some = columns.iloc[::60]
     q = np.array([unconstrained(target, as_stan_has_them(row)) for _, row in some.iterrows()])
     density = np.array([-negative_log_posterior(target, torch.tensor(x)) for x in q])
-    got = program_columns(target, q, density, np.zeros(len(q)))
+    got = sampled_columns(target, q, density, np.zeros(len(q)))
     assert list(got) == list(columns)
     for name in ("lp__", *(name for name in columns if not name.endswith("__"))):
         assert got[name] == pytest.approx(some[name].to_numpy(), rel=DIGITS, abs=DIGITS), name

@@ -13,25 +13,17 @@ from scipy import stats
 from drawn import random_draws
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.model.rows import Rows
+from semistan.model.table.rows import Rows
 from semistan.posterior.effects.effect import Effect
-from semistan.posterior.pictures import (
-    KINDS,
-    alt_text,
-    available,
-    draw,
-    draw_effect,
-    draw_importance,
-    effect_alt,
-    importance_alt,
-    memory_material,
-    write_picture,
-)
-from semistan.posterior.pictures.material import MOST_DRAWS, evenly
-from semistan.posterior.pictures.style import SERIES, wrapped
-from semistan.posterior.pictures.subspace import density_slice
 from semistan.posterior.predict import posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise
+from semistan.show.pictures import KINDS, alt_text, available, draw
+from semistan.show.pictures.effect import draw_effect, effect_alt
+from semistan.show.pictures.importance import draw_importance, importance_alt
+from semistan.show.pictures.material import MOST_DRAWS, evenly, memory_material
+from semistan.show.pictures.style import SERIES, wrapped
+from semistan.show.pictures.subspace import density_slice
+from semistan.show.pictures.write import write_picture
 from small import FORMULA, category_bundle, family_bundle, small_bundle, small_frame
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")

@@ -23,7 +23,7 @@ from semistan.posterior.prediction import (
     predict_chunks,
     summarise_prediction,
 )
-from semistan.posterior.tables import table_writer, write_table
+from semistan.show.tables import table_writer, write_table
 from small import category_bundle, family_bundle, small_bundle
 from untrained import random_bundle
 

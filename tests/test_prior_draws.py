@@ -9,10 +9,10 @@ from scipy.stats import expon, gamma, lognorm, norm, t
 
 import semistan
 from assertions import Z, assert_mean, assert_probability, assert_sd, mcse
-from semistan import cli
+from semistan.command import cli
 from semistan.posterior.predict import posterior_epred, posterior_linpred
-from semistan.stan.data import stan_data
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
 from small import small_bundle, small_frame
 from untrained import random_bundle
 

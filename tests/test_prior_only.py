@@ -6,8 +6,8 @@ from scipy.stats import expon, norm, t
 
 import semistan
 from assertions import assert_mean, assert_probability, assert_sd
-from semistan.stan.data import stan_data
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
 from untrained import random_bundle
 
 

@@ -9,17 +9,17 @@ import torch
 
 import semistan
 from programs import evaluate
-from semistan import cli
 from semistan.bundle.bundle import write_bundle
+from semistan.command import cli
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.inputs import read_config, write_config
-from semistan.model.families import family
-from semistan.model.priors import DENSITIES, parse_prior
-from semistan.stan.compile import without_comments
-from semistan.stan.data import stan_data
-from semistan.stan.priors import PriorLine, prior_data, prior_groups, priors_as_used
-from semistan.stan.program import bundle_program
-from semistan.stan.target import make_target, negative_log_posterior
+from semistan.infer.cmdstan.compile import without_comments
+from semistan.model.families.families import family
+from semistan.model.priors.density import DENSITIES, parse_prior
+from semistan.model.priors.prior import PriorLine, prior_data, prior_groups, priors_as_used
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.workflow.inputs import read_config, write_config
 from small import RESPONSES, small_bundle, small_config, small_frame, small_prepared
 from untrained import random_bundle
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from semistan.stan.program import bundle_program, labels, stan_program
+from semistan.program.program import bundle_program, labels, stan_program
 from semistan.version import __version__
 from small import RESPONSES, small_bundle, small_config, small_frame, small_prepared
 

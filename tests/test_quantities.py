@@ -11,17 +11,17 @@ from scipy.stats import norm
 import semistan
 from assertions import Z
 from programs import stanc_output
+from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, SemistanError
+from semistan.infer.cmdstan.compile import compile_program, without_comments
+from semistan.infer.generate import generate_chains
+from semistan.infer.sample import sample_chains
 from semistan.model.config import SampleConfig
-from semistan.model.families import FAMILIES, family
+from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.run import read_run
-from semistan.stan.compile import compile_program, without_comments
-from semistan.stan.generate import generate_chains
-from semistan.stan.quantities import quantities_program
-from semistan.stan.sample import sample_chains
-from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import new_run
+from semistan.program.quantities import quantities_program
+from semistan.workflow.fit import new_run
 from small import RESPONSES, small_bundle
 from untrained import random_bundle
 

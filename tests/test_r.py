@@ -13,13 +13,13 @@ from semistan.bundle.files import read_json, write_json
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import ebfmi
-from semistan.posterior.export import draws_table
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.r_script import r_script, write_r_script
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import psis_loo
-from semistan.posterior.tables import write_table
-from semistan.workflow import new_run
+from semistan.show.export import draws_table
+from semistan.show.r_script import r_script, write_r_script
+from semistan.show.tables import write_table
+from semistan.workflow.fit import new_run
 from small import category_bundle, family_bundle, small_bundle, small_frame
 from untrained import random_bundle
 

@@ -13,18 +13,18 @@ import pytest
 
 from pages import Page, small_results
 from semistan.model.config import config_toml, parse_config
-from semistan.posterior import report
 from semistan.posterior.diagnostics import Check
-from semistan.posterior.report.blocks import Facts, Picture, Table
-from semistan.posterior.report.coefficients import coefficient_table
-from semistan.posterior.report.content import report_content
-from semistan.posterior.report.evidence import Effects, Estimates, Evidence, gather
-from semistan.posterior.report.learnt import directions_table, frame_table, pareto_text
-from semistan.posterior.report.numbers import MINUS, count, joined, number, part_of
-from semistan.posterior.report.page import highlighted, inline, render
-from semistan.posterior.report.sampling import chains_table
 from semistan.posterior.scoring.loo import Loo
 from semistan.posterior.summary import COLUMNS, digits_of
+from semistan.show import report
+from semistan.show.report.blocks import Facts, Picture, Table
+from semistan.show.report.coefficients import coefficient_table
+from semistan.show.report.content import report_content
+from semistan.show.report.evidence import Effects, Estimates, Evidence, gather
+from semistan.show.report.learnt import directions_table, frame_table, pareto_text
+from semistan.show.report.numbers import MINUS, count, joined, number, part_of
+from semistan.show.report.page import highlighted, inline, render
+from semistan.show.report.sampling import chains_table
 from small import category_frame, small_config, small_frame
 
 NASTY = "<script>alert('x')</script>"
@@ -439,13 +439,13 @@ def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidenc
 
 
 def test_draws_are_fewer_where_the_work_is_much(computed, monkeypatch):
-    monkeypatch.setattr("semistan.posterior.report.evidence.MOST_WORK", 1)
+    monkeypatch.setattr("semistan.show.report.evidence.MOST_WORK", 1)
     scarce = gather(computed, np.random.default_rng(1))
     assert scarce.dependence.basis.startswith("100 of 240 draws")
 
 
 def test_the_most_important_inputs_are_shown_in_the_formulas_order():
-    from semistan.posterior.report.evidence import _most_important
+    from semistan.show.report.evidence import _most_important
 
     names = tuple(f"u{i}" for i in range(12))
     order = [*names[4:], *names[:4]]

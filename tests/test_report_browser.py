@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import semistan
-from semistan.posterior.report import write_report
+from semistan.show.report import write_report
 from small import small_frame
 
 CHROMIUM = shutil.which("chromium")

@@ -10,14 +10,14 @@ import pytest
 
 import semistan
 from semistan.errors import InputError, SemistanError
+from semistan.infer.cmdstan.compile import compile_program, is_compiled
+from semistan.infer.plan import default_grainsize, plan_threads, timed_plan
+from semistan.infer.sample import sample_chains
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.run import read_run
-from semistan.stan.compile import compile_program, is_compiled
-from semistan.stan.plan import default_grainsize, plan_threads, timed_plan
-from semistan.stan.program import bundle_program
-from semistan.stan.sample import sample_chains
-from semistan.workflow import new_run
+from semistan.program.program import bundle_program
+from semistan.workflow.fit import new_run
 from untrained import FORMULA, random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from assertions import assert_uniform_ranks
-from semistan.stan.cmdstan import quiet_cmdstanpy
-from semistan.stan.compile import compile_program
-from semistan.stan.data import stan_data, write_stan_json
-from semistan.stan.program import bundle_program
-from semistan.subspace.predictor import linear_predictor, network_output
+from semistan.density.predictor import linear_predictor, network_output
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
+from semistan.infer.stan_json import write_stan_json
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
 from small import MORE_RESPONSES, RESPONSES
 from untrained import CATEGORICAL, plain_units, random_bundle, standard_rows
 

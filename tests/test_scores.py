@@ -18,7 +18,7 @@ from sklearn.metrics import (
 from drawn import random_draws
 from semistan.bundle.files import write_json
 from semistan.errors import InputError
-from semistan.model.families import FAMILIES, family
+from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predict
 from semistan.posterior.predict import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.folds import (

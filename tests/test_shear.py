@@ -10,25 +10,25 @@ import torch
 import semistan
 from assertions import assert_mean, assert_sd
 from programs import evaluate
+from semistan.density.mode import derivatives
+from semistan.density.predictor import linear_predictor
+from semistan.density.target import log_lik as row_log_lik
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.cmdstan.compile import without_comments
+from semistan.infer.cmdstan.kernel import ROWS, kernel_rows
+from semistan.infer.flow import ROWS as FLOW_ROWS
+from semistan.infer.flow import _some_rows
+from semistan.infer.stan_csv import sampled_columns
+from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.orthogonal import least_squares
-from semistan.posterior.inference_data import inference_data
 from semistan.posterior.orthogonal import STORED
 from semistan.posterior.predict import log_lik, posterior_linpred
-from semistan.stan.compile import without_comments
-from semistan.stan.csv import program_columns
-from semistan.stan.data import stan_data
-from semistan.stan.flow import ROWS as FLOW_ROWS
-from semistan.stan.flow import _some_rows
-from semistan.stan.geometry import derivatives
-from semistan.stan.kernel import ROWS, kernel_rows
-from semistan.stan.program import bundle_program, labels, raw_labels
-from semistan.stan.quantities import quantities_program
-from semistan.stan.starts import curve_states, find_starts
-from semistan.stan.target import log_lik as row_log_lik
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import compile_model, new_run, sample, trusted_kernel
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program, labels, raw_labels
+from semistan.program.quantities import quantities_program
+from semistan.show.inference_data import inference_data
+from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
 from test_data import declared
 from test_geometry import states
 from test_orthogonalise import LINEAR, shared_bundle
@@ -117,7 +117,7 @@ def test_the_likelihood_is_the_raw_programs_at_raw_theta_and_the_prior_is_on_the
 @pytest.mark.parametrize("settings", ({}, {"axes": 1, "frozen": 1, "hidden": (4, 3)}), ids=str)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_matrix_is_gauss_newtons(name, settings, monkeypatch):
-    monkeypatch.setattr("semistan.stan.target.CHUNK", 100)  # several chunks of rows
+    monkeypatch.setattr("semistan.density.target.CHUNK", 100)  # several chunks of rows
     bundle, rows = sheared(name, mode="all", **settings)
     target, q = make_target(bundle, rows), torch.tensor(states(bundle)[0])
     assert len(target.chunks) > 1
@@ -156,7 +156,7 @@ def test_program_and_torch_have_one_density_gradient_and_columns(
     for state, expected in zip(q, program.gradient, strict=True):
         gradient = -derivatives(target, torch.tensor(state))[0].numpy()
         assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
-    columns = program_columns(target, q, ours, np.ones(len(q)))
+    columns = sampled_columns(target, q, ours, np.ones(len(q)))
     written = {name: x for name, x in program.written.items() if not name.startswith("eta.")}
     assert list(columns)[7:] == list(written)
     assert columns["lp__"] == pytest.approx(program.lp, rel=1e-9)
@@ -231,7 +231,7 @@ def test_mode_and_metric_are_the_closed_forms():
 
 
 def test_chains_without_a_mode_start_at_the_trained_predictor(monkeypatch):
-    monkeypatch.setattr("semistan.stan.starts.JITTER", 0.0)
+    monkeypatch.setattr("semistan.infer.starts.JITTER", 0.0)
     bundle, rows = sheared()
     values = find_starts(bundle, rows, SampleConfig(chains=3, metric="diag_e")).values
     phi = np.array([value["phi"] for value in values])

@@ -10,9 +10,9 @@ from scipy.interpolate import CubicSpline, make_smoothing_spline
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.design import design_from_plain, design_to_plain, learn_design
-from semistan.model.formula import SmoothTerm, parse_formula
-from semistan.model.smooth import learn_smooth, smooth_from_plain, smooth_to_plain
-from semistan.preparation import new_rows
+from semistan.model.formula.formula import SmoothTerm, parse_formula
+from semistan.model.terms.smooth import learn_smooth, smooth_from_plain, smooth_to_plain
+from semistan.workflow.prepare import new_rows
 from small import small_bundle, small_frame, small_prepared
 
 

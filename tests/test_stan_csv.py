@@ -11,13 +11,14 @@ import torch
 
 import semistan
 from programs import evaluate
+from semistan.density.columns import unconstrained
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.methods import NUTS_COLUMNS
+from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
+from semistan.infer.starts import curve_states, initial_values
 from semistan.model.config import SampleConfig
-from semistan.stan.csv import Origin, program_columns, unconstrained, write_stan_csv
-from semistan.stan.data import stan_data
-from semistan.stan.methods import NUTS_COLUMNS
-from semistan.stan.starts import curve_states, initial_values
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.workflow import new_run
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
 from small import small_bundle
 from untrained import random_bundle
 
@@ -29,7 +30,7 @@ ORIGIN = Origin("by_hand", "made by hand", chain=3, seed=8, warmup=40)
 def columns_of(bundle, rows, q):
     target = make_target(bundle, rows)
     density = np.array([-negative_log_posterior(target, torch.tensor(row)) for row in q])
-    return program_columns(target, q, density, np.full(len(q), 9.0))
+    return sampled_columns(target, q, density, np.full(len(q), 9.0))
 
 
 def states(bundle, n=6):
@@ -64,8 +65,8 @@ def assert_columns(bundle, rows, toolchain, tmp_path):
 def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):
     bundle, rows = random_bundle("gaussian")
     whole = columns_of(bundle, rows, states(bundle))
-    monkeypatch.setattr("semistan.stan.target.CHUNK", 7 * bundle.subspace.d)
-    monkeypatch.setattr("semistan.subspace.predictor.MOST_ACTIVATIONS", 60)
+    monkeypatch.setattr("semistan.density.target.CHUNK", 7 * bundle.subspace.d)
+    monkeypatch.setattr("semistan.density.predictor.MOST_ACTIVATIONS", 60)
     pieces = columns_of(bundle, rows, states(bundle))
     for name in whole:
         assert pieces[name] == pytest.approx(whole[name], rel=1e-12)

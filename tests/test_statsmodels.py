@@ -10,9 +10,9 @@ import statsmodels.api as sm
 
 import semistan
 from assertions import assert_correlation, assert_mean, assert_sd
+from semistan.density.predictor import linear_predictor, network_output
 from semistan.model.config import SampleConfig
-from semistan.subspace.predictor import linear_predictor, network_output
-from semistan.workflow import new_run
+from semistan.workflow.fit import new_run
 from untrained import CATEGORICAL, random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=300, draws=1000, seed=3, kernel="stan")

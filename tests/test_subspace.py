@@ -4,7 +4,8 @@ from sklearn.decomposition import PCA
 
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
-from semistan.subspace.subspace import Subspace, along, along_axes, check_dimension, span
+from semistan.model.subspace import Subspace, along, along_axes
+from semistan.subspace.span import check_dimension, span
 
 SIZES = [(2, 5, 1), (4, 9, 3), (9, 5, 2), (20, 6, 5)]  # points, d, k
 

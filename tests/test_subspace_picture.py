@@ -12,22 +12,23 @@ from scipy import stats
 import semistan
 from drawn import random_draws
 from random_problem import naive_ggn, naive_jacobian, random_problem
-from semistan import cli
 from semistan.bundle.bundle import write_bundle
+from semistan.command import cli
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
+from semistan.model.bundle import with_temper
 from semistan.model.config import SampleConfig
-from semistan.posterior.pictures import draw, memory_material, slice, write_picture
-from semistan.posterior.pictures import measures as picture
-from semistan.posterior.pictures.material import evenly
-from semistan.posterior.pictures.measures import Measured, draw_measures, measures_alt
-from semistan.posterior.pictures.slice import Plane, evaluate
-from semistan.stan.target import make_target, negative_log_posterior
-from semistan.stan.temper import with_temper
+from semistan.model.subspace import along
+from semistan.show.pictures import draw, slice
+from semistan.show.pictures import measures as picture
+from semistan.show.pictures.material import evenly, memory_material
+from semistan.show.pictures.measures import Measured, draw_measures, measures_alt
+from semistan.show.pictures.slice import Plane, evaluate
+from semistan.show.pictures.write import write_picture
 from semistan.subspace.constructions import CONSTRUCTIONS
 from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors
-from semistan.subspace.subspace import along
 from small import family_bundle, small_frame
 from test_pictures import legend, lines, texts, untidy
 

@@ -8,9 +8,9 @@ import pytest
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.design import design_from_plain, design_to_plain, learn_design
-from semistan.model.formula import parse_formula
-from semistan.model.syntax import formula_error
-from semistan.stan.program import bundle_program
+from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.syntax import formula_error
+from semistan.program.program import bundle_program
 from small import small_bundle, small_frame
 from untrained import random_bundle
 

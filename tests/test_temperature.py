@@ -14,23 +14,24 @@ import semistan
 from assertions import assert_correlation, assert_mean, assert_sd
 from programs import evaluate
 from semistan.bundle.bundle import read_bundle
+from semistan.density import mode as geometry
+from semistan.density.marginal import Conditional
+from semistan.density.marginal import log_marginal as laplace
+from semistan.density.mode import derivatives, find_mode
+from semistan.density.predictor import linear_predictor
+from semistan.density.target import log_marginal_likelihood, make_target, negative_log_posterior
 from semistan.errors import InputError
+from semistan.infer.cmdstan.compile import without_comments
+from semistan.infer.starts import curve_states
+from semistan.model.bundle import with_temper
 from semistan.model.config import SampleConfig, with_overrides
-from semistan.model.families import family
-from semistan.preparation import configure
-from semistan.stan import geometry
-from semistan.stan.compile import without_comments
-from semistan.stan.data import stan_data
-from semistan.stan.geometry import derivatives, find_mode
-from semistan.stan.marginal import Conditional
-from semistan.stan.marginal import log_marginal as laplace
-from semistan.stan.program import bundle_program, stan_program
-from semistan.stan.quantities import quantities_program
-from semistan.stan.starts import curve_states
-from semistan.stan.target import log_marginal_likelihood, make_target, negative_log_posterior
-from semistan.stan.temper import integrates_theta, temper_of, with_temper
-from semistan.subspace.predictor import linear_predictor
-from semistan.workflow import compile_model, new_run, sample, trusted_kernel
+from semistan.model.families.families import family
+from semistan.model.temper import integrates_theta, temper_of
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program, stan_program
+from semistan.program.quantities import quantities_program
+from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.prepare import configure
 from small import RESPONSES, small_prepared
 from test_data import declared
 from test_geometry import states

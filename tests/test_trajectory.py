@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from semistan.density.problem import Problem, make_problem
 from semistan.errors import SemistanError
-from semistan.model.families import family
-from semistan.model.network import NetworkSpec
+from semistan.model.families.families import family
+from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.units import units_of
 from semistan.subspace import trajectory
 from semistan.subspace.descent import initial_parameters
-from semistan.subspace.problem import Problem, make_problem, units_of
 from semistan.subspace.trajectory import (
     after,
     continue_training,

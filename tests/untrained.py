@@ -5,18 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from semistan.bundle.bundle import Bundle, Source, library_versions, network_spec
-from semistan.model.categorical import with_levels
+from semistan.bundle.bundle import library_versions
+from semistan.model.bundle import Bundle, Source, network_spec
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
-from semistan.model.families import family
-from semistan.model.formula import parse_formula
-from semistan.model.rows import Rows
+from semistan.model.families.categorical import with_levels
+from semistan.model.families.families import family
+from semistan.model.formula.formula import parse_formula
+from semistan.model.subspace import Subspace
+from semistan.model.table.rows import Rows
+from semistan.model.trained import Trained
+from semistan.model.units import units_of
 from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length
-from semistan.subspace.problem import units_of
-from semistan.subspace.subspace import Subspace, span
-from semistan.subspace.trained import Trained
+from semistan.subspace.span import span
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 FORMULAS = {"binomial": "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"}  # others have the plain one

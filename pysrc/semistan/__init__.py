@@ -11,25 +11,8 @@ from typing import TYPE_CHECKING, Any
 from semistan.version import __version__
 
 if TYPE_CHECKING:
-    from semistan.analysis import effect as effect
-    from semistan.analysis import importance as importance
-    from semistan.analysis import loo as loo
-    from semistan.analysis import marginal_effects as marginal_effects
-    from semistan.analysis import predict as predict
-    from semistan.analysis import priors as priors
-    from semistan.analysis import score as score
-    from semistan.analysis import subspace_measures as subspace_measures
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
-    from semistan.comparison import compare as compare
-    from semistan.crossvalidation import kfold as kfold
-    from semistan.outputs import draws as draws
-    from semistan.outputs import generate as generate
-    from semistan.outputs import plot as plot
-    from semistan.outputs import plot_effect as plot_effect
-    from semistan.outputs import plot_subspace as plot_subspace
-    from semistan.outputs import r_script as r_script
-    from semistan.outputs import report as report
     from semistan.posterior.draws import read_draws as read_draws
     from semistan.posterior.predict import log_lik as log_lik
     from semistan.posterior.predict import posterior_epred as posterior_epred
@@ -37,54 +20,71 @@ if TYPE_CHECKING:
     from semistan.posterior.predict import posterior_predict as posterior_predict
     from semistan.posterior.prior_draws import prior_draws as prior_draws
     from semistan.posterior.run import read_run as read_run
-    from semistan.preparation import new_rows as new_rows
-    from semistan.preparation import prepare as prepare
-    from semistan.preparation import training_rows as training_rows
-    from semistan.stan.data import stan_data as stan_data
-    from semistan.stan.program import bundle_program
-    from semistan.workflow import fit as fit
-    from semistan.workflow import read_fit as read_fit
-    from semistan.workflow import sample as sample
-    from semistan.workflow import train as train
+    from semistan.program.data import stan_data as stan_data
+    from semistan.program.program import bundle_program
+    from semistan.workflow.answers import effect as effect
+    from semistan.workflow.answers import importance as importance
+    from semistan.workflow.answers import loo as loo
+    from semistan.workflow.answers import marginal_effects as marginal_effects
+    from semistan.workflow.answers import predict as predict
+    from semistan.workflow.answers import priors as priors
+    from semistan.workflow.answers import score as score
+    from semistan.workflow.answers import subspace_measures as subspace_measures
+    from semistan.workflow.compare import compare as compare
+    from semistan.workflow.fit import fit as fit
+    from semistan.workflow.fit import read_fit as read_fit
+    from semistan.workflow.fit import sample as sample
+    from semistan.workflow.fit import train as train
+    from semistan.workflow.kfold import kfold as kfold
+    from semistan.workflow.outputs import draws as draws
+    from semistan.workflow.outputs import generate as generate
+    from semistan.workflow.outputs import plot as plot
+    from semistan.workflow.outputs import plot_effect as plot_effect
+    from semistan.workflow.outputs import plot_subspace as plot_subspace
+    from semistan.workflow.outputs import r_script as r_script
+    from semistan.workflow.outputs import report as report
+    from semistan.workflow.prepare import new_rows as new_rows
+    from semistan.workflow.prepare import prepare as prepare
+    from semistan.workflow.prepare import training_rows as training_rows
 
     stan_code = bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
-    "compare": ("comparison", "compare"),
-    "draws": ("outputs", "draws"),
-    "effect": ("analysis", "effect"),
-    "fit": ("workflow", "fit"),
-    "generate": ("outputs", "generate"),
-    "importance": ("analysis", "importance"),
-    "kfold": ("crossvalidation", "kfold"),
-    "loo": ("analysis", "loo"),
+    "compare": ("workflow.compare", "compare"),
+    "draws": ("workflow.outputs", "draws"),
+    "effect": ("workflow.answers", "effect"),
+    "fit": ("workflow.fit", "fit"),
+    "generate": ("workflow.outputs", "generate"),
+    "importance": ("workflow.answers", "importance"),
+    "kfold": ("workflow.kfold", "kfold"),
+    "loo": ("workflow.answers", "loo"),
     "log_lik": ("posterior.predict", "log_lik"),
-    "new_rows": ("preparation", "new_rows"),
-    "marginal_effects": ("analysis", "marginal_effects"),
-    "plot": ("outputs", "plot"),
-    "plot_effect": ("outputs", "plot_effect"),
-    "plot_subspace": ("outputs", "plot_subspace"),
+    "new_rows": ("workflow.prepare", "new_rows"),
+    "marginal_effects": ("workflow.answers", "marginal_effects"),
+    "plot": ("workflow.outputs", "plot"),
+    "plot_effect": ("workflow.outputs", "plot_effect"),
+    "plot_subspace": ("workflow.outputs", "plot_subspace"),
     "posterior_epred": ("posterior.predict", "posterior_epred"),
     "posterior_linpred": ("posterior.predict", "posterior_linpred"),
     "posterior_predict": ("posterior.predict", "posterior_predict"),
-    "predict": ("analysis", "predict"),
-    "prepare": ("preparation", "prepare"),
+    "predict": ("workflow.answers", "predict"),
+    "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
-    "priors": ("analysis", "priors"),
-    "r_script": ("outputs", "r_script"),
+    "priors": ("workflow.answers", "priors"),
+    "r_script": ("workflow.outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
     "read_draws": ("posterior.draws", "read_draws"),
-    "read_fit": ("workflow", "read_fit"),
+    "read_fit": ("workflow.fit", "read_fit"),
     "read_run": ("posterior.run", "read_run"),
-    "report": ("outputs", "report"),
-    "sample": ("workflow", "sample"),
-    "score": ("analysis", "score"),
-    "stan_code": ("stan.program", "bundle_program"),
-    "stan_data": ("stan.data", "stan_data"),
-    "subspace_measures": ("analysis", "subspace_measures"),
-    "train": ("workflow", "train"),
-    "training_rows": ("preparation", "training_rows"),
+    "report": ("workflow.outputs", "report"),
+    "sample": ("workflow.fit", "sample"),
+    "score": ("workflow.answers", "score"),
+    "stan_code": ("program.program", "bundle_program"),
+    "stan_data": ("program.data", "stan_data"),
+    "subspace_measures": ("workflow.answers", "subspace_measures"),
+    "train": ("workflow.fit", "train"),
+    "training_rows": ("workflow.prepare", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

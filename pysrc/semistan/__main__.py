@@ -1,5 +1,5 @@
 """``python -m semistan`` is the command line."""
 
-from semistan.cli import main
+from semistan.command.cli import main
 
 main()

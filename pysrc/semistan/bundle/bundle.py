@@ -8,9 +8,8 @@ predictor.onnx  eta(u, x; phi, theta)
 
 from __future__ import annotations
 
-import hashlib
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,97 +17,22 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from semistan.bundle.describe import bundle_facts, facts_html, facts_text
 from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
+from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, parse_config
-from semistan.model.design import Design, design_from_plain, design_to_plain
-from semistan.model.families import Family, family
+from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
+from semistan.model.config import parse_config
+from semistan.model.design import design_from_plain, design_to_plain
+from semistan.model.families.families import family
 from semistan.model.names import stan_name
-from semistan.model.network import Array, Networks, NetworkSpec
-from semistan.subspace.predictor import linear_predictor, network_output
-from semistan.subspace.problem import Units, block_units, parameter_units
-from semistan.subspace.subspace import Subspace
-from semistan.subspace.trained import Trained
+from semistan.model.networks.mlp import Array
+from semistan.model.subspace import Subspace
+from semistan.model.trained import Trained
+from semistan.model.units import Units, block_units, parameter_units
 
 FORMAT_VERSION = 1
 MARKER = "bundle.json"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """Where the training rows came from: the file (None for a table in memory) and its size."""
-
-    path: str | None
-    rows: int
-    dropped: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bundle:
-    """A trained model, ready to be sampled.
-
-    Attributes
-    ----------
-    config : ModelConfig
-        The model and the options it was trained with.
-    design : Design
-        The learnt design state.
-    units : Units
-        Locations and scales of the training rows.
-    trained : Trained
-        The subspace and all that was trained with it.
-    source : Source
-        Where the training rows came from.
-    versions : dict
-        Versions of the libraries that trained it.
-    """
-
-    config: ModelConfig
-    design: Design
-    units: Units
-    trained: Trained
-    source: Source
-    versions: dict[str, str]
-
-    @property
-    def family(self) -> Family:
-        """The response family's record."""
-        return family(self.config.family)
-
-    @property
-    def network(self) -> Networks:
-        """The architecture of the network, or of several."""
-        return network_spec(self.config, self.design)
-
-    @property
-    def subspace(self) -> Subspace:
-        """Where the Bayesian weights may move."""
-        return self.trained.subspace
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the arrays, the same on every machine."""
-        return _arrays_hash(_arrays(self))
-
-    def __repr__(self) -> str:
-        return facts_text(bundle_facts(self))
-
-    def _repr_html_(self) -> str:
-        return facts_html("Bundle", bundle_facts(self))
-
-
-def network_spec(config: ModelConfig, design: Design) -> Networks:
-    """Combine the configured layers with the number of inputs that each network has."""
-    network = config.network
-    return Networks(
-        tuple(
-            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
-            for terms in design.networks
-        ),
-        design.network_predictors,
-    )
 
 
 def library_versions() -> dict[str, str]:
@@ -130,7 +54,7 @@ def write_bundle(bundle: Bundle, path: Path | str, *, overwrite: bool = False) -
     path = Path(path)
     check_output_folder(path, MARKER, overwrite=overwrite)
     with atomic_folder(path) as folder:
-        np.savez(folder / "arrays.npz", **_arrays(bundle))  # type: ignore[arg-type]
+        np.savez(folder / "arrays.npz", **bundle_arrays(bundle))  # type: ignore[arg-type]
         _write_graphs(bundle, folder)
         write_json(folder / MARKER, _summary(bundle))
 
@@ -155,7 +79,7 @@ def read_bundle(path: Path | str) -> Bundle:
             f"{FORMAT_VERSION}; upgrade semistan"
         )
     arrays = _read_arrays(path / "arrays.npz")
-    if _arrays_hash(arrays) != content["sha256"]:
+    if arrays_hash(arrays) != content["sha256"]:
         raise InputError(f"'{path}/arrays.npz' does not match the hash in {MARKER}; it was changed")
     try:
         return _assemble(content, arrays)
@@ -194,45 +118,6 @@ def _read_arrays(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"'{path}' cannot be read: {error}") from None
-
-
-def _arrays(bundle: Bundle) -> dict[str, Array]:
-    trained, units = bundle.trained, bundle.units
-    return {
-        "p_bar": trained.subspace.p_bar,
-        "Pi": trained.subspace.Pi,
-        "phi_scale": trained.subspace.phi_scale,
-        "axes": trained.subspace.axes.astype(float),
-        **_theta_inside(trained.subspace),
-        "singular_values": trained.singular_values,
-        "control_points": trained.control_points,
-        "w_frozen": trained.w_frozen,
-        "theta": trained.theta,
-        **({"r": trained.r} if len(trained.r) else {}),
-        **{f"further_{name}": values for name, values in trained.further.items()},
-        "x_loc": units.x_loc,
-        "x_scale": units.x_scale,
-        "u_loc": units.u_loc,
-        "u_scale": units.u_scale,
-        **{f"history_{name}": values for name, values in trained.history.items()},
-        **{f"curve_{name}": values for name, values in trained.curve.items()},
-    }
-
-
-def _theta_inside(subspace: Subspace) -> dict[str, Array]:
-    """Return how theta moves with phi, if it does."""
-    if not subspace.holds_theta:
-        return {}
-    return {"theta_bar": subspace.theta_bar, "theta_Pi": subspace.theta_Pi}
-
-
-def _arrays_hash(arrays: dict[str, Array]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name], dtype="<f8")
-        digest.update(f"{name}{array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _summary(bundle: Bundle) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.network import MU, Array, Layer, Network, layer_slices, layers
+from semistan.model.networks.mlp import MU, Array, Layer, Network, layer_slices, layers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
-    from semistan.subspace.problem import Units
-    from semistan.subspace.subspace import Subspace
-    from semistan.subspace.trained import Trained
+    from semistan.model.subspace import Subspace
+    from semistan.model.trained import Trained
+    from semistan.model.units import Units
 
 OPSET = 17
 IR_VERSION = 8

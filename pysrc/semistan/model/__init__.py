@@ -1,1 +1,1 @@
-"""WHAT is modelled: formula, design, families, priors, network."""
+"""WHAT is modelled: formula, table, terms, predictors, families, priors, networks."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.families import SIGMA, family
-from semistan.model.priors import parse_prior
+from semistan.model.families.families import SIGMA, family
+from semistan.model.priors.density import parse_prior
 
 
 class _Section(BaseModel):

@@ -15,30 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.categorical import category_codes, predictor_name
-from semistan.model.distributional import (
+from semistan.model.families.categorical import category_codes, predictor_name
+from semistan.model.families.ordinal import category_numbers
+from semistan.model.formula.formula import Formula, SmoothTerm, parse_formula, variables
+from semistan.model.names import stan_name
+from semistan.model.networks.mlp import MU, Array
+from semistan.model.predictor import (
     ParameterDesign,
     learn_parameter,
     parameter_to_plain,
     parameters_from_plain,
 )
-from semistan.model.formula import Formula, SmoothTerm, parse_formula, variables
-from semistan.model.given import given_values
-from semistan.model.groups import Group, group_from_plain, group_to_plain, learn_group
-from semistan.model.names import stan_name
-from semistan.model.network import MU, Array
-from semistan.model.ordinal import category_numbers
-from semistan.model.rows import Block, Rows
-from semistan.model.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
-from semistan.model.table import (
-    check_columns,
-    check_kinds,
-    first_dates,
-    in_days,
-    is_factor,
-    used_levels_only,
-)
-from semistan.model.terms import (
+from semistan.model.table.columns import (
     Terms,
     apply_structured,
     apply_terms,
@@ -55,6 +43,18 @@ from semistan.model.terms import (
     to_plain,
     with_option,
 )
+from semistan.model.table.given import given_values
+from semistan.model.table.kinds import (
+    check_columns,
+    check_kinds,
+    first_dates,
+    in_days,
+    is_factor,
+    used_levels_only,
+)
+from semistan.model.table.rows import Block, Rows
+from semistan.model.terms.group import Group, group_from_plain, group_to_plain, learn_group
+from semistan.model.terms.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,8 +26,8 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.formula import factors, parse_formula, variables
-from semistan.model.network import Array
+from semistan.model.formula.formula import factors, parse_formula, variables
+from semistan.model.networks.mlp import Array
 
 ORTHOGONAL, RAW = "_orth", "_raw"
 INTERCEPT = f"b_Intercept{ORTHOGONAL}"

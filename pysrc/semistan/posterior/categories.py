@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.bundle import Bundle
 from semistan.posterior.draws import Array
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
-from semistan.model.rows import Rows
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_linpred

@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from semistan.bundle.bundle import Bundle
+from semistan.infer.methods import METHODS, Method, reservations
+from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.ordinal import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
-from semistan.model.rows import evenly_spaced
+from semistan.model.table.rows import evenly_spaced
+from semistan.model.terms.names import coefficient_columns, spread_names
+from semistan.model.varying import scalar_dispersion
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
-from semistan.stan.distributional import scalar_dispersion
-from semistan.stan.methods import METHODS, Method, reservations
-from semistan.stan.penalised import coefficient_columns, spread_names
 
 Array = npt.NDArray[np.float64]
 
@@ -238,3 +238,12 @@ def _read_chain(path: Path, method: Method) -> dict[str, Array]:
     table = pd.read_csv(path, comment="#", dtype=float)
     kept = table.iloc[1:] if method.name in ("meanfield", "fullrank") else table
     return {str(name): kept[name].to_numpy() for name in kept.columns}
+
+
+def draw_index(chains: int, iterations: int) -> dict[str, np.ndarray]:
+    """Return ``.chain``, ``.iteration`` and ``.draw`` of all draws, chain after chain."""
+    return {
+        ".chain": np.repeat(np.arange(1, chains + 1), iterations),
+        ".iteration": np.tile(np.arange(1, iterations + 1), chains),
+        ".draw": np.arange(1, chains * iterations + 1),
+    }

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from semistan.bundle.bundle import Bundle
+from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, did_you_mean
-from semistan.model.network import Array
-from semistan.subspace.predictor import linear_predictor
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import Array
 
 Engine = Callable[[Array, Array, Array, Array], Array]
 

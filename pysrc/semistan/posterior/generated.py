@@ -13,13 +13,13 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.generate import generate_chains
+from semistan.infer.sample import chain_file, missing_chains
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.compile import compile_program
-from semistan.stan.generate import generate_chains
-from semistan.stan.quantities import quantities_program
-from semistan.stan.sample import chain_file, missing_chains
+from semistan.program.quantities import quantities_program
 
 FOLDER = "generated"
 PROGRAM = "quantities.stan"

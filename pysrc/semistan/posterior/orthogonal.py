@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
-from semistan.model.network import Array
+from semistan.density.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import least_squares
-from semistan.model.rows import Rows
-from semistan.subspace.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
+from semistan.model.table.rows import Rows
 
 STORED = "orthogonal.npz"
 

@@ -11,9 +11,9 @@ from zlib import crc32
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
-from semistan.model.groups import Group
-from semistan.model.rows import Block, Rows
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Block, Rows
+from semistan.model.terms.group import Group
 from semistan.posterior.draws import Array, Draws
 
 

@@ -16,16 +16,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
+from semistan.density.predictor import network_output
 from semistan.errors import InputError, did_you_mean
-from semistan.model.distributional import ParameterDesign
-from semistan.model.rows import Rows
+from semistan.model.bundle import Bundle
+from semistan.model.predictor import ParameterDesign
+from semistan.model.table.rows import Rows
+from semistan.model.varying import predictor_start
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
 from semistan.posterior.penalised import penalised_predictor
-from semistan.stan.distributional import predictor_start
-from semistan.subspace.predictor import network_output
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.rows import Rows
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, named
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array, Draws, draw_index
 from semistan.posterior.engine import Engine
-from semistan.posterior.export import draw_index
 from semistan.posterior.predict import (
     check_dpar,
     posterior_epred,

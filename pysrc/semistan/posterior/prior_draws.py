@@ -14,24 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
+from semistan.density.noncentred import parts_of_design
+from semistan.density.parameter_coordinates import coordinates_at
+from semistan.density.target import make_target
+from semistan.infer.stan_csv import sampled_columns
+from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import orthogonal_columns
-from semistan.model.priors import parse_prior
-from semistan.model.rows import Rows
-from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
-from semistan.posterior.orthogonal import network_along
-from semistan.stan.csv import program_columns
-from semistan.stan.distributional import coordinates_at, sampled_shapes
-from semistan.stan.noncentred import parts_of_design
-from semistan.stan.priors import (
+from semistan.model.priors.density import parse_prior
+from semistan.model.priors.prior import (
     PriorGroup,
     has_horseshoe,
     prior_data,
     prior_groups,
 )
-from semistan.stan.target import make_target
+from semistan.model.table.rows import Rows
+from semistan.model.varying import sampled_shapes
+from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
+from semistan.posterior.orthogonal import network_along
 
 
 def prior_draws(
@@ -59,7 +60,7 @@ def prior_draws(
     target = make_target(bundle, rows, prior_only=True)
     zeros = np.zeros(size)
     states, log_density = _states(bundle, size, generator)
-    columns = program_columns(target, states, zeros, zeros)
+    columns = sampled_columns(target, states, zeros, zeros)
     columns["lprior"] = columns["lprior"] + log_density
     chains = [
         {name: values.reshape(shape)[chain] for name, values in columns.items()}

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistan.bundle.bundle import Bundle, read_bundle, write_bundle
-from semistan.bundle.describe import bundle_facts, facts_html, facts_text
+from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.files import (
     atomic_folder,
     check_output_folder,
@@ -20,17 +19,18 @@ from semistan.bundle.files import (
     write_json,
 )
 from semistan.errors import InputError
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.folder import write_stan_folder
+from semistan.infer.methods import method_of, reservations
+from semistan.infer.plan import Plan
+from semistan.infer.sample import chain_file, missing_chains
+from semistan.infer.stan_json import read_stan_rows
+from semistan.infer.starts import Starts
+from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import SampleConfig
-from semistan.model.rows import Rows
-from semistan.stan.cmdstan import Toolchain
-from semistan.stan.data import read_stan_rows
-from semistan.stan.folder import write_stan_folder
-from semistan.stan.methods import method_of, reservations
-from semistan.stan.plan import Plan
-from semistan.stan.program import Kernel
-from semistan.stan.sample import chain_file, missing_chains
-from semistan.stan.starts import Starts
-from semistan.stan.temper import with_temper
+from semistan.model.describe import bundle_facts, facts_html, facts_text
+from semistan.model.table.rows import Rows
+from semistan.program.program import Kernel
 from semistan.version import __version__
 
 if TYPE_CHECKING:

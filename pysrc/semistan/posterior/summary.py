@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.bundle.files import atomic_file
+from semistan.model.bundle import Bundle
 from semistan.model.orthogonal import ORTHOGONAL, RAW
-from semistan.model.rows import Rows
+from semistan.model.table.rows import Rows
 from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
     Check,

@@ -1,1 +1,1 @@
-"""WHERE w may move: Subspace(p_bar, Pi), its construction and its predictor."""
+"""WHERE w may move: every way to construct a subspace."""

@@ -22,8 +22,9 @@ from dataclasses import replace
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.network import Array, Network
-from semistan.subspace.subspace import Subspace, pointing_up
+from semistan.model.networks.mlp import Array, Network
+from semistan.model.subspace import Subspace
+from semistan.subspace.span import pointing_up
 
 
 def by_network(network: Network, subspace: Subspace, spread: Array) -> tuple[Subspace, Array]:

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import MU, frozen_features, layer_inputs, output_layers
+from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
+from semistan.density.problem import Problem, Weights
+from semistan.model.networks.mlp import MU, frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import LOSS_NODES, Parameters
-from semistan.subspace.ggn import CHUNK, PRIOR_PRECISION, curvature
-from semistan.subspace.problem import Problem, Weights
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,13 +11,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from semistan.density.problem import Problem
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import check_dimension, span
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension, span
 from semistan.subspace.trajectory import after, joined, replica
 
 if TYPE_CHECKING:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from semistan.density.problem import Problem
 from semistan.errors import InputError, did_you_mean
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.bezier import bezier
 from semistan.subspace.connecting_curve import curve
 from semistan.subspace.descent import Progress
@@ -14,10 +17,8 @@ from semistan.subspace.full import full
 from semistan.subspace.low_rank_laplace import low_rank_laplace
 from semistan.subspace.naive import naive
 from semistan.subspace.pca import pca
-from semistan.subspace.problem import Problem, Units
 from semistan.subspace.random_directions import random
 from semistan.subspace.subnetwork import subnetwork
-from semistan.subspace.trained import Trained
 from semistan.subspace.trajectory import path_spacing
 
 if TYPE_CHECKING:

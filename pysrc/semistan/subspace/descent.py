@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
-from semistan.model.network import Array, initial_weights
+from semistan.model.networks.mlp import Array, initial_weights
 from semistan.subspace.curve import arc_length, bernstein
-from semistan.subspace.problem import Problem, Weights
 
 if TYPE_CHECKING:
     import torch

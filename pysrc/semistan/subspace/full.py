@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.problem import Problem
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.subspace import along_axes
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Progress, descend, initial_parameters
-from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import along_axes, check_dimension
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension
 
 if TYPE_CHECKING:
     from torch import Generator

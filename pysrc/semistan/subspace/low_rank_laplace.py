@@ -19,15 +19,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from semistan.density.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
+from semistan.density.problem import Problem, Weights
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
+from semistan.model.subspace import along
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Progress, descend, initial_parameters
-from semistan.subspace.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
-from semistan.subspace.problem import Problem, Units, Weights
-from semistan.subspace.subspace import along, check_dimension, pointing_up
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension, pointing_up
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

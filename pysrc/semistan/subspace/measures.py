@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.network import Array
-from semistan.subspace.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
-from semistan.subspace.problem import Problem, Units, Weights
-from semistan.subspace.subspace import Subspace
-from semistan.subspace.trained import Trained
+from semistan.density.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
+from semistan.density.problem import Problem, Weights
+from semistan.model.networks.mlp import Array
+from semistan.model.subspace import Subspace
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.problem import Problem
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import check_dimension, span
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension, span
 
 if TYPE_CHECKING:
     from torch import Generator

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.model.network import Array
-from semistan.subspace.ggn import PRIOR_PRECISION
+from semistan.density.ggn import PRIOR_PRECISION
+from semistan.density.problem import Problem, Weights
+from semistan.model.networks.mlp import Array
+from semistan.model.subspace import Index, Subspace
 from semistan.subspace.measures import whitened
-from semistan.subspace.problem import Problem, Weights
-from semistan.subspace.subspace import Index, Subspace
 
 MOST_SIZES = 40  # of which the error is computed
 

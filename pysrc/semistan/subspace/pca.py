@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.problem import Problem
 from semistan.errors import SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
+from semistan.model.subspace import along
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.descent import Progress
-from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import along, check_dimension, pointing_up
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension, pointing_up
 from semistan.subspace.trajectory import train_and_average
 
 if TYPE_CHECKING:

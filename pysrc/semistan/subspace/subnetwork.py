@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.ggn import diagonal_ggn
+from semistan.density.problem import Problem
 from semistan.errors import InputError
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.network import Array, Network, output_layers
+from semistan.model.networks.mlp import Array, Network, output_layers
+from semistan.model.subspace import Index, along_axes
+from semistan.model.trained import Trained
+from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.ggn import diagonal_ggn
-from semistan.subspace.problem import Problem, Units
-from semistan.subspace.subspace import Index, along_axes, check_dimension
-from semistan.subspace.trained import Trained, hand_over
+from semistan.subspace.hand_over import hand_over
+from semistan.subspace.span import check_dimension
 from semistan.subspace.trajectory import train_and_average
 
 if TYPE_CHECKING:

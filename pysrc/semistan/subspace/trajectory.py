@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.density.ggn import PRIOR_PRECISION
+from semistan.density.problem import Problem
 from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
-from semistan.model.network import Array
+from semistan.model.networks.mlp import Array
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     Parameters,
@@ -38,8 +40,6 @@ from semistan.subspace.descent import (
     split_rows,
     step,
 )
-from semistan.subspace.ggn import PRIOR_PRECISION
-from semistan.subspace.problem import Problem
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
-from semistan.model.formula import parse_formula, variables
-from semistan.model.terms import factor_columns
+from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.table.columns import factor_columns
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
+from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
-from semistan.model.rows import Rows
+from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.effects.columns import (
     check_at_least,

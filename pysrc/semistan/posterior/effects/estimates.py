@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError, did_you_mean
-from semistan.model.rows import Rows
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import posterior_epred, posterior_linpred

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from semistan.bundle.bundle import Bundle
+from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
-from semistan.model.formula import parse_formula
-from semistan.model.rows import Rows
+from semistan.model.formula.formula import parse_formula
+from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.effects.columns import check_at_least, check_variables, sample_positions
 from semistan.posterior.effects.estimates import estimates

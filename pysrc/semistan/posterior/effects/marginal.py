@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
+from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.effects.columns import (

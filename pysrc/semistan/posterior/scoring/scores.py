@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.bundle import Bundle
 from semistan.errors import InputError
-from semistan.model.rows import Rows
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.predict import (

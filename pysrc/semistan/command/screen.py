@@ -1,0 +1,237 @@
+"""What people see on the terminal: tables, progress and diagnostics in words."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.progress import TaskID
+
+    from semistan.command.doctor import Finding
+    from semistan.infer.methods import ChainProgress
+    from semistan.posterior.diagnostics import Convergence
+    from semistan.posterior.summary import Row, Summary
+    from semistan.subspace.descent import Progress
+    from semistan.workflow.fit import Fit
+
+out = Console(highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """Write one line about what is going on, to standard error."""
+    notes.print(escape(line), style="dim")
+
+
+def complain(message: str) -> None:
+    """Write an error to standard error."""
+    notes.print(f"[bold red]error:[/] {escape(message)}")
+
+
+def is_interactive() -> bool:
+    """Say whether progress bars make sense."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def training_bar(epochs: int) -> Iterator[Progress]:
+    """Yield a callback that shows a progress bar with the loss from its first call on."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("training"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} epochs  {task.fields[loss]}"),
+        TimeRemainingColumn(),
+        console=notes,
+        disable=not is_interactive(),
+    )
+    task = bar.add_task("training", total=epochs, loss="")
+
+    def show(epoch: int, loss: float, held_out: float) -> None:
+        bar.start()
+        bar.update(task, completed=epoch, loss=f"loss {loss:.4f}, held out {held_out:.4f}")
+        if epoch == epochs:
+            bar.stop()
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def chain_bars() -> Iterator[ChainProgress]:
+    """Yield a callback that shows a progress bar for each chain from its first call on."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("chain {task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        console=notes,
+        disable=not is_interactive(),
+    )
+    tasks: dict[int, TaskID] = {}
+
+    def show(chain: int, iteration: int, iterations: int) -> None:
+        if chain not in tasks:
+            bar.start()
+            tasks[chain] = bar.add_task(str(chain), total=iterations)
+        bar.update(tasks[chain], completed=iteration)
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+def show_fit(fit: Fit) -> None:
+    """Print what was fitted, the coefficient table, the diagnostics and the run's folder."""
+    from semistan.model.describe import facts_text
+
+    out.print(escape(facts_text(fit.run.facts())) + "\n")
+    _print_whole(coefficient_table(fit.summary.rows))
+    out.print()
+    for note in fit.summary.notes:
+        out.print(escape(note))
+    out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")
+    show_diagnostics(fit.summary)
+    out.print(escape(f"Run: {fit.run.path}"))
+
+
+def coefficient_table(rows: tuple[Row, ...]) -> Table:
+    """Lay out the table; estimates show two significant digits of their error."""
+    from semistan.posterior.summary import COLUMNS
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(row.name, *row.texts)
+    return table
+
+
+def show_diagnostics(summary: Summary) -> None:
+    """Print the failed checks with advice, or that all passed, and the figures of eta and phi."""
+    out.print()
+    for warning in summary.warnings():
+        out.print(f"[bold yellow]{escape(warning)}[/]")
+    failed = [check for check in summary.checks if not check.passed]
+    if not failed:
+        out.print(f"[green]All diagnostics passed[/]: {escape(summary.judged())}.")
+    for check in failed:
+        out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
+        out.print(f"        {escape(check.advice)}.")
+    out.print(f"Linear predictor: {_figures(summary.eta)}.")
+    out.print(f"phi (may be multimodal, not judged): {_figures(summary.phi)}.")
+
+
+def show_table(table: pd.DataFrame, *, as_json: bool) -> None:
+    """Print a table for people, or its lines as JSON."""
+    show_tables({"": table}, as_json=as_json)
+
+
+def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
+    """Print named tables for people, or as one JSON object (one unnamed table: a list)."""
+    if as_json:
+        plain = {name: json.loads(t.to_json(orient="records")) for name, t in tables.items()}
+        print(json.dumps(plain.get("", plain), indent=2))
+        return
+    for i, table in enumerate(tables.values()):
+        if i:
+            out.print()
+        _print_whole(plain_table(table))
+
+
+def _print_whole(table: Table) -> None:
+    """Print a table as wide as it is: cut names cannot be told apart."""
+    table.width = max(out.measure(table, options=out.options.update(max_width=10_000)).maximum, 1)
+    out.print(table, crop=False)
+
+
+def plain_table(table: pd.DataFrame) -> Table:
+    """Lay out a table: text to the left, numbers to the right with some significant digits."""
+    laid = Table(box=None, pad_edge=False)
+    numeric = [table[name].dtype.kind in "iuf" for name in table.columns]
+    for name, is_number in zip(table.columns, numeric, strict=True):
+        laid.add_column(str(name), justify="right" if is_number else "left")
+    for row in table.itertuples(index=False):
+        laid.add_row(*(escape(_cell(value)) for value in row))
+    return laid
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value else 0
+        return _number(value, min(digits, 6)) if math.isfinite(value) else "-"
+    return str(value)
+
+
+def show_findings(findings: list[Finding]) -> None:
+    """Print what the doctor found, with advice where something is missing."""
+    for finding in findings:
+        mark = "[green]ok[/]     " if finding.ok else "[bold red]missing[/]"
+        out.print(f"{mark} {escape(finding.name)}: {escape(finding.text)}")
+
+
+def summary_json(fit: Fit) -> dict[str, Any]:
+    """Return the results for scripts; figures that do not exist are null."""
+    from dataclasses import asdict
+
+    from semistan.posterior.summary import COLUMNS
+
+    summary = fit.summary
+    return {
+        "run": str(fit.run.path),
+        "formula": fit.run.bundle.config.formula,
+        "family": fit.run.bundle.family.name,
+        "method": fit.run.options.method,
+        "reservations": list(summary.reservations),
+        "notes": list(summary.notes),
+        "passed": summary.passed,
+        "coefficients": {
+            row.name: dict(zip(COLUMNS, map(_finite, row.values), strict=True))
+            for row in summary.rows
+        },
+        "eta": {name: _finite(value) for name, value in asdict(summary.eta).items()},
+        "phi": {name: _finite(value) for name, value in asdict(summary.phi).items()},
+        "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
+        "checks": [asdict(check) for check in summary.checks],
+        "seconds": fit.run.manifest["seconds"],
+    }
+
+
+def _priors(fit: Fit) -> list[str]:
+    from semistan.model.priors.prior import priors_as_used
+
+    return [f"{line.parameter} ~ {line.used}" for line in priors_as_used(fit.run.bundle)]
+
+
+def _figures(figures: Convergence) -> str:
+    return (
+        f"largest Rhat {_number(figures.rhat, 3)}, smallest bulk ESS "
+        f"{_number(figures.bulk_ess, 0)}, tail ESS {_number(figures.tail_ess, 0)}"
+    )
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

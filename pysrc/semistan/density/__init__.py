@@ -1,0 +1,1 @@
+"""HOW LIKELY: the log posterior in PyTorch, its curvature and modes."""

@@ -1,0 +1,105 @@
+"""The linear predictor for draws of (phi, theta), in the user's units.
+
+eta = eta_loc + eta_scale * f(u; p_bar + Pi phi) + (x - x_loc)' theta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.networks.mlp import MU, Array, Network, forward, frozen_features
+from semistan.model.subspace import Subspace
+from semistan.model.trained import Trained
+from semistan.model.units import Units
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
+
+
+def network_output(
+    spec: Network, units: Units, w_frozen: Array, w: Array, U: Array, predictor: str = MU
+) -> Array:
+    """Evaluate ``f(u; w)`` without gradients.
+
+    Parameters
+    ----------
+    spec : NetworkSpec or Networks
+        The architecture.
+    units : Units
+        Locations and scales that standardise the inputs.
+    w_frozen : array, shape (d_frozen,)
+        Weights of the frozen layers.
+    w : array, shape (..., d)
+        Bayesian weights.
+    U : array, shape (N, Q)
+        Network inputs in the user's units.
+    predictor : str
+        Whose networks are added.
+
+    Returns
+    -------
+    array, shape (..., N)
+        The network's output, in units of ``eta_scale``.
+    """
+    import torch
+
+    with torch.no_grad():
+        h = network_inputs(spec, units, w_frozen, U)
+        return np.asarray(forward(spec, torch.tensor(w), h, predictor).numpy())
+
+
+def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Tensor:
+    """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
+    import torch
+
+    standardised = torch.tensor((U - units.u_loc) / units.u_scale)
+    return frozen_features(spec, torch.tensor(w_frozen), standardised)
+
+
+def network_sums(
+    spec: Network,
+    subspace: Subspace,
+    phi: Array,
+    parts: Iterable[tuple[Tensor, Array]],
+    predictor: str = MU,
+) -> Array:
+    """Return weighted sums (S, m) of the network's output over rows, for phi (S, k).
+
+    Parameters
+    ----------
+    spec : NetworkSpec or Networks
+        The architecture.
+    subspace : Subspace
+        Where the Bayesian weights are.
+    phi : array, shape (S, k)
+        Subspace coordinates.
+    parts : iterable
+        Some rows at a time: the first Bayesian layer's input (n, Q'), and the weights (m, n).
+    predictor : str
+        Whose networks are added.
+    """
+    import torch
+
+    total, widest = np.zeros((len(phi), 1)), max(max(part.free_widths) for part in spec.parts)
+    with torch.no_grad():
+        for H, by_row in parts:
+            size = max(1, MOST_ACTIVATIONS // (widest * len(H)))
+            pieces = [phi[start : start + size] for start in range(0, len(phi), size)]
+            w = (torch.from_numpy(subspace.lift(piece)) for piece in pieces)
+            f = (forward(spec, each, H, predictor).numpy() for each in w)
+            total = total + np.concatenate([piece @ by_row.T for piece in f])
+    return total
+
+
+def linear_predictor(
+    spec: Network, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
+) -> Array:
+    """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q)."""
+    w = trained.subspace.lift(phi)
+    f = network_output(spec, units, trained.w_frozen, w, U)
+    return units.eta_loc + units.eta_scale * f + theta @ (X - units.x_loc).T

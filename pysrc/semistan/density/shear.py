@@ -1,0 +1,51 @@
+"""Coefficients that the program samples orthogonalised to the network.
+
+The program's theta, with its prior, is the identified effect; what multiplies x beside the network
+as it is, is
+
+    theta_raw = theta - gamma(phi)  at some columns s,    gamma = A f,    A = (X_s' X_s)^-1 X_s'
+
+over the training rows, so that eta = x' theta + (f - x_s' gamma). (phi, theta) -> (phi, theta_raw)
+is a shear: its Jacobian is 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from semistan.model.bundle import Bundle
+from semistan.model.orthogonal import in_model, least_squares, orthogonal_columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shear:
+    """What of the network some coefficients hold, in standardised units.
+
+    Attributes
+    ----------
+    columns : torch.Tensor of int, shape (p,)
+        Positions of the structured columns.
+    along : torch.Tensor, shape (p, N)
+        The matrix A of all training rows.
+    """
+
+    columns: Tensor
+    along: Tensor
+
+    def raw(self, theta: Tensor, gamma: Tensor) -> Tensor:
+        """Return theta (P,) less gamma (p,) at the columns."""
+        return theta.index_add(0, self.columns, -gamma)
+
+
+def shear_of(bundle: Bundle, Z: Tensor) -> Shear | None:
+    """Return a bundle's shear, given the standardised columns (N, P); None if it has none."""
+    import torch
+
+    if not in_model(bundle.config, bundle.design):
+        return None
+    columns = torch.tensor(orthogonal_columns(bundle.config, bundle.design))
+    return Shear(columns, torch.from_numpy(least_squares(Z[:, columns].numpy())))

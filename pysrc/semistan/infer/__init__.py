@@ -1,0 +1,1 @@
+"""HOW IT IS SAMPLED: methods of inference and the toolchain."""

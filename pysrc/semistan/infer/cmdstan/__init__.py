@@ -1,0 +1,1 @@
+"""CmdStan: find it, install it, compile with it."""

@@ -1,0 +1,475 @@
+"""Elliptical slice sampling of q in PyTorch: for networks and data that Stan does not hold.
+
+The posterior is written as a Gaussian N(m, C), the reference, times what is left of it,
+
+    p(q | y) = N(q; m, C) L(q),    L = p(q | y) / N(q; m, C).
+
+From q = m + C^(1/2) z, a draw v ~ N(0, I) gives an ellipse through z; an angle on it is drawn
+uniformly, and the bracket of angles shrinks towards z until L exceeds the slice's level. There
+is nothing to tune, no gradient, and no proposal is rejected. It is exact for every reference,
+which only decides how far the chain moves:
+
+- Where the chain climbed to a mode, the reference is the Laplace approximation of all of q there.
+  During warm-up, mean and covariance of the draws so far take its place. It is wider than
+  these by 1 + 4 / sqrt(n), because a chain is slow to leave where a reference has too light a tail.
+- Without a mode, it is the normal prior of (phi, theta), as in the paper that found the method,
+  and each other element of q takes a slice step: the log of a dispersion parameter with the linear
+  predictor held, if there is nothing else.
+
+The log-likelihood is summed over chunks of rows. One draw is the last of ``STEPS`` steps.
+
+Murray, Adams and MacKay (2010), AISTATS; Nishihara, Murray and Adams (2014), JMLR 15; Neal
+(2003), Annals of Statistics 31(3).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.density.columns import unconstrained
+from semistan.density.mode import Mode
+from semistan.density.target import (
+    Target,
+    log_lik,
+    log_prior,
+    make_target,
+    negative_log_posterior,
+)
+from semistan.errors import InputError, SemistanError
+from semistan.infer.methods import ChainProgress
+from semistan.infer.sample import chain_file, missing_chains
+from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
+from semistan.infer.starts import Starts
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.networks.mlp import Array
+from semistan.model.priors.prior import prior_groups
+from semistan.model.table.rows import Rows
+
+Density = Callable[[Array], float]
+
+STEPS = 5  # between draws that are kept
+ADAPTATIONS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)  # shares of warm-up after which C is estimated anew
+WIDER = 4.0  # the reference's covariance is that of the draws times 1 + WIDER / sqrt(n)
+SLICE_WIDTH = 1.0  # of the log of a dispersion parameter
+STEPS_OUT = 20
+SECONDS_BETWEEN_SAVES = 5.0
+ABOUT = "drawn by elliptical slice sampling in PyTorch; n_leapfrog__ counts likelihoods"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """A Gaussian over the first m elements of q.
+
+    Attributes
+    ----------
+    mean : array, shape (m,)
+        Its mean.
+    factor : array, shape (m, m) or (m,)
+        Cholesky factor of its covariance, or standard deviations.
+    is_prior : bool
+        Whether it is the prior of (phi, theta), which stays.
+    """
+
+    mean: Array
+    factor: Array
+    is_prior: bool
+
+    def point(self, z: Array) -> Array:
+        """Map a standard normal z (m,) to q's elements."""
+        return self.mean + (self.factor * z if self.is_prior else self.factor @ z)
+
+    def standardise(self, q: Array) -> Array:
+        """Map q's elements to z (m,)."""
+        deviation = q - self.mean
+        if self.is_prior:
+            return np.asarray(deviation / self.factor)
+        return np.asarray(np.linalg.solve(self.factor, deviation))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """A chain between two steps: q (n,), its standardised part z (m,), log p(q | y)."""
+
+    q: Array
+    z: Array
+    log_density: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walk:
+    """A chain between two draws: all that going on needs.
+
+    Attributes
+    ----------
+    done : int
+        Iterations done, warm-up included.
+    state : State
+        Where the chain is.
+    reference : Reference
+        The Gaussian in use.
+    random : dict
+        State of the random generator.
+    q, log_density, evaluations : arrays, shape (T, n), (T,), (T,)
+        The iterations so far; what is beyond ``done`` does not count.
+    """
+
+    done: int
+    state: State
+    reference: Reference
+    random: dict[str, Any]
+    q: Array
+    log_density: Array
+    evaluations: Array
+
+
+def elliptical_slice_chains(
+    bundle: Bundle,
+    rows: Rows,
+    run: Path,
+    options: SampleConfig,
+    starts: Starts,
+    *,
+    prior_only: bool = False,
+    rows_at_a_time: int | None = None,
+    progress: ChainProgress | None = None,
+) -> None:
+    """Sample the chains that a run does not have yet into its ``chains/``, one after the other.
+
+    An interrupted chain leaves ``chains/.chain-<c>.partial.npz`` and goes on from there, to the
+    same bytes as if nothing had happened. A chain depends only on the seed and its number.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        The training rows.
+    run : Path
+        The run's folder.
+    options : SampleConfig
+        Draws, warm-up and seed; nothing in them is ``auto`` any more.
+    starts : Starts
+        Where the chains start, and the modes that they climbed to.
+    prior_only : bool
+        Whether to leave the likelihood out.
+    rows_at_a_time : int, optional
+        Rows of a chunk; by default as many as the target holds at a time.
+    progress : callable, optional
+        Called with the chain, the iteration and the number of iterations.
+
+    Raises
+    ------
+    InputError
+        If there is no mode to refer to and a prior on b or phi is not normal.
+    SemistanError
+        If the density is not finite where a chain starts.
+    """
+    assert options.warmup != "auto"
+    target = make_target(bundle, rows, prior_only=prior_only)
+    if rows_at_a_time is not None:
+        target = in_batches(target, rows_at_a_time)
+    folder = run / "chains"
+    for chain in missing_chains(folder, options.chains):
+        q = unconstrained(target, starts.values[chain - 1])
+        reference = reference_of(target, starts.modes[chain - 1] if starts.modes else None)
+        walk = _walk(target, q, reference, options, chain, folder, progress)
+        kept = slice(options.warmup, None)
+        columns = sampled_columns(
+            target, walk.q[kept], walk.log_density[kept], walk.evaluations[kept]
+        )
+        origin = Origin("elliptical_slice", ABOUT, chain, options.seed, options.warmup)
+        write_stan_csv(chain_file(folder, chain), columns, origin)
+        partial_file(folder, chain).unlink(missing_ok=True)
+
+
+def partial_file(folder: Path, chain: int) -> Path:
+    """Return the path of what an interrupted chain leaves."""
+    return folder / f".chain-{chain}.partial.npz"
+
+
+def in_batches(target: Target, size: int) -> Target:
+    """Return the target with its rows in chunks of at most this size."""
+    import torch
+
+    chunks = tuple(
+        chunk.rows(torch.arange(start, min(start + size, len(chunk))))
+        for chunk in target.chunks
+        for start in range(0, len(chunk), size)
+    )
+    return replace(target, chunks=chunks)
+
+
+def reference_of(target: Target, mode: Mode | None) -> Reference:
+    """Return the Laplace approximation at a mode, or the prior if there is none.
+
+    Raises
+    ------
+    InputError
+        If there is no mode and a prior on b or phi is not normal.
+    """
+    if mode is not None:
+        return _gaussian(mode.q, mode.inv_metric)
+    scales = {"phi": target.bundle.subspace.phi_scale, "theta": target.bundle.units.theta_scale}
+    for group in prior_groups(target.bundle.config, target.bundle.design):
+        if group.is_vector and group.density.name != "normal":
+            raise InputError(
+                f"elliptical slice sampling found no mode in the subspace and needs a normal "
+                f"prior instead: prior '{group.label}' is {group.priors[0]}; write "
+                "normal(0, scale), or choose method = 'nuts'"
+            )
+    normal = {p.parameter: p.distribution for p in target.priors if p.parameter in scales}
+    parts = [
+        [getattr(prior, moment).numpy() / scales[name] for name, prior in normal.items()]
+        for moment in ("loc", "scale")
+    ]
+    mean, sd = (np.concatenate(part) for part in parts)
+    return Reference(mean, sd, is_prior=True)
+
+
+def elliptical_step(
+    density: Density, reference: Reference, state: State, generator: np.random.Generator
+) -> tuple[State, int]:
+    """Move the first m elements of q along an ellipse.
+
+    Parameters
+    ----------
+    density : callable
+        log p(q | y) at q (n,), up to a constant; minus infinity where it is not finite.
+    reference : Reference
+        The Gaussian.
+    state : State
+        Where the chain is.
+    generator : numpy.random.Generator
+        Random numbers.
+
+    Returns
+    -------
+    State and int
+        The new state, and the evaluations of the density.
+    """
+    v = generator.normal(size=len(state.z))
+    level = state.log_density + _half_square(state.z) + np.log(generator.uniform())
+    angle = generator.uniform(0, 2 * np.pi)
+    lower, upper, evaluations = angle - 2 * np.pi, angle, 0
+    while True:
+        z = state.z * np.cos(angle) + v * np.sin(angle)
+        q = np.concatenate([reference.point(z), state.q[len(z) :]])
+        log_density, evaluations = density(q), evaluations + 1
+        if log_density + _half_square(z) > level:
+            return State(q, z, log_density), evaluations
+        if upper - lower < 1e-12:  # rounding keeps even the state itself off the slice
+            return state, evaluations
+        lower, upper = (angle, upper) if angle < 0 else (lower, angle)
+        angle = generator.uniform(lower, upper)
+
+
+def slice_step(
+    density: Callable[[float], float], x: float, value: float, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Take a univariate slice step from x, whose log density is ``value``, by stepping out."""
+    level = value + np.log(generator.uniform())
+    lower = x - SLICE_WIDTH * generator.uniform()
+    upper = lower + SLICE_WIDTH
+    below = int(generator.integers(STEPS_OUT))
+    above = STEPS_OUT - 1 - below
+    while below and density(lower) > level:
+        lower, below = lower - SLICE_WIDTH, below - 1
+    while above and density(upper) > level:
+        upper, above = upper + SLICE_WIDTH, above - 1
+    while True:
+        proposal = generator.uniform(lower, upper)
+        new = density(proposal)
+        if new > level:
+            return proposal, new
+        if upper - lower < 1e-12:
+            return x, value
+        lower, upper = (proposal, upper) if proposal < x else (lower, proposal)
+
+
+def _half_square(z: Array) -> float:
+    return float(z @ z) / 2
+
+
+def _gaussian(mean: Array, covariance: Array) -> Reference:
+    """Return a reference that is wider than the draws."""
+    wider = 1 + WIDER / np.sqrt(len(mean))
+    return Reference(mean, np.linalg.cholesky(wider * covariance), is_prior=False)
+
+
+def _adapted(reference: Reference, draws: Array) -> Reference:
+    """Return the Gaussian of the later half of some draws, shrunk to the one before.
+
+    The draws count as much as two for each element of q do for the reference.
+    """
+    later = draws[len(draws) // 2 :]
+    n = len(reference.mean)
+    if reference.is_prior or len(later) < 2:
+        return reference
+    weight = len(later) / (len(later) + 2 * n)
+    before = reference.factor @ reference.factor.T / (1 + WIDER / np.sqrt(n))
+    return _gaussian(later.mean(axis=0), weight * np.cov(later.T) + (1 - weight) * before)
+
+
+def _walk(
+    target: Target,
+    q: Array,
+    reference: Reference,
+    options: SampleConfig,
+    chain: int,
+    folder: Path,
+    progress: ChainProgress | None,
+) -> Walk:
+    """Take a chain to its end, from where it was left."""
+    assert options.warmup != "auto"
+    total, partial = options.warmup + options.draws, partial_file(folder, chain)
+    adaptations = {round(share * options.warmup) for share in ADAPTATIONS}
+    key = json.dumps([options.seed, options.warmup, options.draws, len(q)])
+    walk = _left(partial, key, total) or _begin(target, q, reference, options.seed, chain, total)
+    iterations, saved = _iterations(target, walk, adaptations), time.monotonic()
+    try:
+        for walk in iterations:
+            if progress is not None:
+                progress(chain, walk.done, total)
+            if time.monotonic() > saved + SECONDS_BETWEEN_SAVES:
+                _save(walk, partial, key)
+                saved = time.monotonic()
+    except BaseException:
+        _save(walk, partial, key)
+        raise
+    return walk
+
+
+def _begin(
+    target: Target, q: Array, reference: Reference, seed: int, chain: int, total: int
+) -> Walk:
+    value = _log_density(target, q)
+    if not np.isfinite(value):
+        raise SemistanError(f"chain {chain} starts where the posterior is not finite")
+    z = reference.standardise(q[: len(reference.mean)])
+    random = np.random.default_rng([seed, chain]).bit_generator.state
+    trace = np.empty((total, len(q))), np.empty(total), np.empty(total)
+    return Walk(0, State(q, z, value), reference, dict(random), *trace)
+
+
+def _iterations(target: Target, walk: Walk, adaptations: set[int]) -> Iterator[Walk]:
+    """Yield the chain after each draw.
+
+    The random state is part of it, so that a chain that is stopped within a draw repeats it.
+    """
+    generator = np.random.default_rng()
+    generator.bit_generator.state = walk.random
+    state, reference = walk.state, walk.reference
+    for done in range(walk.done + 1, len(walk.q) + 1):
+        state, evaluations = _draw(target, reference, state, generator)
+        index = done - 1
+        walk.q[index], walk.log_density[index] = state.q, state.log_density
+        walk.evaluations[index] = evaluations
+        if done in adaptations:
+            reference = _adapted(reference, walk.q[:done])
+            state = replace(state, z=reference.standardise(state.q[: len(state.z)]))
+        walk = replace(
+            walk, done=done, state=state, reference=reference,
+            random=dict(generator.bit_generator.state),
+        )  # fmt: skip
+        yield walk
+
+
+def _draw(
+    target: Target, reference: Reference, state: State, generator: np.random.Generator
+) -> tuple[State, int]:
+    """Take the steps between two draws."""
+    evaluations = 0
+    for _ in range(STEPS):
+        state, more = elliptical_step(
+            lambda q: _log_density(target, q), reference, state, generator
+        )
+        evaluations += more
+        if len(state.z) < len(state.q):
+            state = _dispersion_step(target, state, generator)
+            evaluations += 1
+    return state, evaluations
+
+
+def _dispersion_step(target: Target, state: State, generator: np.random.Generator) -> State:
+    """Move the elements of q that are on no ellipse, as the log of a dispersion parameter."""
+    density, q, value = _given_predictor(target, state.q), state.q.copy(), state.log_density
+    for j in range(len(state.z), len(q)):
+
+        def along(x: float, j: int = j, q: Array = q) -> float:
+            moved = q.copy()
+            moved[j] = x
+            return density(moved)
+
+        q[j], value = slice_step(along, float(q[j]), value, generator)
+    return State(q, state.z, value)
+
+
+def _given_predictor(target: Target, q: Array) -> Density:
+    """Return the log density of q's with the same (phi, theta), eta computed once if it can be."""
+    import torch
+
+    design = target.bundle.design
+    if target.prior_only or target.integrates_theta or design.penalised or design.parameters:
+        return lambda moved: _log_density(target, moved)
+    with torch.no_grad():
+        phi, theta, _ = target.split(torch.tensor(q))
+        eta = target.predictors(phi, theta)
+
+    def density(moved: Array) -> float:
+        with torch.no_grad():
+            state = torch.tensor(moved)
+            log_dispersion, value = target.split(state)[2], torch.zeros((), dtype=torch.float64)
+            for chunk, held in zip(target.chunks, eta, strict=True):
+                value = value + log_lik(target, chunk, held, log_dispersion).sum()
+            return _finite(float(log_prior(target, state) + target.power * value))
+
+    return density
+
+
+def _log_density(target: Target, q: Array) -> float:
+    import torch
+
+    return _finite(-negative_log_posterior(target, torch.tensor(q)))
+
+
+def _finite(value: float) -> float:
+    return value if np.isfinite(value) else -np.inf
+
+
+def _save(walk: Walk, path: Path, key: str) -> None:
+    """Write a chain between two draws, atomically."""
+    state, reference = walk.state, walk.reference
+    with atomic_file(path) as temporary:
+        np.savez(
+            temporary,
+            key=key, random=json.dumps(walk.random), is_prior=reference.is_prior,
+            position=state.q, z=state.z, here=state.log_density,
+            mean=reference.mean, factor=reference.factor,
+            q=walk.q[: walk.done], log_density=walk.log_density[: walk.done],
+            evaluations=walk.evaluations[: walk.done],
+        )  # fmt: skip
+
+
+def _left(path: Path, key: str, total: int) -> Walk | None:
+    """Read what an interrupted chain left, unless it was another run's."""
+    if not path.is_file():
+        return None
+    with np.load(path) as file:
+        left = dict(file)
+    if str(left["key"]) != key:
+        return None
+    done = len(left["q"])
+    trace = [left[name] for name in ("q", "log_density", "evaluations")]
+    whole = [np.concatenate([x, np.empty((total - done, *x.shape[1:]))]) for x in trace]
+    state = State(left["position"], left["z"], float(left["here"]))
+    reference = Reference(left["mean"], left["factor"], bool(left["is_prior"]))
+    return Walk(done, state, reference, json.loads(str(left["random"])), *whole)

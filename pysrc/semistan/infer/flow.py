@@ -1,0 +1,308 @@
+"""Variational inference with a normalising flow: an approximation of the posterior of q.
+
+Standard normal draws e go through coupling layers f and two affine maps to
+
+    q = m + C^(1/2) (a + B f(e)),
+
+with m and C the Laplace approximation at the chain's mode, B lower triangular with a positive
+diagonal, and all but m and C learnt; at first g, the density of q, is the Laplace approximation.
+A coupling layer shifts and scales one half of its input by functions of the other half
+(RealNVP), so that g is known. B is there because layers alone imitate a correlation only where
+the mass is, not in the tails. Adam, its rate annealed to zero, maximises the evidence lower bound
+
+    E_g[log p(q | y) - log g(q)],
+
+with reparameterised draws. What is drawn afterwards is from g, not from the posterior: log p and
+log g of each draw are in the columns log_p__ and log_g__, from which Pareto k-hat tells how
+far g is away (Yao et al., 2018). The bound rewards a g that is narrower than the posterior.
+
+Dinh, Sohl-Dickstein and Bengio (2017), ICLR; Rezende and Mohamed (2015), ICML. A layer has no
+other half in one dimension: g is a Gaussian then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.density.columns import unconstrained
+from semistan.density.mode import Mode
+from semistan.density.target import (
+    Target,
+    log_likelihood,
+    log_prior,
+    make_target,
+    negative_log_posterior,
+)
+from semistan.errors import InputError, SemistanError
+from semistan.infer.methods import ChainProgress
+from semistan.infer.sample import chain_file, chain_seed, missing_chains
+from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
+from semistan.infer.starts import Starts
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.networks.mlp import Array
+from semistan.model.table.rows import Rows
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+LAYERS = 6
+HIDDEN = (32, 32)  # units of the networks inside the layers
+STEPS = 2000  # of Adam
+DRAWS = 32  # for each step
+LEARNING_RATE = 1e-2
+LARGEST_GRADIENT = 10.0  # norm at which gradients are clipped
+ROWS = 4096  # above which each step takes so many at random
+NO_MODE_SD = 0.1  # of each element of q at first, where no mode was found
+ABOUT = "drawn from a normalising flow that approximates the posterior; it is no sampler of it"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """A density g of q.
+
+    Attributes
+    ----------
+    layers : torch.nn.Module
+        The coupling layers f.
+    a : torch.Tensor, shape (n,)
+        Learnt shift.
+    b : torch.Tensor, shape (n, n)
+        Learnt: B's elements below the diagonal, and the logs of those on it.
+    mean : torch.Tensor, shape (n,)
+        The mode m.
+    factor : torch.Tensor, shape (n, n)
+        Cholesky factor of C.
+    """
+
+    layers: Any
+    a: Tensor
+    b: Tensor
+    mean: Tensor
+    factor: Tensor
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All that is learnt."""
+        return [*self.layers.parameters(), self.a, self.b]
+
+    def draw(self, normal: Tensor) -> tuple[Tensor, Tensor]:
+        """Map standard normal draws (S, n) to q (S, n) and log g(q) (S,)."""
+        inverse = self.layers().transform.inv
+        f, log_slope = inverse.call_and_ladj(normal)
+        n = normal.shape[-1]
+        log_normal = -normal.square().sum(dim=-1) / 2 - n * math.log(2 * math.pi) / 2
+        log_det = self.b.diagonal().sum() + self.factor.diagonal().log().sum()
+        B = self.b.tril(-1) + self.b.diagonal().exp().diag()
+        q = self.mean + (self.a + f @ B.T) @ self.factor.T
+        return q, log_normal - log_slope - log_det
+
+
+def flow_chains(
+    bundle: Bundle,
+    rows: Rows,
+    run: Path,
+    options: SampleConfig,
+    starts: Starts,
+    *,
+    prior_only: bool = False,
+    steps: int = STEPS,
+    progress: ChainProgress | None = None,
+) -> None:
+    """Fit a flow for each chain that a run does not have yet, and draw from it.
+
+    A chain is a fit of its own, with its own start and random numbers, which depend only on the
+    seed and its number. Its draws are independent.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        The training rows.
+    run : Path
+        The run's folder; its ``chains/`` get the draws, with the columns log_p__ and log_g__.
+    options : SampleConfig
+        Chains, draws and seed.
+    starts : Starts
+        Where the chains start, and the modes that they climbed to.
+    prior_only : bool
+        Whether to leave the likelihood out.
+    steps : int
+        Steps of Adam.
+    progress : callable, optional
+        Called with the chain, the step and the number of steps.
+
+    Raises
+    ------
+    InputError
+        If zuko is not installed.
+    SemistanError
+        If the bound is not finite any more.
+    """
+    import torch
+
+    _zuko()
+    target = make_target(bundle, rows, prior_only=prior_only)
+    folder = run / "chains"
+    for chain in missing_chains(folder, options.chains):
+        generator = torch.Generator().manual_seed(chain_seed(options.seed, chain))
+        q = unconstrained(target, starts.values[chain - 1])
+        flow = new_flow(q, starts.modes[chain - 1] if starts.modes else None, generator)
+
+        def report(step: int, chain: int = chain) -> None:
+            if progress is not None:
+                progress(chain, step, steps)
+
+        fit_flow(flow, target, steps, generator, report)
+        columns = _columns(flow, target, options.draws, generator)
+        origin = Origin("flow", ABOUT, chain, options.seed, steps)
+        write_stan_csv(chain_file(folder, chain), columns, origin)
+
+
+def new_flow(start: Array, mode: Mode | None, generator: Generator) -> Flow:
+    """Return a flow that is still the Laplace approximation at a mode.
+
+    Parameters
+    ----------
+    start : array, shape (n,)
+        Where to start if there is no mode.
+    mode : Mode, optional
+        The mode.
+    generator : torch.Generator
+        Draws the networks' first weights.
+
+    Raises
+    ------
+    InputError
+        If zuko is not installed.
+    """
+    import torch
+
+    n = len(start)
+    with _seeded(generator):
+        layers = _zuko().flows.RealNVP(
+            n, transforms=LAYERS, hidden_features=HIDDEN, activation=torch.nn.Tanh
+        )
+    layers = layers.double()
+    with torch.no_grad():
+        for layer in layers.transform.transforms:
+            last = layer.hyper[-1] if n > 1 else layer
+            for parameter in last.parameters():
+                parameter.zero_()
+    a = torch.zeros(n, dtype=torch.float64, requires_grad=True)
+    b = torch.zeros(n, n, dtype=torch.float64, requires_grad=True)
+    if mode is None:
+        factor = NO_MODE_SD * torch.eye(n, dtype=torch.float64)
+        return Flow(layers, a, b, torch.tensor(start), factor)
+    factor = torch.linalg.cholesky(torch.tensor(mode.inv_metric))
+    return Flow(layers, a, b, torch.tensor(mode.q), factor)
+
+
+def fit_flow(
+    flow: Flow,
+    target: Target,
+    steps: int,
+    generator: Generator,
+    report: Callable[[int], None] | None = None,
+) -> None:
+    """Maximise the evidence lower bound; the flow is changed in place.
+
+    Raises
+    ------
+    SemistanError
+        If the bound is not finite any more.
+    """
+    import torch
+
+    adam = torch.optim.Adam(flow.parameters, lr=LEARNING_RATE)
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+    for step in range(1, steps + 1):
+        normal = torch.randn(DRAWS, len(flow.mean), generator=generator, dtype=torch.float64)
+        q, log_g = flow.draw(normal)
+        bound = (_log_densities(target, q, generator) - log_g).mean()
+        if not bool(bound.isfinite()):
+            raise SemistanError(
+                f"the flow's bound is not finite in step {step}; choose a smaller k, a tighter "
+                "prior on phi, or another method"
+            )
+        adam.zero_grad()
+        (-bound).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(flow.parameters, LARGEST_GRADIENT)
+        adam.step()
+        annealing.step()
+        if report is not None:
+            report(step)
+
+
+def _zuko() -> Any:
+    try:
+        import zuko
+    except ImportError:
+        raise InputError(
+            "method = 'flow' needs the library zuko; install it with: pip install 'semistan[flow]'"
+        ) from None
+    return zuko
+
+
+@contextmanager
+def _seeded(generator: Generator) -> Iterator[None]:
+    """Let a library draw from PyTorch's global generator, seeded, and leave that as it was."""
+    import torch
+
+    seed = int(torch.randint(2**31, (1,), generator=generator))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def _log_densities(target: Target, q: Tensor, generator: Generator) -> Tensor:
+    """Estimate log p(q | y) of draws (S, n), up to a constant, with its derivatives."""
+    import torch
+
+    part, weight = _some_rows(target, generator)
+
+    def log_density(x: Tensor) -> Tensor:
+        if target.prior_only:
+            return log_prior(target, x)
+        return log_prior(target, x) + weight * log_likelihood(part, x)
+
+    if target.integrates_theta:  # Newton's method stops where each draw needs it to
+        return torch.stack([log_density(x) for x in q])
+    return torch.func.vmap(log_density)(q)
+
+
+def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
+    """Return random rows of a random chunk, and how often they stand for all rows.
+
+    A chunk is as likely as it is long, so that each row is as likely as any other.
+    """
+    import torch
+
+    sizes = torch.tensor([float(len(chunk)) for chunk in target.chunks])
+    N = int(sizes.sum())
+    if N <= ROWS or target.integrates_theta or target.shear:  # these need all rows
+        return target, 1.0
+    chunk = target.chunks[int(torch.multinomial(sizes, 1, generator=generator))]
+    index = torch.randperm(len(chunk), generator=generator)[:ROWS]
+    return replace(target, chunks=(chunk.rows(index),)), N / len(index)
+
+
+def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> dict[str, Array]:
+    """Draw from a fitted flow; log p and log g of each draw come after the program's columns."""
+    import torch
+
+    with torch.no_grad():
+        normal = torch.randn(draws, len(flow.mean), generator=generator, dtype=torch.float64)
+        q, log_g = flow.draw(normal)
+    log_density = np.array([-negative_log_posterior(target, x) for x in q])
+    columns = sampled_columns(target, q.numpy(), log_density, np.ones(draws))
+    return columns | {"log_p__": columns["lp__"], "log_g__": log_g.numpy()}

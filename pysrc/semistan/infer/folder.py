@@ -1,0 +1,50 @@
+"""What a Stan user needs in one folder: program, data, initial values and labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semistan.bundle.files import atomic_file, write_json
+from semistan.infer.stan_json import write_stan_json
+from semistan.infer.starts import Starts
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
+from semistan.program.data import stan_data
+from semistan.program.program import Kernel, bundle_program, labels, raw_labels
+from semistan.program.sources import KERNEL_HEADERS, stan_source
+
+
+def metric_file(folder: Path, chain: int) -> Path:
+    """Return the path of a chain's initial inverse metric."""
+    return folder / f"metric-{chain}.json"
+
+
+def write_stan_folder(
+    bundle: Bundle,
+    rows: Rows,
+    folder: Path,
+    starts: Starts,
+    *,
+    grainsize: int,
+    kernel: Kernel = "stan",
+    prior_only: bool = False,
+) -> None:
+    """Write ``program.stan``, ``data.json``, ``inits-<chain>.json`` and ``labels.json``.
+
+    A chain whose mode is known gets ``metric-<chain>.json``, the inverse metric there.
+    With the C++ kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER.
+    """
+    texts = {"program.stan": bundle_program(bundle, kernel)}
+    if kernel == "cpp":
+        texts |= {name: stan_source(name) for name in KERNEL_HEADERS}
+    for name, text in texts.items():
+        with atomic_file(folder / name) as path:
+            path.write_text(text, "utf-8")
+    data = stan_data(bundle, rows, grainsize=grainsize, prior_only=prior_only)
+    write_stan_json(folder / "data.json", data)
+    for chain, values in enumerate(starts.values, start=1):
+        write_stan_json(folder / f"inits-{chain}.json", values)
+    for chain, mode in enumerate(starts.modes, start=1):
+        write_stan_json(metric_file(folder, chain), {"inv_metric": mode.inv_metric})
+    further = raw_labels(bundle.config, bundle.design)
+    write_json(folder / "labels.json", labels(bundle.design, bundle.family.categories) | further)

@@ -1,0 +1,135 @@
+"""How chains, threads within chains and slices of rows share the cores."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from semistan.infer.stan_json import write_stan_json
+from semistan.infer.starts import curve_states, initial_values
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.table.rows import Rows
+from semistan.program.data import stan_data
+
+SLICES = (1, 2, 4, 8)  # per thread, tried at the start
+TIMED_ROWS = 20_000
+TIMED_STEPS = 200  # at the least
+TOPOLOGY = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run uses the cores.
+
+    Attributes
+    ----------
+    chains : int
+        Chains at a time.
+    threads : int
+        Threads within each chain.
+    grainsize : int
+        Rows per slice of ``reduce_sum``.
+    milliseconds : dict
+        Time per gradient that was measured for each grain size, on at most ``TIMED_ROWS``
+        rows and scaled to all; empty if there was no choice.
+    """
+
+    chains: int
+    threads: int
+    grainsize: int
+    milliseconds: dict[int, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Say how a chain uses its cores, with the times that decided it."""
+        if self.threads == 1:
+            return "1 thread each"
+        times = ", ".join(f"{grain}: {ms:.3g}" for grain, ms in self.milliseconds.items())
+        timed = f" (ms per gradient by rows per slice: {times})" if times else ""
+        return f"{self.threads} threads each on slices of {self.grainsize} rows{timed}"
+
+
+def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, int]:
+    """Return (chains at a time, threads within each): chains fill the cores first."""
+    cores = cores or usable_cores()
+    threads = max(1, cores // options.chains) if options.threads == "auto" else options.threads
+    return max(1, min(options.chains, cores // threads)), threads
+
+
+def usable_cores() -> int:
+    """Return the number of physical cores that this process may use."""
+    return len(usable_processors())
+
+
+def usable_processors() -> list[int]:
+    """Return one logical processor of each physical core that this process may use."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
+    first = {_core(cpu): cpu for cpu in sorted(os.sched_getaffinity(0), reverse=True)}
+    return sorted(first.values())
+
+
+def default_grainsize(rows: int, threads: int) -> int:
+    """Return all rows for one thread, else half of a thread's share, at least 100."""
+    return rows if threads == 1 else max(100, rows // (2 * threads))
+
+
+def default_plan(options: SampleConfig, rows: int) -> Plan:
+    """Plan without timing anything."""
+    chains, threads = plan_threads(options)
+    return Plan(chains, threads, default_grainsize(rows, threads))
+
+
+def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Path) -> Plan:
+    """Plan a run; with several threads, time some grain sizes and take the fastest."""
+    plan = default_plan(options, len(rows))
+    if plan.threads == 1:
+        return plan
+    some = rows.first(TIMED_ROWS)
+    scale = len(rows) / len(some)
+    with tempfile.TemporaryDirectory() as folder:
+        start = initial_values(bundle, curve_states(bundle, 1)[0])
+        write_stan_json(Path(folder, "init.json"), start)
+        times = {}
+        for grain in _grains(len(some), plan.threads):
+            data = stan_data(bundle, some, grainsize=grain)
+            write_stan_json(Path(folder, "data.json"), data)
+            steps = max(TIMED_STEPS, 500_000 // len(some) // 10 * 10)
+            milliseconds = _milliseconds(executable, Path(folder), plan.threads, steps)
+            times[math.ceil(scale * grain)] = scale * milliseconds
+    return Plan(plan.chains, plan.threads, min(times, key=times.__getitem__), times)
+
+
+def _grains(rows: int, threads: int) -> list[int]:
+    return sorted({math.ceil(rows / (threads * slices)) for slices in SLICES})
+
+
+def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> float:
+    """Time steps of a trajectory too short to move, from what CmdStan writes."""
+    arguments = (
+        f"sample num_samples=10 num_warmup=0 adapt engaged=0 algorithm=hmc engine=static "
+        f"int_time={steps // 10 * 1e-6:g} stepsize=1e-6 data file=data.json init=init.json "
+        "random seed=1 output file=timing.csv refresh=0"
+    )
+    environment = os.environ | {"STAN_NUM_THREADS": str(threads)}
+    subprocess.run(
+        [executable, *arguments.split()],
+        cwd=folder, env=environment, capture_output=True, check=True,
+    )  # fmt: skip
+    seconds = re.search(r"([\d.e-]+) seconds \(Sampling\)", (folder / "timing.csv").read_text())
+    return 1e3 * float(seconds[1]) / steps if seconds else math.inf
+
+
+def _core(cpu: int) -> tuple[str, ...]:
+    """Return what identifies a logical processor's core, or itself if that is not known."""
+    names = ("physical_package_id", "core_id")
+    files = [TOPOLOGY / f"cpu{cpu}" / "topology" / name for name in names]
+    try:
+        return tuple(file.read_text().strip() for file in files)
+    except OSError:
+        return (str(cpu),)

@@ -1,0 +1,105 @@
+"""Two short scripts that run an exported folder: by CmdStan alone, and by cmdstanr.
+
+Both sample as ``semistan sample`` does, chain for chain: from the same initial values, with the
+same metrics and seed. They name only files of their own folder, which can be moved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semistan.bundle.files import atomic_file
+from semistan.infer.sample import SIGNIFICANT_DIGITS, step_size_only
+from semistan.model.config import SampleConfig
+from semistan.program.program import Kernel
+
+SHELL, R = "run.sh", "run.R"
+
+
+def write_scripts(
+    folder: Path, options: SampleConfig, *, keep_metric: bool, kernel: Kernel
+) -> None:
+    """Write ``run.sh`` and ``run.R`` beside ``program.stan``.
+
+    Parameters
+    ----------
+    folder : Path
+        The exported folder.
+    options : SampleConfig
+        Iterations, adaptation and seed; nothing in them is ``auto`` any more.
+    keep_metric : bool
+        Whether warm-up adapts the step size only.
+    kernel : str
+        Whether the program declares the C++ kernel (``cpp``).
+    """
+    for name, text in (
+        (SHELL, shell_script(options, keep_metric=keep_metric, kernel=kernel)),
+        (R, r_script(options, keep_metric=keep_metric, kernel=kernel)),
+    ):
+        with atomic_file(folder / name) as path:
+            path.write_text(text, "utf-8")
+
+
+def shell_script(options: SampleConfig, *, keep_metric: bool, kernel: Kernel) -> str:
+    """Return a shell script that compiles the program, runs NUTS and prints the summary."""
+    assert options.warmup != "auto"
+    flags = 'STANCFLAGS=--allow-undefined USER_HEADER="$PWD/log_lik.hpp" ' * (kernel == "cpp")
+    kept = "metric=dense_e metric_file=metric-$i.json"
+    metric = kept if options.metric == "ggn" else f"metric={options.metric}"
+    window = _window(options.warmup, keep_metric)
+    phases = "".join(f" {name}={value}" for name, value in window.items())
+    chains = " ".join(str(chain) for chain in range(1, options.chains + 1))
+    return f"""#!/bin/sh
+# Compile, sample into chains/ and summarise: CMDSTAN=/path/to/cmdstan sh run.sh
+# CmdStan's make needs a folder whose path has no blanks.
+set -e; all=; cd "$(dirname "$0")"
+make -C "${{CMDSTAN:?must name the folder of CmdStan}}" STAN_THREADS=1 \\
+  {flags}"$PWD/program"
+mkdir -p chains
+for i in {chains}; do
+  ./program id=$i random seed={options.seed} data file=data.json init=inits-$i.json \\
+    method=sample num_warmup={options.warmup} num_samples={options.draws} \\
+    adapt delta={options.adapt_delta}{phases} \\
+    algorithm=hmc engine=nuts max_depth={options.max_treedepth} {metric} \\
+    output file=chains/chain-$i.csv sig_figs={SIGNIFICANT_DIGITS} >chains/chain-$i.txt &
+  all="$all $!"
+done
+for one in $all; do wait "$one"; done
+"$CMDSTAN/bin/stansummary" chains/chain-*.csv
+"""
+
+
+def r_script(options: SampleConfig, *, keep_metric: bool, kernel: Kernel) -> str:
+    """Return an R script that does the same by cmdstanr, in the folder."""
+    assert options.warmup != "auto"
+    header = ', user_header = "log_lik.hpp"' * (kernel == "cpp")
+    kept = 'metric = "dense_e", metric_file = sprintf("metric-%d.json", chains)'
+    metric = kept if options.metric == "ggn" else f'metric = "{options.metric}"'
+    window = _window(options.warmup, keep_metric)
+    phases = "".join(f", {name} = {value}" for name, value in window.items())
+    return f"""# Compile and sample with cmdstanr, in this folder: Rscript run.R
+n <- {options.chains}
+chains <- seq_len(n)
+model <- cmdstanr::cmdstan_model(
+  "program.stan", cpp_options = list(stan_threads = TRUE){header})
+fit <- model$sample(
+  data = "data.json", init = sprintf("inits-%d.json", chains), seed = {options.seed},
+  chains = n, parallel_chains = n, threads_per_chain = 1,
+  iter_warmup = {options.warmup}, iter_sampling = {options.draws},
+  adapt_delta = {options.adapt_delta}, max_treedepth = {options.max_treedepth}{phases},
+  {metric}, sig_figs = {SIGNIFICANT_DIGITS})
+print(fit$summary())
+fit$cmdstan_diagnose()
+"""
+
+
+def _window(warmup: int, keep_metric: bool) -> dict[str, int]:
+    """Return CmdStan's names for the phases of an adaptation of the step size alone."""
+    if not keep_metric:
+        return {}
+    phases = step_size_only(warmup)
+    return {
+        "init_buffer": phases["adapt_init_phase"],
+        "window": phases["adapt_metric_window"],
+        "term_buffer": phases["adapt_step_size"],
+    }

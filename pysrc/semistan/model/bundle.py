@@ -1,0 +1,140 @@
+"""A trained model as a value: enough to sample and to predict."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from semistan.model.config import ModelConfig, SampleConfig
+from semistan.model.describe import bundle_facts, facts_html, facts_text
+from semistan.model.design import Design
+from semistan.model.families.families import Family, family
+from semistan.model.networks.mlp import Array, Networks, NetworkSpec
+from semistan.model.subspace import Subspace
+from semistan.model.trained import Trained
+from semistan.model.units import Units
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where the training rows came from: the file (None for a table in memory) and its size."""
+
+    path: str | None
+    rows: int
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bundle:
+    """A trained model, ready to be sampled.
+
+    Attributes
+    ----------
+    config : ModelConfig
+        The model and the options it was trained with.
+    design : Design
+        The learnt design state.
+    units : Units
+        Locations and scales of the training rows.
+    trained : Trained
+        The subspace and all that was trained with it.
+    source : Source
+        Where the training rows came from.
+    versions : dict
+        Versions of the libraries that trained it.
+    """
+
+    config: ModelConfig
+    design: Design
+    units: Units
+    trained: Trained
+    source: Source
+    versions: dict[str, str]
+
+    @property
+    def family(self) -> Family:
+        """The response family's record."""
+        return family(self.config.family)
+
+    @property
+    def network(self) -> Networks:
+        """The architecture of the network, or of several."""
+        return network_spec(self.config, self.design)
+
+    @property
+    def subspace(self) -> Subspace:
+        """Where the Bayesian weights may move."""
+        return self.trained.subspace
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the arrays, the same on every machine."""
+        return arrays_hash(bundle_arrays(self))
+
+    def __repr__(self) -> str:
+        return facts_text(bundle_facts(self))
+
+    def _repr_html_(self) -> str:
+        return facts_html("Bundle", bundle_facts(self))
+
+
+def network_spec(config: ModelConfig, design: Design) -> Networks:
+    """Combine the configured layers with the number of inputs that each network has."""
+    network = config.network
+    return Networks(
+        tuple(
+            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
+            for terms in design.networks
+        ),
+        design.network_predictors,
+    )
+
+
+def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
+    """Return the arrays that were trained, under their names in ``arrays.npz``."""
+    trained, units = bundle.trained, bundle.units
+    return {
+        "p_bar": trained.subspace.p_bar,
+        "Pi": trained.subspace.Pi,
+        "phi_scale": trained.subspace.phi_scale,
+        "axes": trained.subspace.axes.astype(float),
+        **_theta_inside(trained.subspace),
+        "singular_values": trained.singular_values,
+        "control_points": trained.control_points,
+        "w_frozen": trained.w_frozen,
+        "theta": trained.theta,
+        **({"r": trained.r} if len(trained.r) else {}),
+        **{f"further_{name}": values for name, values in trained.further.items()},
+        "x_loc": units.x_loc,
+        "x_scale": units.x_scale,
+        "u_loc": units.u_loc,
+        "u_scale": units.u_scale,
+        **{f"history_{name}": values for name, values in trained.history.items()},
+        **{f"curve_{name}": values for name, values in trained.curve.items()},
+    }
+
+
+def _theta_inside(subspace: Subspace) -> dict[str, Array]:
+    """Return how theta moves with phi, if it does."""
+    if not subspace.holds_theta:
+        return {}
+    return {"theta_bar": subspace.theta_bar, "theta_Pi": subspace.theta_Pi}
+
+
+def arrays_hash(arrays: dict[str, Array]) -> str:
+    """Return the hash of arrays by name, the same on every machine."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name], dtype="<f8")
+        digest.update(f"{name}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def with_temper(bundle: Bundle, options: SampleConfig) -> Bundle:
+    """Return the bundle with a run's own temperature, which its program and data then have."""
+    own = {"temperature": options.temperature, "temper": options.temper}
+    sample = bundle.config.sample.model_copy(update=own)
+    return replace(bundle, config=bundle.config.model_copy(update={"sample": sample}))

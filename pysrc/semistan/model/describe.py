@@ -1,0 +1,40 @@
+"""A bundle in a few lines, as text and as HTML for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semistan.model.bundle import Bundle
+
+
+def bundle_facts(bundle: Bundle) -> dict[str, str]:
+    """Return what was trained on what, by name."""
+    network = bundle.network
+    frozen = f", {network.frozen} frozen" if network.frozen else ""
+    dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
+    return {
+        "Family": f"{bundle.family.name}, link {bundle.family.link}",
+        "Formula": bundle.config.formula,
+        "Data": f"{bundle.source.rows} rows{dropped}",
+        "Network": f"{network.text}, {network.activation}{frozen}; {bundle.subspace.d} weights "
+        f"in a subspace of k = {bundle.subspace.k} ({bundle.subspace.origin})",
+    }
+
+
+def facts_text(facts: Mapping[str, str]) -> str:
+    """Align the facts at their colons."""
+    width = max(len(name) for name in facts)
+    return "\n".join(f"{name:>{width}}: {text}" for name, text in facts.items())
+
+
+def facts_html(title: str, facts: Mapping[str, str]) -> str:
+    """Lay the facts out as a table."""
+    lines = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(text)}</td></tr>"
+        for name, text in facts.items()
+    )
+    return f"<table><caption>{escape(title)}</caption>{lines}</table>"

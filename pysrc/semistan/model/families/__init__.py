@@ -1,0 +1,1 @@
+"""Response distributions and their links."""

@@ -1,0 +1,213 @@
+"""Unordered categories: the categorical model, or multinomial logistic regression.
+
+The first category is the reference, and each of the others has a predictor of its own,
+
+    P(y = k) = exp(mu_k) / (1 + exp(mu_2) + ... + exp(mu_K)),    mu_1 = 0,    k <= K
+
+As in brms they are called after the categories, ``muversicolor`` and ``muvirginica``. mu_2 is the
+linear predictor eta, the others stand behind commas in the formula, ``muvirginica ~ x + nn(u)``;
+those that are not written have the terms of eta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.formula.formula import Formula, parse_formula, with_predictors
+from semistan.model.names import stan_name
+from semistan.model.networks.mlp import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+CATEGORICAL = "categorical"
+MOST = 20  # categories, each of which has a network of its own
+
+
+def predictor_name(level: str) -> str:
+    """Return the name of a category's predictor: ``muvirginica``."""
+    return f"mu{stan_name(level)}"
+
+
+def log_lik(
+    names: Sequence[str], y: Tensor, eta: Tensor, parameters: Mapping[str, Tensor]
+) -> Tensor:
+    """Return log P(y) of each row; ``names`` are those of mu_3, ..., mu_K."""
+    import torch
+
+    mu = [torch.zeros_like(eta), eta, *(parameters[name].expand_as(eta) for name in names)]
+    total = torch.stack(mu).logsumexp(dim=0)
+    chosen: Any = sum((y == k) * each for k, each in enumerate(mu, start=1))
+    return chosen - total  # type: ignore[no-any-return]
+
+
+def probabilities(names: Sequence[str], eta: Array, parameters: Mapping[str, Array]) -> Array:
+    """Return the probability of each category, shape (..., K)."""
+    mu = [np.zeros_like(eta), eta, *(parameters[name] for name in names)]
+    odds = np.stack(np.broadcast_arrays(*mu), axis=-1)
+    p = np.exp(odds - odds.max(axis=-1, keepdims=True))
+    return np.asarray(p / p.sum(axis=-1, keepdims=True))
+
+
+def rng(
+    names: Sequence[str],
+    eta: Array,
+    parameters: Mapping[str, Array],
+    generator: np.random.Generator,
+) -> Array:
+    """Draw a category, from 1, for each element of eta."""
+    below = np.cumsum(probabilities(names, eta, parameters)[..., :-1], axis=-1)
+    return np.asarray(1.0 + (generator.random(eta.shape)[..., None] > below).sum(axis=-1))
+
+
+def first_odds(y: Array) -> float:
+    """Return the log odds of the second category against the first one."""
+    return float(np.log((y == 2).sum() / (y == 1).sum()))
+
+
+def locations(names: Sequence[str], y: Array) -> dict[str, float]:
+    """Return the log odds of mu_3, ..., mu_K against the first category."""
+    return {name: float(np.log((y == k).sum() / (y == 1).sum())) for k, name in enumerate(names, 3)}
+
+
+def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str]) -> tuple[str, ...]:
+    """Return the categories of the response in order, the reference first.
+
+    Parameters
+    ----------
+    formula : Formula
+        The parsed formula, whose response is a column of strings, whole numbers, truth values or
+        categories.
+    frame : pandas.DataFrame
+        The training rows.
+    first : sequence of str
+        Categories, or their names in Stan, that the family puts first.
+
+    Raises
+    ------
+    InputError
+        If the response is no column, if it has fewer than two categories or very many, if two
+        would have the same name, or if the family names one that no row has.
+    """
+    name = formula.response.strip("`")
+    if name not in frame:
+        raise InputError(
+            f"family {CATEGORICAL}: the response must be a column as it is, got '{name}'"
+        )
+    found = _found(frame[name], name)
+    if not 2 <= len(found) <= MOST:
+        raise InputError(
+            f"family {CATEGORICAL}: response '{name}' has {len(found)} different value"
+            f"{'s' * (len(found) != 1)}, expected 2 to {MOST} categories"
+        )
+    by_name, chosen = _by_name(found, name), []
+    for item in first:
+        if stan_name(item) not in by_name:
+            raise InputError(
+                f"family {CATEGORICAL}: no row of response '{name}' is '{item}'."
+                f"{did_you_mean(item, found)}"
+            )
+        chosen.append(by_name[stan_name(item)])
+    return tuple(dict.fromkeys((*chosen, *found)))
+
+
+def _by_name(found: Sequence[str], name: str) -> dict[str, str]:
+    """Return the categories by their names in Stan, each of which must be its own."""
+    by_name: dict[str, str] = {}
+    for level in found:
+        other = by_name.setdefault(stan_name(level), level)
+        if other != level or not stan_name(level):
+            as_other = f", as '{other}'" if other != level else ""
+            _refuse_level(level, name, as_other)
+    for short, level in by_name.items():
+        if located := by_name.get(f"{short}_loc"):
+            _refuse_level(located, name, f", as the location of '{level}'")
+    return by_name
+
+
+def _refuse_level(level: str, name: str, as_other: str) -> None:
+    raise InputError(
+        f"family {CATEGORICAL}: category '{level}' of '{name}' would be called "
+        f"'{predictor_name(level)}' in Stan{as_other}; rename it in the data"
+    )
+
+
+def _check_own(formula: Formula, levels: Sequence[str]) -> None:
+    """Refuse predictors behind commas of the first two categories."""
+    reference, second = (predictor_name(level) for level in levels[:2])
+    for name in [item.name for item in formula.parameters]:
+        if name == reference:
+            raise InputError(
+                f"'{name} ~ ...': '{levels[0]}' is the reference, whose predictor is 0; leave it "
+                f"out, or name another reference, as in '{CATEGORICAL}({stan_name(levels[-1])})'"
+            )
+        if name == second:
+            raise InputError(
+                f"'{name} ~ ...': the predictor of '{levels[1]}' is the one in front of the "
+                f"commas; write its terms there, as '{formula.response} ~ ...'"
+            )
+
+
+def _found(column: pd.Series, name: str) -> list[str]:
+    """Return the values that occur: in the order of categories, or else sorted."""
+    if hasattr(column, "cat"):
+        return [level_text(value) for value in column.cat.remove_unused_categories().cat.categories]
+    values = column.dropna().unique().tolist()
+    if any(isinstance(value, float) and value != round(value) for value in values):
+        raise InputError(
+            f"family {CATEGORICAL} expects strings or whole numbers, but response '{name}' has "
+            "fractions; choose another family"
+        )
+    return [level_text(value) for value in sorted(values, key=lambda v: (isinstance(v, str), v))]
+
+
+def level_text(value: Any) -> str:
+    """Write a category: ``2`` for 2.0."""
+    return str(int(value)) if isinstance(value, float) and value == round(value) else str(value)
+
+
+def category_codes(column: pd.Series, levels: Sequence[str], name: str) -> Array:
+    """Return the position, from 1, of each row's category.
+
+    Raises
+    ------
+    InputError
+        For a category that is none of the levels.
+    """
+    position = {level: k for k, level in enumerate(levels, start=1)}
+    codes = [position.get(level_text(value), 0) for value in column.tolist()]
+    if 0 in codes:
+        row = codes.index(0)
+        raise InputError(
+            f"response '{name}' is '{column.iloc[row]}' in row {row + 1}, which is none of its "
+            f"categories {', '.join(levels)}"
+        )
+    return np.array(codes, dtype=float)
+
+
+def with_levels(formula: Formula, levels: Sequence[str]) -> Formula:
+    """Give each category from the third on a predictor, that of eta where it has none.
+
+    Raises
+    ------
+    InputError
+        If the predictor has terms that would be in one category's predictor alone, or if the
+        formula names that of the first or the second category.
+    """
+    _check_own(formula, levels)
+    whole = ", ".join(
+        [*(f"s({s.expression})" for s in formula.smooths), *(g.text for g in formula.groups),
+         *(f"offset({text})" for text in formula.offsets)]
+    )  # fmt: skip
+    if whole:
+        raise InputError(
+            f"family {CATEGORICAL} has a predictor for each category and no {whole}, which would "
+            "be in that of the second category alone; leave it out"
+        )
+    names = [predictor_name(level) for level in levels[2:]]
+    return parse_formula(with_predictors(formula.text, names))

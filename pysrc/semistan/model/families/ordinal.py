@@ -1,0 +1,232 @@
+"""Ordered categories 1, ..., K: the cumulative model (McCullagh, 1980, JRSS B 42).
+
+The category is the interval between thresholds in which eta plus noise falls, F being the logistic
+or the standard normal distribution function of the noise:
+
+    P(y <= k) = F(tau_k - eta),    tau_1 = 0,    tau_k = gap_2 + ... + gap_k,    k < K
+
+The network's output bias is the intercept, and so the first threshold is 0. Reported are the
+thresholds alone, as by brms: b_Intercept[k] is tau_k less the intercept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.networks.mlp import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What is added to eta.
+
+    Attributes
+    ----------
+    cdf : callable
+        Its distribution function F in NumPy.
+    draw : callable
+        Maps a NumPy generator and a shape to draws.
+    log_cdf : callable
+        log F in torch.
+    log_between : callable
+        Maps torch tensors a, b and b - a > 0 to log(F(b) - F(a)).
+    """
+
+    cdf: Callable[[Array], Array]
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Array]
+    log_cdf: Callable[[Tensor], Tensor]
+    log_between: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def gap_names(K: int) -> tuple[str, ...]:
+    """Return the names of the distances between neighbouring thresholds."""
+    return tuple(f"gap_{k}" for k in range(2, K))
+
+
+def intercept_names(K: int, name: str) -> tuple[str, ...]:
+    """Return the names of the intercept, or of the K - 1 thresholds in its place if K is not 0."""
+    return tuple(f"{name}[{k}]" for k in range(1, K)) if K else (name,)
+
+
+def thresholds(gaps: Sequence[Any]) -> list[Any]:
+    """Return tau_1, ..., tau_{K-1} from the gaps, numbers or arrays or tensors."""
+    found: list[Any] = [0.0]
+    for gap in gaps:
+        found.append(found[-1] + gap)
+    return found
+
+
+def log_lik(
+    noise: Noise, K: int, y: Tensor, eta: Tensor, dispersion: Mapping[str, Tensor]
+) -> Tensor:
+    """Return log P(y) of each row; ``dispersion`` has the gaps."""
+    import torch
+
+    gaps = [dispersion[name] for name in gap_names(K)]
+    tau = thresholds(gaps)
+    inner = (y > 1) & (y < K)
+    lower = _picked(y, dict(enumerate(tau, start=2)))
+    upper = _picked(y, dict(enumerate(tau, start=1)))
+    width = torch.where(inner, _picked(y, dict(enumerate(gaps, start=2))), 1.0)
+    a = torch.where(inner, lower - eta, -0.5)
+    inside = noise.log_between(a, torch.where(inner, upper - eta, 0.5), width)
+    outside = noise.log_cdf(torch.where(y == 1, -eta, eta - lower))
+    return torch.where(inner, inside, outside)
+
+
+def mean(noise: Noise, K: int, eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    """Return the expected category, 1 + P(y > 1) + ... + P(y > K - 1)."""
+    tau = thresholds([dispersion[name] for name in gap_names(K)])
+    return np.asarray(1 + sum(noise.cdf(eta - each) for each in tau))
+
+
+def probabilities(noise: Noise, K: int, eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    """Return P(y = k) of each category, shape (..., K)."""
+    tau = thresholds([dispersion[name] for name in gap_names(K)])
+    below = np.stack(
+        np.broadcast_arrays(np.zeros_like(eta), *(noise.cdf(each - eta) for each in tau),
+                            np.ones_like(eta)),
+        axis=-1,
+    )  # fmt: skip
+    return np.diff(below, axis=-1)
+
+
+def rng(
+    noise: Noise,
+    K: int,
+    eta: Array,
+    dispersion: Mapping[str, Array],
+    generator: np.random.Generator,
+) -> Array:
+    """Draw a category for each element of eta."""
+    tau = thresholds([dispersion[name] for name in gap_names(K)])
+    latent = eta + noise.draw(generator, eta.shape)
+    return np.asarray(1.0 + sum((latent > each).astype(float) for each in tau))
+
+
+def check_categories(y: Array, K: int, name: str) -> None:
+    """Refuse a response that lacks one of the categories 1, ..., K, or has only one.
+
+    Raises
+    ------
+    InputError
+        Naming the first empty category.
+    """
+    empty = sorted(set(range(1, K + 1)) - set(y.astype(int).tolist()))
+    if empty:
+        raise InputError(
+            f"family cumulative: no row of response '{name}' is in category {empty[0]} of 1 to "
+            f"{K}, so that its thresholds are not identified; merge or renumber the categories"
+        )
+
+
+def check_ordered(family: str, K: int, name: str, table: pd.DataFrame) -> int:
+    """Return how many ordered categories the response has, 0 if it is no column of them.
+
+    Parameters
+    ----------
+    family : str
+        As users write it.
+    K : int
+        Number of categories that the family has, 0 if it is not known.
+    name : str
+        The response's.
+    table : pandas.DataFrame
+        The user's rows.
+
+    Raises
+    ------
+    InputError
+        If the family is for numbers, or for another number of categories.
+    """
+    column = table.get(name.strip("`"))
+    if column is None or category_numbers(column) is None:
+        return 0
+    found = len(column.cat.categories)
+    if not family.startswith(("cumulative", "categorical")):
+        raise InputError(
+            f"response '{name}' has {found} ordered categories, which family {family} does not "
+            "know; use family cumulative or categorical, or a column of numbers"
+        )
+    if K not in (0, found):
+        raise InputError(
+            f"response '{name}' has {found} ordered categories, family {family} has {K}"
+        )
+    return found
+
+
+def category_numbers(column: pd.Series) -> Array | None:
+    """Return the positions, from 1, of values among ordered categories; None for other columns."""
+    if not getattr(column.dtype, "ordered", False):
+        return None
+    return np.asarray(column.cat.codes, dtype=float) + 1
+
+
+def _picked(y: Tensor, values: Mapping[int, Any]) -> Tensor:
+    """Return for each row the value of its category, 0 for categories without one."""
+    total = y.new_zeros(y.shape)
+    for k, value in values.items():
+        total = total + (y == k) * value
+    return total
+
+
+def _logistic_between(a: Tensor, b: Tensor, width: Tensor) -> Tensor:
+    """Return log(F(b) F(-a) (1 - exp(a - b)))."""
+    from torch.nn.functional import logsigmoid
+
+    return logsigmoid(b) + logsigmoid(-a) + (-(-width).expm1()).log()
+
+
+def _normal_between(a: Tensor, b: Tensor, _: Tensor) -> Tensor:
+    """Take the interval in the lower tail, by log(F(b)) + log(1 - F(a) / F(b))."""
+    import torch
+
+    flipped = a + b > 0
+    high = torch.special.log_ndtr(torch.where(flipped, -a, b))
+    low = torch.special.log_ndtr(torch.where(flipped, -b, a))
+    inside: Tensor = high + (-(low - high).expm1()).log()
+    return inside
+
+
+def _log_expit(eta: Tensor) -> Tensor:
+    from torch.nn.functional import logsigmoid
+
+    return logsigmoid(eta)
+
+
+def _log_Phi(eta: Tensor) -> Tensor:
+    import torch
+
+    log_p: Tensor = torch.special.log_ndtr(eta)
+    return log_p
+
+
+def _Phi(eta: Array) -> Array:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(eta))
+
+
+NOISE: dict[str, Noise] = {
+    "logit": Noise(
+        lambda eta: np.exp(-np.logaddexp(0.0, -eta)),
+        lambda generator, shape: generator.logistic(size=shape),
+        _log_expit,
+        _logistic_between,
+    ),
+    "probit": Noise(
+        _Phi,
+        lambda generator, shape: generator.standard_normal(shape),
+        _log_Phi,
+        _normal_between,
+    ),
+}

@@ -1,0 +1,1 @@
+"""A formula, from text to its parts."""

@@ -1,0 +1,1 @@
+"""Prior densities, and the priors of one model."""

@@ -1,0 +1,1 @@
+"""The user's table: its columns, rows and what is learnt of them."""

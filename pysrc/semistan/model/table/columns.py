@@ -1,0 +1,377 @@
+"""Terms and their columns: what formulaic learns from the training rows, as plain data.
+
+``learn_terms`` makes the state of a set of terms, ``apply_terms`` uses it again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.formula.formula import Formula, check_term, factors, variables
+from semistan.model.formula.syntax import DAYS, MATH
+from semistan.model.networks.mlp import Array
+from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POLYNOMIALS = "contrasts=contr.poly"  # as R and brms code ordered factors
+CONTEXT = {**MATH, DAYS: lambda days: days}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The learnt state of one set of terms.
+
+    Attributes
+    ----------
+    terms : tuple of str
+        The terms, in the formula's order.
+    columns : tuple of str
+        Names of the resulting columns; the intercept is not among them.
+    levels : dict
+        Levels of each factor as formulaic names it, the first being the reference.
+    transforms : dict
+        State of stateful transformations (knots, means, norms), as plain data.
+    loc, scale : tuple of float
+        Mean and standard deviation of each column over the training rows.
+    ordered : tuple of str
+        Columns whose levels are ordered; their contrasts are polynomials.
+    """
+
+    terms: tuple[str, ...]
+    columns: tuple[str, ...]
+    levels: dict[str, list[Any]]
+    transforms: dict[str, Any]
+    loc: tuple[float, ...]
+    scale: tuple[float, ...]
+    ordered: tuple[str, ...] = ()
+
+
+def learn_terms(
+    terms: tuple[str, ...],
+    coded: Mapping[str, str],
+    frame: pd.DataFrame,
+    ordered: tuple[str, ...] = (),
+) -> tuple[Terms, Array]:
+    """Learn terms from the training rows; return their state and columns (N, m).
+
+    Parameters
+    ----------
+    terms : tuple of str
+        The terms.
+    coded : mapping
+        How formulaic is to read some of their factors.
+    frame : pandas.DataFrame
+        The training rows, dates in days.
+    ordered : tuple of str
+        Columns whose levels are ordered.
+
+    Raises
+    ------
+    InputError
+        If the terms cannot be evaluated or are not finite.
+    """
+    every = [factor for term in terms for factor in factors(term)]
+    functions = (factor for factor in every if not may_be_factor(factor))
+    check_numeric(frame, dict.fromkeys(name for f in functions for name in variables(f)))
+    plain = {name for f in every if not f.startswith("C(") for name in variables(f)}
+    table = _materialise(_formulaic(terms, coded), truth_as_numbers(frame, plain))
+    spec = table.model_spec
+    levels = {
+        name: [_scalar(level) for level in state["categories"]]
+        for name, (_, state) in spec.encoder_state.items()
+        if "categories" in state
+    }
+    matrix, columns = _without_intercept(table, coded)
+    check_finite(matrix, columns, frame)
+    loc = tuple(float(value) for value in matrix.mean(axis=0))
+    scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
+    state = to_plain(spec.transform_state)
+    return Terms(terms, columns, levels, state, loc, scale, ordered), matrix
+
+
+def learn_structured(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
+    """Learn terms whose coefficients are interpreted: ordered factors by polynomial contrasts."""
+    names = dict.fromkeys(name for term in terms for name in variables(term))
+    ordered = ordered_columns(frame, names)
+    return learn_terms(terms, polynomials(terms, ordered), frame, ordered)
+
+
+def apply_structured(terms: Terms, table: pd.DataFrame) -> Array:
+    """Return the columns (N, m) of what ``learn_structured`` has learnt, all finite."""
+    columns = apply_terms(terms, table, polynomials(terms.terms, terms.ordered))
+    check_finite(columns, terms.columns, table)
+    return columns
+
+
+def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> Array:
+    """Return the columns (N, m) of learnt terms; parameters and errors as ``learn_terms``."""
+    from formulaic import ModelSpec
+    from formulaic.parser.types import Factor
+
+    frame = _as_numbers(terms, coded, table)
+    _check_levels(terms, frame)
+    spec = ModelSpec(
+        formula=_formulaic(terms.terms, coded),
+        transform_state={key: from_plain(value) for key, value in terms.transforms.items()},
+        encoder_state={
+            name: (Factor.Kind.CATEGORICAL, {"categories": levels})
+            for name, levels in terms.levels.items()
+        },
+    )
+    matrix, columns = _without_intercept(_materialise(spec, frame), coded)
+    if columns != terms.columns:
+        raise InputError(
+            f"the design makes columns {', '.join(columns)} of these data, and it was trained with "
+            f"{', '.join(terms.columns)}"
+        )
+    return matrix
+
+
+def side_by_side(sets: tuple[Terms, ...]) -> Terms:
+    """Return several sets of terms as one; what two of them have stands twice."""
+    return Terms(
+        tuple(term for item in sets for term in item.terms),
+        tuple(column for item in sets for column in item.columns),
+        {name: levels for item in sets for name, levels in item.levels.items()},
+        {name: state for item in sets for name, state in item.transforms.items()},
+        tuple(value for item in sets for value in item.loc),
+        tuple(value for item in sets for value in item.scale),
+    )
+
+
+def polynomials(terms: tuple[str, ...], ordered: tuple[str, ...]) -> dict[str, str]:
+    """Return how factors of ordered columns are coded, unless the formula names contrasts."""
+    found = (factor for term in terms for factor in factors(term))
+    return {
+        factor: with_option(factor, POLYNOMIALS)
+        for factor in found
+        if may_be_factor(factor) and "contr" not in factor and variables(factor)[0] in ordered
+    }
+
+
+def may_be_factor(factor: str) -> bool:
+    """Say whether a factor of a term is a column alone or ``C()`` of one."""
+    return factor.startswith("C(") or variables(factor) == (factor.strip("`"),)
+
+
+def with_option(factor: str, option: str) -> str:
+    """Write a factor as ``C()`` with an option: ``g`` and ``C(g)`` as ``C(g, option)``."""
+    inside = factor[2:-1] if factor.startswith("C(") else factor
+    return f"C({inside}, {option})"
+
+
+def factor_columns(terms: Terms) -> dict[str, list[Any]]:
+    """Return the levels by column; a factor that is no Python expression is a bare name."""
+    found: dict[str, list[Any]] = {}
+    for factor, levels in terms.levels.items():
+        bare = "(" not in factor and not factor.isidentifier()
+        (name, *_) = variables(f"`{factor}`" if bare else factor)
+        found.setdefault(name, levels)
+    return found
+
+
+def evaluate(expression: str, frame: pd.DataFrame, *, finite: bool = True) -> Array:
+    """Return the values (N,) of an expression, or of a number, for each row.
+
+    Raises
+    ------
+    InputError
+        If it is not numeric, not one column, or not finite where it must be.
+    """
+    names = variables(expression)
+    if not names:
+        number = re.fullmatch(r"I\((.*)\)|(.*)", expression)
+        assert number
+        return np.full(len(frame), float(ast.literal_eval(number[1] or number[2])))
+    check_numeric(frame, names)
+    numbers = truth_as_numbers(frame[list(names)], names)
+    values, columns = _without_intercept(_materialise(_formulaic((expression,), {}), numbers), {})
+    if len(columns) != 1:
+        raise InputError(f"'{expression}' must be one column, got {len(columns)}")
+    if finite:
+        check_finite(values, (expression,), frame)
+    return np.ascontiguousarray(values[:, 0])
+
+
+def check_finite(matrix: Array, columns: tuple[str, ...], frame: pd.DataFrame) -> None:
+    """Refuse values that are not finite.
+
+    Raises
+    ------
+    InputError
+        With the first one's column and row.
+    """
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"'{columns[column]}' is {matrix[row, column]} in row {row + 1} "
+            f"(index {frame.index[row]}); it must be finite after transformation"
+        )
+
+
+def check_varies(terms: Terms) -> None:
+    """Refuse constant columns.
+
+    Raises
+    ------
+    InputError
+        Naming the first.
+    """
+    for column, scale, loc in zip(terms.columns, terms.scale, terms.loc, strict=True):
+        if not scale > 1e-12 * abs(loc):
+            raise InputError(
+                f"column '{column}' is constant in these data ({loc:g}); "
+                "leave it out of the formula"
+            )
+
+
+def check_collinear(terms: Terms, X: Array) -> None:
+    """Refuse columns X (N, P) of which one is a linear combination of the others.
+
+    Raises
+    ------
+    InputError
+        Naming it and these.
+    """
+    Z = (X - np.array(terms.loc)) / np.array(terms.scale)
+    basis = np.zeros((len(Z), 0))
+    for j, column in enumerate(terms.columns):
+        z = Z[:, j] / np.linalg.norm(Z[:, j])
+        residual = z - basis @ (basis.T @ z)
+        residual -= basis @ (basis.T @ residual)
+        norm = np.linalg.norm(residual)
+        if norm < 1e-7:
+            weights = np.abs(np.linalg.lstsq(Z[:, :j], Z[:, j], rcond=None)[0])
+            others = [terms.columns[i] for i in np.flatnonzero(weights > 1e-6)]
+            raise InputError(
+                f"structured column '{column}' is collinear with {', '.join(others)}: its "
+                "coefficient is not identified. Leave one of them out (splines by cr(), cs() or "
+                "cc() need constraints='center')."
+            )
+        basis = np.column_stack([basis, residual / norm])
+
+
+def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
+    """Rebuild the state of terms from JSON data, which may come from anybody.
+
+    Raises
+    ------
+    InputError
+        If a term holds anything that a formula may not.
+    KeyError, TypeError, AttributeError, ValueError
+        If the data are no terms.
+    """
+    terms = Terms(
+        terms=tuple(content["terms"]),
+        columns=tuple(str(column) for column in content["columns"]),
+        levels={str(name): list(levels) for name, levels in content["levels"].items()},
+        transforms={key: from_plain(value) for key, value in content["transforms"].items()},
+        loc=tuple(float(value) for value in content["loc"]),
+        scale=tuple(float(value) for value in content["scale"]),
+        ordered=tuple(str(name) for name in content.get("ordered", ())),
+    )
+    for term in terms.terms:
+        check_term(term, formula.text)
+    sizes = {len(terms.columns), len(terms.loc), len(terms.scale)}
+    if len(sizes) > 1 or not np.isfinite([*terms.loc, *terms.scale]).all():
+        raise ValueError("columns, locations and scales do not fit")
+    used = {name for term in terms.terms for name in variables(term)} | factor_columns(terms).keys()
+    if unknown := used - set(formula.predictors):
+        raise ValueError(f"{sorted(unknown)} are not in the formula")
+    return terms
+
+
+def to_plain(value: Any) -> Any:
+    """Turn formulaic's nested state into JSON data; integer keys and arrays are marked."""
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: to_plain(item) for key, item in value.items()}
+        return {"__pairs__": [[_scalar(key), to_plain(item)] for key, item in value.items()]}
+    if isinstance(value, np.ndarray):
+        return {"__array__": value.tolist()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return _scalar(value)
+
+
+def from_plain(value: Any) -> Any:
+    """Undo ``to_plain``."""
+    if isinstance(value, Mapping):
+        if "__pairs__" in value:
+            return {key: from_plain(item) for key, item in value["__pairs__"]}
+        if "__array__" in value:
+            return np.array(value["__array__"])
+        return {key: from_plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [from_plain(item) for item in value]
+    return value
+
+
+def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> pd.DataFrame:
+    """Refuse text where the design has numbers; return the table with truth values as such."""
+    names = {
+        name
+        for term in terms.terms
+        for factor in factors(term)
+        if not {coded.get(factor, factor), factor.strip("`")} & terms.levels.keys()
+        for name in variables(factor)
+    }
+    check_numeric(table, sorted(names))
+    return truth_as_numbers(table, names)
+
+
+def _without_intercept(
+    table: pd.DataFrame, coded: Mapping[str, str]
+) -> tuple[Array, tuple[str, ...]]:
+    """Split off formulaic's intercept, which is the first column whatever others are called.
+
+    A column is named by its factors as the formula has them.
+    """
+    columns = [str(column) for column in table.columns[1:]]
+    for factor, code in coded.items():
+        columns = [column.replace(code, factor.strip("`")) for column in columns]
+    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(columns)
+
+
+def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
+    from formulaic import Formula as Formulaic
+
+    written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
+    return Formulaic(" + ".join(("1", *written)))
+
+
+def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
+    from formulaic.errors import FormulaicError
+
+    try:
+        with np.errstate(all="ignore"):
+            return spec.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
+    except (FormulaicError, TypeError, ValueError, ArithmeticError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"cannot evaluate the formula on these data: {reason}") from None
+
+
+def _check_levels(terms: Terms, frame: pd.DataFrame) -> None:
+    for name, levels in factor_columns(terms).items():
+        unseen = set(frame[name].dropna().unique()) - set(levels)
+        if unseen:
+            shown = ", ".join(repr(_scalar(level)) for level in sorted(unseen, key=str))
+            known = ", ".join(repr(level) for level in levels)
+            raise InputError(
+                f"column '{name}' has levels that the model was not trained on: {shown}. "
+                f"Known levels: {known}."
+            )
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,103 @@
+"""Rows with missing or infinite values: refused, or left out with a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.formula.formula import Formula
+from semistan.model.table.kinds import check_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROWS_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The rows of a table that lack a value that the formula uses.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Their numbers, the first row being 1.
+    total : int
+        Number of all rows.
+    counts : dict
+        Number of missing or infinite values by column.
+    """
+
+    rows: tuple[int, ...]
+    total: int
+    counts: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def by_column(self) -> str:
+        """The columns with their counts: ``x (2), u (1)``."""
+        return ", ".join(f"{name} ({n})" for name, n in self.counts.items())
+
+    @property
+    def text(self) -> str:
+        """One line that says what was dropped and why."""
+        named = ", ".join(str(row) for row in self.rows[:ROWS_NAMED])
+        more = ", ..." if len(self.rows) > ROWS_NAMED else ""
+        return (
+            f"dropped {len(self)} of {self.total} rows, with missing or infinite values in "
+            f"{self.by_column}: row{'s' * (len(self) > 1)} {named}{more}"
+        )
+
+
+def complete_rows(
+    formula: Formula, frame: pd.DataFrame, *, response: bool, drop_missing: bool
+) -> tuple[pd.DataFrame, Missing]:
+    """Return the rows without missing or infinite values, and a report of the others.
+
+    Parameters
+    ----------
+    formula : Formula
+        Says which columns matter.
+    frame : pandas.DataFrame
+        All rows.
+    response : bool
+        Whether the response matters too.
+    drop_missing : bool
+        Whether such rows may be left out.
+
+    Raises
+    ------
+    InputError
+        If there are such rows and they may not be left out, naming columns and counts; or if
+        no row is left.
+    """
+    used = (*(formula.outcome if response else ()), *formula.predictors)
+    check_columns(frame, used, formula.text)
+    missing = frame[list(dict.fromkeys(used))].apply(_missing)
+    bad = np.asarray(missing.any(axis=1), dtype=bool)
+    counts = {str(name): int(n) for name, n in missing.sum().items() if n}
+    report = Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)
+    if not report:
+        return frame, report
+    if not drop_missing:
+        raise InputError(
+            f"{len(report)} of {len(frame)} rows have missing or infinite values: "
+            f"{report.by_column}. Mend them, or drop these rows with --drop-missing."
+        )
+    if bad.all():
+        raise InputError(
+            f"no row is left after dropping those with missing values: {report.by_column}"
+        )
+    return frame[~bad], report
+
+
+def _missing(column: pd.Series) -> Any:
+    values = column.isna()
+    if column.dtype.kind != "f":
+        return values
+    return values | np.isinf(column.to_numpy(dtype=float, na_value=np.nan))

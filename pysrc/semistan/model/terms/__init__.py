@@ -1,0 +1,1 @@
+"""Kinds of terms: what each learns from the table."""

@@ -1,0 +1,166 @@
+"""Penalised splines ``s(x, k)``: what is learnt from the training rows, and its use on new ones.
+
+A natural cubic spline with k knots is a straight line and k - 2 directions that bend. The line
+is a structured coefficient. With g the values at the knots, the bending of
+
+    f(x) = sum_j a_j(x) g_j,    integral of f''(x)^2 dx = g' S g,
+
+has the prior exp(-g' S g / (2 sds^2)), so that g = T s with S = (T T')^-1 where it bends and
+s ~ normal(0, sds) one by one. The columns of the basis a(x)' T are orthogonal to 1 and x over the
+training rows, which leaves the penalty as it is, and are scaled so that sds is the prior standard
+deviation of f at an average row. The knots are quantiles of the distinct values; beyond them f
+goes on as a straight line.
+
+Wood (2017), Generalized Additive Models, 2nd edition, sections 5.3.1 and 5.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.formula.formula import SmoothTerm
+from semistan.model.networks.mlp import Array
+from semistan.model.table.rows import Block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Smooth:
+    """The learnt state of one ``s()`` term.
+
+    Attributes
+    ----------
+    expression : str
+        What it is a function of.
+    name : str
+        The term's part in Stan names: ``sx`` of ``s(x)``.
+    loc, scale : float
+        Mean and standard deviation of the expression over the training rows.
+    knots : array, shape (k,)
+        In standardised units, increasing.
+    T : array, shape (k, m)
+        From the m = k - 2 penalised coefficients to the values at the knots.
+    line : array, shape (2, m)
+        The part along 1 and x of each column of a(x)' T, which is taken out.
+    """
+
+    expression: str
+    name: str
+    loc: float
+    scale: float
+    knots: Array
+    T: Array
+    line: Array
+
+    @property
+    def size(self) -> int:
+        """Number of penalised coefficients m."""
+        return int(self.T.shape[1])
+
+    @property
+    def units(self) -> Array:
+        """Standard deviation of what the coefficients multiply, which is 1."""
+        return np.ones(1)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """A smooth is the same for all rows: one level."""
+        return ("",)
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """The name of its standard deviation."""
+        return (f"sds_{self.name}_1",)
+
+    def block(self, x: Array) -> Block:
+        """Return the basis (N, m) at values of the expression."""
+        z = (x - self.loc) / self.scale
+        columns = _basis(self.knots, z) @ self.T - _line(z) @ self.line
+        return Block(columns, np.zeros(len(x), dtype=int))
+
+
+def learn_smooth(term: SmoothTerm, x: Array, name: str) -> Smooth:
+    """Choose the knots and the penalised directions.
+
+    Parameters
+    ----------
+    term : SmoothTerm
+        The expression and the dimension k of its basis.
+    x : array, shape (N,)
+        Its values in the training rows.
+    name : str
+        The expression's name in Stan.
+
+    Raises
+    ------
+    InputError
+        If there are fewer distinct values than knots.
+    """
+    distinct = np.unique(x)
+    if len(distinct) < term.k:
+        enough = f"; use s({term.expression}, k={len(distinct)})" if len(distinct) > 2 else ""
+        raise InputError(
+            f"s({term.expression}) has k = {term.k} knots, but '{term.expression}' has only "
+            f"{len(distinct)} distinct values{enough}"
+        )
+    loc, scale = float(x.mean()), float(x.std(ddof=1))
+    z = (x - loc) / scale
+    knots = np.quantile((distinct - loc) / scale, np.linspace(0, 1, term.k))
+    values, vectors = np.linalg.eigh(_penalty(knots))
+    T = vectors[:, 2:] / np.sqrt(values[2:])
+    line = np.linalg.lstsq(_line(z), _basis(knots, z) @ T, rcond=None)[0]
+    columns = _basis(knots, z) @ T - _line(z) @ line
+    size = np.sqrt((columns**2).sum(axis=1).mean())
+    return Smooth(term.expression, name, loc, scale, knots, T / size, line / size)
+
+
+def smooth_from_plain(content: Mapping[str, Any]) -> Smooth:
+    """Rebuild a state that went through JSON.
+
+    Raises
+    ------
+    ValueError
+        If its sizes do not fit.
+    """
+    knots, T, line = (np.array(content[name], dtype=float) for name in ("knots", "T", "line"))
+    k = len(knots)
+    if k < 3 or T.shape != (k, k - 2) or line.shape != (2, k - 2) or not (np.diff(knots) > 0).all():
+        raise ValueError("a smooth's knots and directions do not fit")
+    loc, scale = float(content["loc"]), float(content["scale"])
+    return Smooth(str(content["expression"]), str(content["name"]), loc, scale, knots, T, line)
+
+
+def smooth_to_plain(smooth: Smooth) -> dict[str, Any]:
+    """Return the state as JSON-ready data."""
+    arrays = {name: getattr(smooth, name).tolist() for name in ("knots", "T", "line")}
+    numbers = {name: getattr(smooth, name) for name in ("expression", "name", "loc", "scale")}
+    return numbers | arrays
+
+
+def _line(z: Array) -> Array:
+    return np.column_stack([np.ones(len(z)), z])
+
+
+def _basis(knots: Array, z: Array) -> Array:
+    """Return a(z) (N, k): each natural cubic spline that is 1 at one knot and 0 at the others."""
+    from scipy.interpolate import CubicSpline
+
+    spline = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
+    inside = np.clip(z, knots[0], knots[-1])
+    return np.asarray(spline(inside) + spline(inside, 1) * (z - inside)[:, None])
+
+
+def _penalty(knots: Array) -> Array:
+    """Return S (k, k): second derivatives are linear between the knots, so that it is exact."""
+    from scipy.interpolate import CubicSpline
+
+    bends = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")(knots, 2)
+    h = np.diff(knots)
+    mass = np.zeros((len(knots), len(knots)))
+    for j, width in enumerate(h):
+        mass[j : j + 2, j : j + 2] += width / 6 * np.array([[2, 1], [1, 2]])
+    return np.asarray(bends.T @ mass @ bends)

@@ -1,0 +1,102 @@
+"""The data of a program, as a dictionary and as CmdStan's JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistan.errors import InputError
+from semistan.model.bundle import Bundle
+from semistan.model.networks.mlp import ACTIVATIONS, Array
+from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.priors.prior import prior_data
+from semistan.model.table.rows import Rows
+from semistan.model.temper import temper_of
+from semistan.program.distributional import parameter_data
+from semistan.program.networks import network_data
+from semistan.program.penalised import penalised_data
+
+
+def stan_data(
+    bundle: Bundle, rows: Rows, *, grainsize: int | None = None, prior_only: bool = False
+) -> dict[str, Any]:
+    """Collect what the program reads, in the user's units.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        The training rows with their response.
+    grainsize : int, optional
+        Rows per slice of ``reduce_sum``; all rows by default.
+    prior_only : bool
+        Whether to leave the likelihood out.
+
+    Returns
+    -------
+    dict
+        Numbers and NumPy arrays under the names of the program's data block.
+    """
+    if rows.y is None:
+        raise InputError("sampling needs the response, but these rows have none")
+    network, units = bundle.network, bundle.units
+    return {
+        "N": len(rows),
+        "y": rows.y.astype(int) if bundle.family.integer else rows.y,
+        "P": rows.X.shape[1],
+        "X": rows.X,
+        "x_loc": units.x_loc,
+        "theta_scale": units.theta_scale,
+        "Q": network.n_inputs,
+        "U": rows.U,
+        "u_loc": units.u_loc,
+        "u_scale": units.u_scale,
+        "eta_loc": units.eta_loc,
+        "eta_scale": units.eta_scale,
+        **network_data(network),
+        "activation": 1 + ACTIVATIONS.index(network.activation),
+        "frozen": network.frozen,
+        "d_frozen": network.d_frozen,
+        "w_frozen": bundle.trained.w_frozen,
+        "d": bundle.subspace.d,
+        "k": bundle.subspace.k,
+        "p_bar": bundle.subspace.p_bar,
+        "n_axes": len(bundle.subspace.axes),
+        "axes": bundle.subspace.axes + 1,
+        "Pi": bundle.subspace.Pi,
+        "phi_scale": bundle.subspace.phi_scale,
+        **{
+            name: rows.given[name].astype(int) if name == "trials" else rows.given[name]
+            for name in bundle.design.given
+        },
+        **penalised_data(bundle, rows),
+        **parameter_data(bundle, rows),
+        **_theta_inside(bundle),
+        **_orthogonal(bundle),
+        **prior_data(bundle),
+        "prior_only": int(prior_only),
+        **_temper(bundle, grainsize or len(rows)),
+    }
+
+
+def _theta_inside(bundle: Bundle) -> dict[str, Array]:
+    if not bundle.config.subspace.holds_theta:
+        return {}
+    return {"theta_bar": bundle.subspace.theta_bar, "theta_Pi": bundle.subspace.theta_Pi}
+
+
+def _orthogonal(bundle: Bundle) -> dict[str, Any]:
+    """Return which coefficients are sampled orthogonalised to the network, if any."""
+    if not in_model(bundle.config, bundle.design):
+        return {}
+    columns = orthogonal_columns(bundle.config, bundle.design)
+    return {"n_orth": len(columns), "orth": [j + 1 for j in columns]}
+
+
+def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:
+    """Return what only a tempered program reads, and what one that integrates theta does not."""
+    temper = temper_of(bundle.config, bundle.design)
+    data = {"temperature": temper.temperature} if temper else {}
+    if temper is None or temper.integral is None:
+        return data | {"grainsize": grainsize}
+    return data | ({"theta_hat": bundle.trained.theta} if temper.integral == "laplace" else {})

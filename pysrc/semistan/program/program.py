@@ -1,0 +1,679 @@
+"""The generated Stan program: it emits what varies, the mathematics is in ``stan/``.
+
+The text depends on the family, the priors' densities, the coefficients' names, and on whether the
+network is one or several. Sizes, layers, activation, the subspace and the priors' arguments are
+data, so that a new network or new data cost no compilation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from textwrap import indent
+from typing import Literal
+
+from semistan.model.bundle import Bundle
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
+from semistan.model.families.families import Family, family
+from semistan.model.families.ordinal import intercept_names
+from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
+from semistan.model.priors.prior import PriorGroup, prior_groups
+from semistan.model.temper import Temper, temper_of
+from semistan.model.varying import scalar_dispersion
+from semistan.program.distributional import (
+    centred_columns,
+    of_row,
+    of_vectors,
+    parameter_arguments,
+    parameter_data_lines,
+    parameter_labels,
+    parameter_parameters,
+    parameter_quantities,
+    parameter_vectors,
+)
+from semistan.program.layout import (
+    WIDTH,
+    call,
+    comment,
+    declarations,
+    program_text,
+    statement,
+)
+from semistan.program.networks import (
+    constant_layers,
+    free_width_lines,
+    input_size,
+    network_arguments,
+    network_call,
+    network_data_lines,
+    network_files,
+    network_name,
+    several,
+    shared_weights,
+    weights_lines,
+    widths_argument,
+)
+from semistan.program.penalised import (
+    coefficient_labels,
+    penalised_arguments,
+    penalised_coefficients,
+    penalised_correlations,
+    penalised_data_lines,
+    penalised_densities,
+    penalised_parameters,
+    penalised_sums,
+    spread_labels,
+)
+from semistan.program.sources import stan_source
+from semistan.program.tempered import marginal_data, marginal_functions, marginal_model
+from semistan.version import __version__
+
+Kernel = Literal["stan", "cpp"]
+
+HORSESHOE_LINES = [
+    ("vector[P] zb;", "standardised coefficients"),
+    ("vector<lower=0>[P] hs_local;", "lambda: scale of each coefficient"),
+    ("real<lower=0> hs_global;", "tau: scale of all, over prior_b_scale_global"),
+    ("real<lower=0> hs_slab;", "square of the largest scale, over prior_b_scale_slab^2"),
+]
+HORSESHOE_THETA = """\
+vector[P] theta  // structured coefficients
+  = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
+              sqrt(hs_slab) * prior_b_scale_slab);
+"""
+HORSESHOE_DENSITY = """\
+lprior += std_normal_lpdf(zb);
+lprior += student_t_lpdf(hs_local | prior_b_df, 0, 1) + P * log(2);
+lprior += student_t_lpdf(hs_global | prior_b_df_global, 0, 1) + log(2);
+lprior += inv_gamma_lpdf(hs_slab | prior_b_df_slab / 2, prior_b_df_slab / 2);
+"""
+SLICE = "[start : end]"
+NOTHING = "zeros_vector(0)"
+LKJ = [("real<lower=0> prior_cor_shape;", "lkj prior on the correlations: shape")]
+GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
+LEAST_SQUARES = """\
+matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
+  = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
+"""
+GIVEN = {
+    "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
+    "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
+    "trials": ("array[N] int<lower=0> trials;", "number of trials"),
+}
+ARGUMENT_TEXT = {
+    "df": "degrees of freedom",
+    "location": "location",
+    "scale": "scale",
+    "rate": "rate",
+    "shape": "shape",
+    "meanlog": "mean of its logarithm",
+    "sdlog": "standard deviation of its logarithm",
+    "scale_global": "scale of tau",
+    "df_global": "degrees of freedom of tau",
+    "scale_slab": "scale of c",
+    "df_slab": "degrees of freedom of c",
+    "value": "value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What varies between programs.
+
+    Attributes
+    ----------
+    family : Family
+        The response family.
+    design : Design
+        Names of the structured coefficients.
+    priors : tuple of PriorGroup
+        The priors as written.
+    kernel : str
+        ``stan``, or ``cpp`` if the C++ kernel is declared.
+    holds_theta : bool
+        Whether theta moves with phi instead of being a parameter.
+    temper : Temper, optional
+        How the posterior is tempered, if it is.
+    orthogonal : tuple of int
+        Positions of the coefficients that are sampled orthogonalised to the network.
+    """
+
+    family: Family
+    design: Design
+    priors: tuple[PriorGroup, ...]
+    kernel: Kernel
+    holds_theta: bool
+    temper: Temper | None = None
+    orthogonal: tuple[int, ...] = ()
+
+    def text_of(self, name: str) -> str:
+        """Say what a positive parameter is."""
+        return spread_labels(self.design).get(name) or self.family.parameter(name).text
+
+    @property
+    def beside_network(self) -> str:
+        """Name of the coefficients that multiply X beside the network as it is."""
+        return "theta_raw" if self.orthogonal else "theta"
+
+    @property
+    def integrates_theta(self) -> bool:
+        """Whether theta is integrated out, to temper phi alone."""
+        return self.temper is not None and self.temper.integral is not None
+
+    @property
+    def sampled(self) -> tuple[PriorGroup, ...]:
+        """The priors of what is sampled."""
+        return tuple(item for item in self.priors if not item.density.is_constant)
+
+    @property
+    def constant(self) -> tuple[PriorGroup, ...]:
+        """The priors that fix a dispersion parameter."""
+        return tuple(item for item in self.priors if item.density.is_constant)
+
+    @property
+    def horseshoe(self) -> PriorGroup | None:
+        """The prior of the coefficients, if they are made of a horseshoe's parameters."""
+        return next((item for item in self.priors if item.density.is_horseshoe), None)
+
+    @property
+    def y_type(self) -> str:
+        """Type of the response as an argument."""
+        return "array[] int" if self.family.integer else "vector"
+
+    @property
+    def y_declaration(self) -> str:
+        """Declaration of the response."""
+        return "array[N] int y;" if self.family.integer else "vector[N] y;"
+
+
+def stan_program(
+    config: ModelConfig,
+    design: Design,
+    bundle_sha256: str | None = None,
+    kernel: Kernel = "stan",
+) -> str:
+    """Generate the program for a model.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Family, priors and temperature.
+    design : Design
+        Names of the structured coefficients.
+    bundle_sha256 : str, optional
+        Hash of the trained bundle, for the header; the program does not depend on it.
+    kernel : str
+        Whether the network is computed in Stan (``stan``) or by the C++ kernel (``cpp``), which
+        the program then declares, with the whole likelihood if the kernel has it; always in Stan
+        if theta is integrated out.
+
+    Returns
+    -------
+    str
+        The program's text; its comments name the formula, the family and the bundle.
+    """
+    parts = parts_of(config, design, kernel)
+    blocks = (
+        ("functions", _functions(parts)),
+        ("data", _data(parts)),
+        ("transformed data", _transformed_data(parts)),
+        ("parameters", parameters(parts)),
+        ("transformed parameters", _transformed_parameters(parts)),
+        ("model", _model(parts)),
+        ("generated quantities", _generated_quantities(parts)),
+    )
+    top = header(config, parts.family, bundle_sha256)
+    tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
+    return top + tempered + program_text(blocks)
+
+
+def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
+    """Generate the program of a bundle."""
+    return stan_program(bundle.config, bundle.design, bundle.sha256, kernel)
+
+
+def labels(design: Design, categories: int = 0) -> dict[str, str]:
+    """Map the program's speaking names to the design's columns, for ``labels.json``.
+
+    ``categories`` is the number of ordered ones.
+    """
+    names = intercept_names(categories, design.intercept)
+    of = f"{design.mean_name}: " if design.mean_name else ""
+    columns = {
+        name: f"{of}{column}"
+        for name, column in zip(design.coefficients, design.x.columns, strict=True)
+    }
+    further = coefficient_labels(design) | parameter_labels(design)
+    intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
+    return {**intercepts, **columns, **further}
+
+
+def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
+    """Map the names of coefficients beside the network as it is, where theta is something else."""
+    names = further_names(config, design) if in_model(config, design) else {}
+    return {name: f"{design.x.columns[j]} (raw)" for name, j in names.items()}
+
+
+def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Parts:
+    """Collect what the text of a model's programs depends on."""
+    record = family(config.family)
+    parts = Parts(
+        record, design, prior_groups(config, design), kernel, config.subspace.holds_theta,
+        temper_of(config, design),
+        orthogonal_columns(config, design) if in_model(config, design) else (),
+    )  # fmt: skip
+    return replace(parts, kernel="stan") if parts.integrates_theta else parts
+
+
+def has_log_lik(record: Family, design: Design) -> bool:
+    """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
+    return record.has_log_lik and not several(design) and not design.parameters
+
+
+def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
+    """Return the comments at the top: version, formula, family, categories and bundle."""
+    lines = [f"// generated with semistan {__version__}"]
+    lines += comment(f"formula: {config.formula}")
+    lines += [f"// family: {record.name}, link: {record.link}"]
+    numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
+    lines += comment(f"categories: {', '.join(numbered)}") if numbered else []
+    lines += [f"// bundle: {bundle_sha256}"] if bundle_sha256 else []
+    return "\n".join(lines) + "\n"
+
+
+def _functions(parts: Parts) -> str:
+    if parts.integrates_theta:
+        likelihood = marginal_functions(parts)
+    else:
+        in_cpp = parts.kernel == "cpp" and has_log_lik(parts.family, parts.design)
+        likelihood = _kernel_likelihood(parts) if in_cpp else _stan_likelihood(parts)
+    return "\n".join([*(stan_source(name) for name in network_functions(parts)), likelihood])
+
+
+def network_functions(parts: Parts) -> tuple[str, ...]:
+    """Return the files with the functions of the network, of theta and of the density."""
+    shear = ("shear.stanfunctions",) if parts.orthogonal else ()
+    horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
+    return (
+        *network_files(parts.design, parts.kernel),
+        *shear,
+        *horseshoe,
+        *parts.family.density_functions,
+    )
+
+
+def _signature(parts: Parts) -> list[str]:
+    """Return the arguments of the likelihood of rows start to end."""
+    further_data, coefficients = penalised_arguments(parts.design)
+    varying_data, varying = parameter_arguments(parts.design)
+    kinds = {"trials": "array[] int"}
+    given = [f"data {kinds.get(name, 'vector')} {name}" for name in parts.design.given]
+    return [*_likelihood_data(parts), *given, *further_data, *varying_data,
+            *_main_parameters(parts), *coefficients, *varying]  # fmt: skip
+
+
+def _likelihood_data(parts: Parts) -> list[str]:
+    return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
+            widths_argument(parts.design), "data int activation", "data vector p_bar",
+            "data array[] int axes", "data matrix Pi", "data real eta_loc",
+            "data real eta_scale"]  # fmt: skip
+
+
+def _main_parameters(parts: Parts) -> list[str]:
+    scalars = scalar_dispersion(parts.family, parts.design)
+    return ["vector phi", "vector theta", *(f"real {name}" for name in scalars)]
+
+
+def _stan_likelihood(parts: Parts) -> str:
+    arguments = ["array[] int slice", *_signature(parts)]
+    w = shared_weights(parts.design)
+    name, passed = network_name(parts.design), network_arguments(parts.design, SLICE, weights=w)
+    plain = "weights" not in parts.design.given and not parts.design.parameters
+    has_glm = parts.family.glm and plain
+    return (
+        "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
+        + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + indent(declarations(weights_lines(parts.design)), "  ")
+        + "  vector[end - start + 1] f\n"
+        + indent(call(f"= {name}", passed, ";", width=WIDTH - 6), "    ")
+        + (_glm(parts) if has_glm else _density(parts))
+        + "}\n"
+    )
+
+
+def _glm(parts: Parts) -> str:
+    tail = ", ".join(["theta", *parts.family.dispersion])
+    further = further_sums(parts, SLICE)
+    alpha = "alpha" if further else "eta_loc + eta_scale * f"
+    declared = _sum_of("alpha", "without x' theta", ["eta_loc + eta_scale * f", *further])
+    return (
+        declared if further else ""
+    ) + f"  return {parts.family.glm}(\n    y{SLICE} | Xc{SLICE}, {alpha},\n    {tail});\n"
+
+
+def _density(parts: Parts) -> str:
+    sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
+    mean = parts.design.mean_name
+    eta = _sum_of("eta", f"linear predictor{f', {mean}' if mean else ''}", sums)
+    eta += indent(parameter_vectors(parts.design, SLICE, "end - start + 1"), "  ")
+    eta += indent(further_vectors(parts, "end - start + 1"), "  ")
+    density, (name, _) = parts.family.density, parts.family.on_default
+    if "weights" not in parts.design.given and not parts.family.by_row:
+        trials, density = f"trials{SLICE}", of_vectors(density, parts.design)
+        return eta + f"  return {density.format(y=f'y{SLICE}', eta=name, trials=trials)};\n"
+    density = of_row(density, parts.design, "n - start + 1")
+    by_row = density.format(y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]")
+    weighted = "weights" in parts.design.given
+    added = f"    total += weights[n]\n      * {by_row};" if weighted else f"    total += {by_row};"
+    return (
+        eta + "  real total = 0;\n"
+        "  for (n in start : end) {\n"
+        + "".join(statement(line, WIDTH - 2) for line in added.splitlines())
+        + "  }\n"
+        "  return total;\n"
+    )
+
+
+def _sum_of(name: str, text: str, sums: list[str]) -> str:
+    """Declare a vector over the slice's rows in a function."""
+    joined = "\n      + ".join(sums)
+    return f"  vector[end - start + 1] {name}  // {text}\n    = {joined};\n"
+
+
+def further_vectors(parts: Parts, rows: str) -> str:
+    """Declare what the density needs besides eta: eta on another scale, thresholds."""
+    name, from_eta = parts.family.on_default
+    lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
+    lines += [line.format(rows=rows) for line in parts.family.stan_local]
+    return "".join(statement(line, WIDTH - 4) for line in lines)
+
+
+def further_sums(parts: Parts, rows: str) -> list[str]:
+    """Return what stands in the linear predictor of some rows beside the network and theta."""
+    offsets = [f"offsets{rows}"] if "offsets" in parts.design.given else []
+    return [*offsets, *penalised_sums(parts.design, rows)]
+
+
+def _kernel_likelihood(parts: Parts) -> str:
+    name, arguments = f"{parts.family.name}_log_lik", ["array[] int slice", *_signature(parts)]
+    declared, passed = zip(*_kernel_arguments(parts), strict=True)
+    extra = further_sums(parts, SLICE) if parts.design.penalised else []
+    body = _sum_of("extra", "what further terms add to eta", extra) if extra else ""
+    return (
+        "// Log-likelihood of rows start to end with its gradient, in log_lik.hpp.\n"
+        + call(f"real {name}", list(declared), ";", width=WIDTH - 2)
+        + "\n// The slice that one thread computes.\n"
+        + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
+        + body
+        + indent(call(f"return {name}", list(passed), ";", width=WIDTH - 4), "  ")
+        + "}\n"
+    )
+
+
+def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
+    """Pair the arguments of the kernel's function with what is passed.
+
+    It takes weights and what further terms add to the linear predictor, or neither.
+    """
+    given, penalised = parts.design.given, parts.design.penalised
+    plain = _likelihood_data(parts) + ["data array[] int trials"] * ("trials" in given)
+    parameters = _main_parameters(parts)
+    if "weights" not in given and "offsets" not in given and not penalised:
+        return [(argument, argument.split()[-1]) for argument in [*plain, *parameters]]
+    weights = "weights" if "weights" in given else NOTHING
+    offsets = f"offsets{SLICE}" if "offsets" in given else NOTHING
+    return [
+        *((argument, argument.split()[-1]) for argument in plain),
+        ("data vector weights", weights),
+        *((argument, argument.split()[-1]) for argument in parameters),
+        ("vector extra", "extra" if penalised else offsets),
+    ]
+
+
+def _data(parts: Parts) -> str:
+    return declarations(
+        [
+            *data_lines(parts),
+            *(line for item in parts.priors for line in prior_lines(item)),
+            *(LKJ if any(group.correlated for group in parts.design.groups) else []),
+            ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
+            *_temper_lines(parts),
+            *([] if parts.integrates_theta else [GRAINSIZE]),
+        ]
+    )
+
+
+def _temper_lines(parts: Parts) -> list[tuple[str, str]]:
+    if parts.temper is None:
+        return []
+    lines = [("real<lower=0> temperature;", "T: the likelihood to the power 1 / T")]
+    if parts.temper.integral == "laplace":
+        lines.append(("vector[P] theta_hat;", "where theta's mode given phi is looked for"))
+    return lines
+
+
+def data_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the rows, their units, the network and the subspace."""
+    return [
+        ("int<lower=1> N;", "rows"),
+        (parts.y_declaration, "response"),
+        ("int<lower=0> P;", "structured coefficients"),
+        ("matrix[N, P] X;", "structured design, without an intercept"),
+        ("vector[P] x_loc;", "mean of each column of X"),
+        ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
+        ("int<lower=1> Q;", "network inputs"),
+        ("matrix[N, Q] U;", "network inputs"),
+        ("vector[Q] u_loc;", "mean of each network input"),
+        ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
+        ("real eta_loc;", "location of the linear predictor"),
+        ("real<lower=0> eta_scale;", "unit of the linear predictor"),
+        *network_data_lines(parts.design),
+        ("vector[d_frozen] w_frozen;", "their values"),
+        ("int<lower=1> d;", "Bayesian weights"),
+        ("int<lower=1> k;", "dimension of the subspace"),
+        ("vector[d] p_bar;", "weights at phi = 0"),
+        ("int<lower=0, upper=k> n_axes;", "weights that move by themselves"),
+        ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
+        ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
+        ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
+        *(GIVEN[name] for name in parts.design.given),
+        *penalised_data_lines(parts.design),
+        *parameter_data_lines(parts.design),
+        *(_theta_inside() if parts.holds_theta else []),
+        *(_orthogonal_lines() if parts.orthogonal else []),
+    ]
+
+
+def _theta_inside() -> list[tuple[str, str]]:
+    return [
+        ("vector[P] theta_bar;", "structured coefficients at phi = 0"),
+        ("matrix[P, k] theta_Pi;", "how they move with phi"),
+    ]
+
+
+def _orthogonal_lines() -> list[tuple[str, str]]:
+    return [
+        ("int<lower=1> n_orth;", "coefficients orthogonalised to the network"),
+        ("array[n_orth] int<lower=1, upper=P> orth;", "which"),
+    ]
+
+
+def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    """Declare the arguments of priors, after the members of their group if it has not all."""
+    lines = _member_lines(item)
+    for argument, name in zip(item.density.arguments, item.data_names, strict=True):
+        bound = "" if argument in ("location", "meanlog") else "<lower=0>"
+        size = {"theta": item.number, "phi": "k"}.get(item.parameter.partition("_")[0])
+        size = size if item.members is None else f"n_{item.stem}"
+        size = size if item.by_element(name) else None
+        kind = f"vector{bound}[{size}]" if size else f"real{bound}"
+        text = f"{item.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
+        if item.density.is_constant:
+            text = f"fixed value of {item.parameter}"
+        lines.append((f"{kind} {name};", text))
+    return lines
+
+
+def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    if item.members is None:
+        return []
+    number = f"n_{item.stem}"
+    return [
+        (
+            f"int<lower=1, upper={item.number}> {number};",
+            f"coefficients with a {item.density.name} prior",
+        ),
+        (f"array[{number}] int<lower=1, upper={item.number}> {item.stem};", "which"),
+    ]
+
+
+def _transformed_data(parts: Parts) -> str:
+    if parts.integrates_theta:
+        return prepared_inputs(parts) + declarations(marginal_data(parts))
+    split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
+    return declarations([split]) + prepared_inputs(parts)
+
+
+def prepared_inputs(parts: Parts) -> str:
+    """Centre X, and take U through the layers that are constant; prepare least squares on X."""
+    lines, loops = centred_columns(parts.design)
+    return (
+        declarations(
+            [
+                *free_width_lines(parts.design),
+                ("matrix[N, P] Xc;", "structured design, centred"),
+                *lines,
+                (f"matrix[N, {input_size(parts.design)}] H;", "input of the first Bayesian layer"),
+            ]
+        )
+        + (
+            f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}"
+            "if (frozen == 0) {  // large inputs are not held once more\n"
+            "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+            "} else {\n"
+            "  matrix[N, Q] Z;  // network inputs, standardised\n"
+            "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+            f"  H = {constant_layers(parts.design)};\n"
+            "}\n"
+        )
+        + (LEAST_SQUARES if parts.orthogonal else "")
+    )
+
+
+def parameters(parts: Parts, *, theta: bool = True) -> str:
+    """Declare what is sampled, with or without the structured coefficients."""
+    lines = [("vector<multiplier=phi_scale>[k] phi;", "subspace coordinates: w = lift(phi, ...)")]
+    if parts.horseshoe:
+        lines += HORSESHOE_LINES
+    elif theta and not parts.holds_theta:
+        lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
+    lines += penalised_parameters(parts.design) + parameter_parameters(parts.design)
+    lines += [
+        (f"real<lower=0> {item.parameter};", parts.text_of(item.parameter))
+        for item in parts.sampled
+        if item.positive
+    ]
+    return declarations(lines)
+
+
+def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the dispersion parameters that are fixed, and the penalised coefficients."""
+    fixed = [
+        (f"real {item.parameter} = {item.data_names[0]};", parts.text_of(item.parameter))
+        for item in parts.constant
+    ]
+    return fixed + penalised_coefficients(parts.design)
+
+
+def theta_text(parts: Parts) -> str:
+    """Declare theta where the subspace holds it, or what of it stands beside the network."""
+    if parts.holds_theta:
+        line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
+        return declarations([line])
+    made = HORSESHOE_THETA if parts.horseshoe else ""
+    return made + (_theta_raw(parts) if parts.orthogonal else "")
+
+
+def _theta_raw(parts: Parts) -> str:
+    return (
+        "// Structured coefficients beside the network as it is: theta holds what the\n"
+        "//   network says along the columns at orth.\n"
+        "vector[P] theta_raw\n"
+        "  = shear(theta, orth,\n"
+        "          along\n"
+        f"          * {network_call(parts.design, 12)});\n"
+    )
+
+
+def _transformed_parameters(parts: Parts) -> str:
+    lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
+    densities = "".join(_prior_density(item) for item in parts.sampled)
+    densities += penalised_densities(parts.design)
+    return theta_text(parts) + declarations(lines) + densities
+
+
+def _prior_density(item: PriorGroup) -> str:
+    if item.density.is_horseshoe:
+        return HORSESHOE_DENSITY
+    density, (first, *rest) = item.density, item.data_names
+    text = call(
+        f"lprior += {density.name}_lpdf",
+        [f"{item.target} | {first}", *rest],
+        "" if item.is_truncated else ";",
+        width=WIDTH - 2,
+    )
+    if item.is_truncated:
+        text += call(f"  - {density.name}_lccdf", [f"0 | {first}", *rest], ";", width=WIDTH - 2)
+    return text
+
+
+def _model(parts: Parts) -> str:
+    if parts.integrates_theta:
+        return marginal_model(parts) + "target += lprior;\n"
+    passed = [argument.split()[-1] for argument in _signature(parts)[2:]]
+    passed[passed.index("theta")] = parts.beside_network
+    arguments = ["partial_log_lik", "slice", "grainsize", *passed]
+    tail = " / temperature;" if parts.temper else ";"
+    return (
+        "if (!prior_only) {\n"
+        + indent(call("target += reduce_sum", arguments, tail, width=WIDTH - 4), "  ")
+        + "}\n"
+        + "target += lprior;\n"
+    )
+
+
+def _generated_quantities(parts: Parts) -> str:
+    mean = f"mean({network_call(parts.design, 13)})"
+    beside = parts.design.penalised or "offsets" in parts.design.given
+    eta = parts.design.mean_name or "eta"
+    mean_of = "network and x' theta" if beside else f"{eta} over the rows"
+    intercept = _intercept(parts, mean, f"mean of {mean_of}, moved to X = 0")
+    coefficients = [
+        (f"real {name} = theta[{j}];", "" if name == f"b_{column}" else column)
+        for j, (name, column) in enumerate(
+            zip(parts.design.coefficients, parts.design.x.columns, strict=True), start=1
+        )
+    ]
+    names = parts.design.coefficients
+    raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
+    correlations = penalised_correlations(parts.design)
+    further = parameter_quantities(parts.design)
+    return intercept + declarations([*coefficients, *raw, *correlations]) + further
+
+
+def _intercept(parts: Parts, mean: str, words: str) -> str:
+    """Declare the intercept, given the network's mean, or thresholds less it."""
+    name, K = parts.design.intercept, parts.family.categories
+    if not K:
+        return declarations([(f"real {name}", words)]) + (
+            f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta);\n"
+        )
+    gaps = ", ".join(("0", *parts.family.dispersion))
+    return (
+        declarations([(f"vector[{K - 1}] {name}", f"thresholds less the {words}")])
+        + statement(f"  = cumulative_sum([{gaps}]')", WIDTH - 2)
+        + "    - eta_loc\n"
+        "    - eta_scale\n"
+        f"      * {mean}\n"
+        "    + dot_product(x_loc, theta);\n"
+    )

@@ -1,0 +1,106 @@
+"""The program that computes each row's log-likelihood and replicated response from draws.
+
+It has the functions, data and parameters of the sampling program, whose CSV files it reads, but
+neither priors nor a model: CmdStan's ``generate_quantities`` runs it. Its text depends on the
+family, on whether there are coefficients and on which dispersion is fixed, so that it is compiled
+once for nearly all models of a family.
+"""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from semistan.model.bundle import Bundle
+from semistan.program.distributional import of_row, parameter_vectors
+from semistan.program.layout import WIDTH, comment, declarations, program_text, statement
+from semistan.program.networks import network_call, shared_weights, weights_lines
+from semistan.program.program import (
+    Parts,
+    data_lines,
+    fixed_lines,
+    further_sums,
+    further_vectors,
+    header,
+    network_functions,
+    parameters,
+    parts_of,
+    prepared_inputs,
+    prior_lines,
+    theta_text,
+)
+from semistan.program.sources import stan_source
+
+PURPOSE = (
+    "Run by CmdStan's generate_quantities on the chains of the sampling program, whose parameters "
+    "these are: log_lik and y_rep of each row."
+)
+
+
+def quantities_program(bundle: Bundle) -> str:
+    """Generate the program of a bundle's standalone generated quantities.
+
+    Returns
+    -------
+    str
+        The program's text; it reads the sampling program's ``data.json`` and CSV files.
+    """
+    parts = parts_of(bundle.config, bundle.design)
+    blocks = (
+        ("functions", _functions(parts)),
+        ("data", _data(parts)),
+        ("transformed data", prepared_inputs(parts)),
+        ("parameters", parameters(parts, theta=_has_theta(parts))),
+        ("transformed parameters", theta_text(parts) + declarations(fixed_lines(parts))),
+        ("generated quantities", _generated_quantities(parts)),
+    )
+    top = header(bundle.config, parts.family, bundle.sha256) + "\n".join(comment(PURPOSE)) + "\n"
+    return top + program_text(block for block in blocks if block[1])
+
+
+def _has_theta(parts: Parts) -> bool:
+    """Say whether there are coefficients; CmdStan 2.27 misreads what follows an empty vector."""
+    return bool(parts.design.coefficients)
+
+
+def _functions(parts: Parts) -> str:
+    files = (*network_functions(parts), *parts.family.stan_functions)
+    return "\n".join(stan_source(name) for name in files)
+
+
+def _data(parts: Parts) -> str:
+    needed = [*parts.constant, *([parts.horseshoe] if parts.horseshoe else [])]
+    return declarations(
+        [*data_lines(parts), *(line for item in needed for line in prior_lines(item))]
+    )
+
+
+def _generated_quantities(parts: Parts) -> str:
+    eta = f"{parts.family.on_default[0]}[n]"
+    density = of_row(parts.family.density, parts.design, "n")
+    density = density.format(y="y[n]", eta=eta, trials="trials[n]")
+    if "weights" in parts.design.given:
+        density = f"weights[n]\n    * {density}"
+    replicate = of_row(parts.family.stan_rng, parts.design, "n")
+    replicate = replicate.format(eta=eta, trials="trials[n]")
+    structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
+    sums = [*structured, *further_sums(parts, "")]
+    w = shared_weights(parts.design)
+    local = (
+        declarations(weights_lines(parts.design)) + "vector[N] eta  // linear predictor\n"
+        "  = eta_loc\n"
+        "    + eta_scale\n"
+        f"      * {network_call(parts.design, 8, weights=w)}"
+        + "".join(f"\n    + {part}" for part in sums)
+        + ";\n"
+        + parameter_vectors(parts.design, "", "N")
+        + further_vectors(parts, "N")
+        + "for (n in 1 : N) {\n"
+        f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"
+    )
+    declared = declarations(
+        [
+            ("vector[N] log_lik;", "log-likelihood of each row"),
+            ("vector[N] y_rep;", "replicated response of each row"),
+        ]
+    )
+    return declared + "{\n" + indent(local, "  ") + "}\n"

@@ -1,0 +1,1 @@
+"""HOW IT IS SHOWN: pictures, report, tables, InferenceData, R."""

@@ -1,0 +1,115 @@
+"""The posterior as ArviZ's InferenceData, for ``posterior.nc``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.infer.methods import reservations
+from semistan.model.formula.formula import parse_formula
+from semistan.model.table.rows import Rows
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.categories import category_names
+from semistan.posterior.draws import Array, Draws
+from semistan.posterior.predict import log_lik, posterior_predict
+from semistan.posterior.run import Run
+from semistan.version import __version__
+
+POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
+
+
+def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
+    """Collect a run as InferenceData.
+
+    The response has the same name in ``observed_data``, ``posterior_predictive`` and
+    ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. Draws
+    from the prior are in ``prior`` instead of ``posterior``. Categories are numbered from 1, the
+    attribute ``categories`` has their names.
+
+    Returns
+    -------
+    arviz.InferenceData
+        With dims ``coef``, ``subspace_dim`` and ``__obs__``.
+    """
+    arviz = quiet_arviz()
+    group = "prior" if run.prior_only else "posterior"
+    response = parse_formula(run.bundle.config.formula).response
+    groups: dict[str, Any] = {
+        group: _variables(draws),
+        "sample_stats_prior" if run.prior_only else "sample_stats": _sampler(draws),
+        "observed_data": {response: rows.y},
+    }
+    if draws.size * len(rows) <= POINTWISE_LIMIT:
+        groups |= _pointwise(run, draws, rows, group, response)
+    return arviz.from_dict(
+        **groups,
+        coords={
+            "coef": list(run.bundle.design.coefficients),
+            "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
+            "__obs__": np.arange(len(rows)),
+        },
+        dims={
+            "theta": ["coef"],
+            "theta_raw": ["coef"],
+            "phi": ["subspace_dim"],
+            response: ["__obs__"],
+        },
+        attrs=_attributes(run),
+    )
+
+
+def write_inference_data(data: Any, path: Path) -> None:
+    """Write InferenceData as netCDF."""
+    with atomic_file(path) as temporary:
+        data.to_netcdf(str(temporary), engine="h5netcdf")
+
+
+def _variables(draws: Draws) -> dict[str, Array]:
+    theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
+    if draws.orthogonal and draws.orthogonal.in_model:
+        theta = {"theta": draws.effects, "theta_raw": draws.theta}
+    return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
+
+
+def _sampler(draws: Draws) -> dict[str, Array]:
+    integer = {"tree_depth": np.int64, "n_steps": np.int64, "diverging": np.bool_}
+    return {name: values.astype(integer.get(name, float)) for name, values in draws.sampler.items()}
+
+
+def _pointwise(
+    run: Run, draws: Draws, rows: Rows, group: str, response: str
+) -> dict[str, dict[str, Array]]:
+    def by_chain(values: Array) -> Array:
+        return values.reshape(draws.chains, -1, values.shape[-1])
+
+    generator = np.random.default_rng(run.options.seed)
+    replicated = posterior_predict(run.bundle, draws, rows, generator)
+    groups = {f"{group}_predictive": {response: by_chain(replicated)}}
+    if not run.prior_only:
+        groups["log_likelihood"] = {response: by_chain(log_lik(run.bundle, draws, rows))}
+    return groups
+
+
+def _attributes(run: Run) -> dict[str, Any]:
+    bundle = run.bundle
+    names = category_names(bundle)
+    return {
+        **({"categories": list(names)} if names else {}),
+        "formula": bundle.config.formula,
+        "family": bundle.family.name,
+        "k": bundle.subspace.k,
+        "construction": bundle.subspace.origin,
+        "method": run.options.method,
+        "reservations": "; ".join(reservations(run.options)),
+        "seed": run.options.seed,
+        "semistan_version": __version__,
+        "cmdstan_version": run.manifest["cmdstan"],
+        "bundle_sha256": bundle.sha256,
+        "note": (
+            "Conditional on a subspace trained on the same response: PSIS-LOO computed from "
+            "log_likelihood is optimistic."
+        ),
+    }

@@ -1,0 +1,168 @@
+"""Pictures of a fit: a table of kinds, each one function from its material to a figure."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semistan.errors import InputError, did_you_mean
+from semistan.show.pictures.band import band_alt, draw_band
+from semistan.show.pictures.calibration import (
+    calibration_alt,
+    calibration_refusal,
+    draw_calibration,
+)
+from semistan.show.pictures.chains import (
+    draw_rank,
+    draw_trace,
+    rank_alt,
+    rank_refusal,
+    trace_alt,
+)
+from semistan.show.pictures.coefficients import coefficients_alt, draw_coefficients
+from semistan.show.pictures.densities import densities_alt, draw_densities
+from semistan.show.pictures.effect import draw_effect, effect_alt
+from semistan.show.pictures.energy import draw_energy, energy_alt, energy_refusal
+from semistan.show.pictures.importance import draw_importance, importance_alt
+from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
+from semistan.show.pictures.material import Material, memory_material, run_material
+from semistan.show.pictures.ppc import draw_ppc, ppc_alt
+from semistan.show.pictures.style import look, reserve
+from semistan.show.pictures.subspace import draw_subspace, subspace_alt
+from semistan.show.pictures.write import check_suffix, write_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "KINDS", "PICTURES", "Material", "Picture", "alt_text", "available", "check_kind",
+    "check_suffix", "draw", "draw_effect", "draw_importance", "effect_alt", "importance_alt",
+    "memory_material", "reserve", "run_material", "write_picture",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One kind of picture.
+
+    Attributes
+    ----------
+    name : str
+        By which users ask for it.
+    title : str
+        What it shows, in a few words.
+    function : callable
+        Maps a Material, and options by keyword, to a figure.
+    alt : callable
+        Maps the same to one sentence for readers who do not see the figure.
+    refusal : callable
+        Says why some material has no such picture; nothing if it has.
+    """
+
+    name: str
+    title: str
+    function: Callable[..., Figure]
+    alt: Callable[..., str]
+    refusal: Callable[[Material], str] = lambda _: ""
+
+
+PICTURES: tuple[Picture, ...] = (
+    Picture("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
+    Picture("densities", "densities of the coefficients", draw_densities, densities_alt),
+    Picture("band", "predictive band over one input", draw_band, band_alt),
+    Picture("subspace", "log density in the subspace", draw_subspace, subspace_alt),
+    Picture(
+        "loss",
+        "loss during training and along the curve",
+        draw_loss,
+        loss_alt,
+        refusal=loss_refusal,
+    ),
+    Picture("ppc", "predictive check", draw_ppc, ppc_alt),
+    Picture(
+        "calibration",
+        "calibration of predictions",
+        draw_calibration,
+        calibration_alt,
+        refusal=calibration_refusal,
+    ),
+    Picture("trace", "traces by chain", draw_trace, trace_alt),
+    Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
+    Picture(
+        "energy",
+        "energy of the sampler by chain",
+        draw_energy,
+        energy_alt,
+        refusal=energy_refusal,
+    ),
+)
+
+KINDS = tuple(picture.name for picture in PICTURES)
+
+
+def draw(material: Material, kind: str, **options: Any) -> Figure:
+    """Draw one kind of picture.
+
+    Parameters
+    ----------
+    material : Material
+        From ``run_material`` or ``memory_material``.
+    kind : str
+        One of ``KINDS``.
+    **options
+        Those of the kind's function.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind or option, or a picture that cannot be drawn of this material.
+    """
+    picture = _checked(material, kind, options)
+    with look():
+        return reserve(picture.function(material, **options), material.reservations)
+
+
+def alt_text(material: Material, kind: str, **options: Any) -> str:
+    """Describe one kind of picture in a sentence with its main numbers.
+
+    Raises
+    ------
+    InputError
+        As ``draw`` does.
+    """
+    picture = _checked(material, kind, options)
+    return picture.alt(material, **options)
+
+
+def available(material: Material) -> tuple[str, ...]:
+    """Return the kinds that can be drawn of some material without options."""
+    return tuple(picture.name for picture in PICTURES if not picture.refusal(material))
+
+
+def check_kind(kind: str) -> Picture:
+    """Return the record of a kind.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest kind.
+    """
+    for picture in PICTURES:
+        if picture.name == kind:
+            return picture
+    raise InputError(f"unknown picture '{kind}'.{did_you_mean(kind, KINDS)}")
+
+
+def _checked(material: Material, kind: str, options: dict[str, Any]) -> Picture:
+    picture = check_kind(kind)
+    known = list(inspect.signature(picture.function).parameters)[1:]
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known) if known else " It has none."
+            raise InputError(f"picture '{kind}' has no option '{name}'.{hint}")
+    reason = picture.refusal(material)
+    if reason:
+        raise InputError(f"there is no picture '{kind}' of this fit: {reason}")
+    return picture

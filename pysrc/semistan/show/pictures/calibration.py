@@ -1,0 +1,210 @@
+"""Calibration of the predictive distribution.
+
+The probability integral transform of the responses is uniform under a calibrated model, up to
+binomial noise in each bar; responses agree on average with their predicted means
+(Gneiting, Balabdaoui and Raftery, 2007, JRSS B 69). Unordered categories have neither transform nor
+mean: the share of each is held against its predicted probability. Training rows flatter the model.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.model.table.rows import Rows
+from semistan.posterior.categories import category_names, category_position
+from semistan.posterior.scoring.scores import Pointwise, reliability
+from semistan.show.pictures.material import MOST_ROWS, Material, which_rows
+from semistan.show.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
+from semistan.show.pictures.words import mean_words, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BAND = 0.99
+NARROW = 25  # characters in a line of a label where three panels are side by side
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curve:
+    """A reliability curve: what is predicted and what observed, in words, and the rows."""
+
+    predicted: str
+    observed: str
+    judged: Pointwise
+
+
+def draw_calibration(
+    material: Material,
+    *,
+    rows: Rows | None = None,
+    rows_label: str = "new rows",
+    category: str | None = None,
+) -> Figure:
+    """Draw the histogram of the transform and the reliability curve, or that of each category.
+
+    Parameters
+    ----------
+    material : Material
+        The fit.
+    rows : Rows, optional
+        Rows with a known response; the training rows by default.
+    rows_label : str
+        What the caption calls them.
+    category : str, optional
+        Draw the reliability of this category's probability alone.
+
+    Raises
+    ------
+    InputError
+        For an unknown category, or one of a response without.
+    """
+    judged = _judged(material, rows)
+    curves = _curves(material, judged, category)
+    transform = _has_transform(material)
+    n = len(curves) + transform
+    figure = new_figure(3.1 if n <= 2 else 2.5 * -(-n // 3))
+    axes = panels(figure, n, 3 if n > 2 else 2)
+    if transform:
+        _histogram(axes[0], judged)
+    for each, curve in zip(axes[transform:], curves, strict=True):
+        _reliability(each, curve, short=n > 2)
+    bars = "; bars should end within the shaded 99% band" * transform
+    return finish(
+        figure,
+        f"Calibration on {'training rows' if rows is None else rows_label}",
+        caption=f"{_rows_words(material, rows, rows_label)} Dashed line: calibrated{bars}. Error "
+        "bars are two standard errors.",
+        handles=_handles(transform=transform),
+    )
+
+
+def calibration_alt(
+    material: Material,
+    *,
+    rows: Rows | None = None,
+    rows_label: str = "new rows",
+    category: str | None = None,
+) -> str:
+    """Say how many bars leave the band and how many bins are off the diagonal."""
+    judged = _judged(material, rows)
+    parts = []
+    if _has_transform(material):
+        heights, (lower, upper) = _bars(judged)
+        outside = int(((heights < lower) | (heights > upper)).sum())
+        parts.append(
+            f"{outside} of {len(heights)} bars of the PIT histogram leave the 99% band of a "
+            "uniform distribution"
+        )
+    curves = _curves(material, judged, category)
+    parts += [_near(curve) for curve in curves]
+    predicted = np.concatenate([curve.judged.mean for curve in curves])
+    return (
+        f"Calibration on {'training rows' if rows is None else rows_label}: {'; '.join(parts)}. "
+        f"Predictions range from {number(predicted.min())} to {number(predicted.max())}."
+    )
+
+
+def calibration_refusal(material: Material) -> str:
+    """Say why draws from the prior have no such picture."""
+    if not material.prior_only:
+        return ""
+    return "it draws from the prior, which was not fitted to the data; draw 'ppc' instead"
+
+
+def _judged(material: Material, rows: Rows | None) -> Pointwise:
+    return material.judged if rows is None else material.judge(rows)
+
+
+def _has_transform(material: Material) -> bool:
+    return material.bundle.family.mean is not None
+
+
+def _curves(material: Material, judged: Pointwise, category: str | None) -> list[_Curve]:
+    """Return the reliability of the mean, of each category, or of one."""
+    response, names = material.response, category_names(material.bundle)
+    if category is None and _has_transform(material):
+        binary = material.bundle.family.name == "bernoulli"
+        observed = f"share of {response} = 1" if binary else f"mean of {response}"
+        return [_Curve(mean_words(material), observed, judged)]
+    one = [] if category is None else [category_position(material.bundle, category)]
+    return [
+        _Curve(
+            mean_words(material, names[k]), f"share of {response} = {names[k]}",
+            judged.of_category(k),
+        )
+        for k in one or range(len(names))
+    ]  # fmt: skip
+
+
+def _near(curve: _Curve) -> str:
+    table = reliability(curve.judged)
+    near = int((np.abs(table["observed"] - table["predicted"]) <= 2 * table["se"]).sum())
+    return (
+        f"in {near} of {len(table)} bins the {curve.observed} is within two standard errors of its "
+        "prediction"
+    )
+
+
+def _rows_words(material: Material, rows: Rows | None, rows_label: str) -> str:
+    if rows is not None:
+        return f"{which_rows(min(len(rows), MOST_ROWS), len(rows), rows_label)}."
+    count = which_rows(len(material.judged.y), len(material.rows))
+    return f"{count}: rows that the model has seen flatter it."
+
+
+def _bars(judged: Pointwise) -> tuple[Any, tuple[float, float]]:
+    """Return the bars' heights, 1 if calibrated, and the band in which they should be."""
+    from scipy.stats import binom
+
+    n = len(judged.pit)
+    bins = 20 if n >= 400 else 10
+    counts = np.histogram(judged.pit, bins, range=(0, 1))[0]
+    lower, upper = binom.ppf(((1 - BAND) / 2, (1 + BAND) / 2), n, 1 / bins)
+    expected = n / bins
+    return counts / expected, (lower / expected, upper / expected)
+
+
+def _histogram(axes: Axes, judged: Pointwise) -> None:
+    heights, (lower, upper) = _bars(judged)
+    edges = np.linspace(0, 1, len(heights) + 1)
+    axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=FAINT, edgecolor="white")
+    axes.axhspan(lower, upper, color=colour(0), alpha=0.18, linewidth=0)
+    axes.axhline(1, color=MUTED, linestyle="--", linewidth=1)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, max(1.15 * upper, 1.05 * heights.max()))
+    axes.set_xlabel("probability integral transform")
+    axes.set_ylabel("density of rows")
+
+
+def _reliability(axes: Axes, curve: _Curve, *, short: bool) -> None:
+    table = reliability(curve.judged)
+    ends = [table["predicted"].min(), table["predicted"].max()]
+    axes.axline((ends[0], ends[0]), slope=1, color=MUTED, linestyle="--", linewidth=1)
+    axes.errorbar(
+        table["predicted"], table["observed"], yerr=2 * table["se"], fmt="o", color=colour(1),
+        markersize=4.5, elinewidth=1.4,
+    )  # fmt: skip
+    words = f"predicted {curve.predicted}"
+    if short and len(words) > NARROW:
+        words = f"predicted\n{textwrap.fill(curve.predicted, NARROW)}"
+    axes.set_xlabel(words)
+    axes.set_ylabel("observed share" if short else f"observed {curve.observed}")
+
+
+def _handles(*, transform: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    bars = [
+        Patch(color=FAINT, label="rows"),
+        Patch(color=colour(0), alpha=0.18, linewidth=0, label="99% band if uniform"),
+    ]
+    points = Line2D(
+        [], [], color=colour(1), marker="o", markersize=4.5, label="a tenth of the rows"
+    )
+    return [*(bars if transform else []), points]

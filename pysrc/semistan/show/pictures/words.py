@@ -1,0 +1,87 @@
+"""Words for axes and text alternatives: the response, the linear predictor, numbers, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semistan.posterior.draws import Array
+from semistan.posterior.effects.effect import Effect
+from semistan.show.pictures.material import Material
+
+
+def mean_words(material: Material, category: str | None = None) -> str:
+    """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
+    if category is not None:
+        return f"P({material.response} = {category})"
+    if material.bundle.family.name == "bernoulli":
+        return f"P({material.response} = 1)"
+    if material.bundle.family.mean is None:
+        return f"P({material.response})"
+    return f"mean of {material.response}"
+
+
+def effect_words(material: Material, effect: Effect) -> str:
+    """Name what an effect is on; ``P(species)`` is that of each category."""
+    if effect.scale == "linpred":
+        return eta_words(material)
+    if len(effect.categories) > 1:
+        return f"P({material.response})"
+    return mean_words(material, *effect.categories)
+
+
+def eta_words(material: Material) -> str:
+    """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
+    bundle, response = material.bundle, material.response
+    family, link = bundle.family, bundle.family.link
+    if family.categories:
+        return f"latent {response}"
+    if bundle.design.categories:
+        reference, second, *_ = bundle.design.categories
+        return f"log-odds of {response} = {second} against {reference}"
+    if family.name == "bernoulli":
+        what = "log-odds of" if link == "logit" else f"{link} of the probability of"
+        return f"{what} {response} = 1"
+    return f"{'' if link == 'identity' else f'{link} '}mean of {response}"
+
+
+def coefficient_words(material: Material) -> str:
+    """Name what coefficients change; three unordered categories have two predictors."""
+    categories = material.bundle.design.categories
+    if len(categories) > 2:
+        return f"log-odds against {material.response} = {categories[0]}"
+    return eta_words(material)
+
+
+def number(value: float) -> str:
+    """Write a number with three digits."""
+    text = f"{value:.3g}"
+    return f"{float(text):,.0f}" if "e" in text and abs(value) < 1e7 and abs(value) > 1 else text
+
+
+def interval_words(values: Array) -> str:
+    """Say ``mean -0.0748, 95% interval -0.501 to 0.339``."""
+    lower, upper = np.quantile(values, (0.025, 0.975))
+    return f"mean {number(values.mean())}, 95% interval {number(lower)} to {number(upper)}"
+
+
+def value_words(value: Any) -> str:
+    """Write a number with three digits, and a level as it is."""
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def held_words(held: Mapping[str, Any], most: int = 14) -> str:
+    """Say at which values other columns are held; an equation is never broken into lines."""
+    if not held:
+        return ""
+    parts = [f"{name}\xa0=\xa0{value_words(value)}" for name, value in held.items()]
+    left = len(parts) - most
+    return f"Other columns at {', '.join(parts[:most])}{f' and {left} more' if left > 0 else ''}."
+
+
+def listed(parts: Sequence[str], most: int = 8) -> str:
+    """Join parts by semicolons, the first ones if there are many."""
+    left = len(parts) - most
+    return "; ".join([*parts[:most], *([f"and {left} more"] if left > 0 else [])])

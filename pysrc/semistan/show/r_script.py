@@ -1,0 +1,116 @@
+"""A script with which an R user carries on from the run's CSV files.
+
+What varies between runs is set at the top of the script; the rest is ``read.R`` in this folder.
+It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``,
+``coefficient_table`` and, with ``generated/``, ``log_lik``, ``y_rep`` and ``loo_result``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from semistan.bundle.files import atomic_file, read_json
+from semistan.infer.methods import reservations
+from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.varying import scalar_dispersion
+from semistan.posterior.run import Run
+from semistan.version import __version__
+
+NAME = "read.R"
+
+
+def r_script(run: Run, folder: Path | None = None) -> str:
+    """Return the text of the script.
+
+    Parameters
+    ----------
+    run : Run
+        The run, with its ``labels.json``.
+    folder : Path, optional
+        Where the script will be; the run's own folder by default. It finds the run from there.
+
+    Raises
+    ------
+    InputError
+        If ``labels.json`` is missing or damaged.
+    """
+    place = run.path if folder is None else folder
+    relative = Path(os.path.relpath(run.path.resolve(), place.resolve())).as_posix()
+    return _settings(run, relative) + Path(__file__).with_name(NAME).read_text("utf-8")
+
+
+def write_r_script(run: Run, path: Path | None = None) -> Path:
+    """Write the script, by default as ``read.R`` into the run's folder, and return its path."""
+    path = run.path / NAME if path is None else path
+    with atomic_file(path) as temporary:
+        temporary.write_text(r_script(run, path.parent), "utf-8")
+    return path
+
+
+def _settings(run: Run, relative: str) -> str:
+    names = (f"  {name} = {_quoted(text)}" for name, text in _labels(run).items())
+    lines = [
+        f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
+        f"# formula: {' '.join(run.bundle.config.formula.split())}",
+        f"# family: {run.bundle.family.name}, link: {run.bundle.family.link}",
+        *_categories(run),
+        "#",
+        "# Rscript read.R, or source() it and carry on with `draws`.",
+        *_elsewhere(run),
+        "",
+        f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
+        f"chains <- {run.options.chains}",
+        f"method <- {_quoted(run.options.method)}",
+        f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
+        f"max_treedepth <- {run.options.max_treedepth}",
+        f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
+        f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
+        f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
+        "labels <- c(  # labels.json: names in the Stan program and in the design",
+        ",\n".join(names),
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _categories(run: Run) -> list[str]:
+    """Say which number each unordered category has in ``y`` and ``y_rep``."""
+    names = enumerate(run.bundle.design.categories, start=1)
+    texts = [f"{k} {_quoted(name)}" for k, name in names]
+    return [f"# categories: {', '.join(texts)}"] if texts else []
+
+
+def _elsewhere(run: Run) -> list[str]:
+    """Say where coefficients are that the program does not write."""
+    config, design = run.bundle.config, run.bundle.design
+    if in_model(config, design) or not orthogonal_columns(config, design):
+        return []
+    return ["# The chains have no orthogonalised coefficients: they are in summary.csv."]
+
+
+def _labels(run: Run) -> dict[str, str]:
+    labels: dict[str, str] = read_json(run.path / "labels.json")
+    return labels
+
+
+def _vector(names: tuple[str, ...]) -> str:
+    return f"c({', '.join(_quoted(name) for name in names)})" if names else "character(0)"
+
+
+def _logical(value: bool) -> str:
+    return "TRUE" if value else "FALSE"
+
+
+def _quoted(text: str) -> str:
+    """Quote text for R, in ASCII: R reads a script in the locale's encoding."""
+    return f'"{"".join(_escaped(character) for character in text)}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character <= "~":
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

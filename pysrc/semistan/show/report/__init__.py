@@ -1,0 +1,45 @@
+"""One self-contained HTML page for a finished run.
+
+The page needs no network and no other file: style, script and pictures are inside.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.posterior.draws import Draws
+from semistan.posterior.run import Run
+from semistan.posterior.summary import Summary
+from semistan.show.report.content import report_content
+from semistan.show.report.evidence import gather
+from semistan.show.report.page import render
+from semistan.show.report.results import Results, results_of
+
+
+def report_html(results: Results, generator: np.random.Generator) -> str:
+    """Compute a run's evidence and write it as one HTML page.
+
+    Parameters
+    ----------
+    results : Results
+        A finished run, in memory.
+    generator : numpy.random.Generator
+        Draws rows, permutations and replicated responses.
+    """
+    return render(report_content(results, gather(results, generator)))
+
+
+def write_report(run: Run, draws: Draws, summary: Summary, path: Path) -> None:
+    """Write a run's page; the sampling seed draws the rows and permutations that it rests on.
+
+    Raises
+    ------
+    InputError
+        If a file of the run is missing.
+    """
+    page = report_html(results_of(run, draws, summary), np.random.default_rng(run.options.seed))
+    with atomic_file(path) as temporary:
+        temporary.write_text(page, "utf-8")

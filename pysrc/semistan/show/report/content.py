@@ -1,0 +1,84 @@
+"""Everything that a page shows, as one frozen value."""
+
+from __future__ import annotations
+
+from semistan.show.report.blocks import Notice, Report
+from semistan.show.report.coefficients import coefficients_section
+from semistan.show.report.evidence import Evidence
+from semistan.show.report.fitted import fitted_section
+from semistan.show.report.learnt import checks_section, effects_section, subspace_section
+from semistan.show.report.numbers import count
+from semistan.show.report.reproduce import cite_section, program_section, reproduce_section
+from semistan.show.report.results import Results
+from semistan.show.report.sampling import failure_notice, sampling_section
+
+
+def report_content(results: Results, evidence: Evidence) -> Report:
+    """Collect the page's content.
+
+    Parameters
+    ----------
+    results : Results
+        A finished run.
+    evidence : Evidence
+        The pictures and tables that were computed from it.
+    """
+    checks = () if results.prior_only else (checks_section(results, evidence),)
+    return Report(
+        title=_title(results),
+        formula=results.bundle.config.formula,
+        glance=_glance(results),
+        notices=(
+            *_prior_notice(results),
+            *_reservation_notice(results),
+            *failure_notice(results.summary.checks),
+        ),
+        sections=(
+            fitted_section(results),
+            coefficients_section(results, evidence),
+            sampling_section(results, evidence),
+            effects_section(evidence),
+            *checks,
+            subspace_section(results, evidence),
+            program_section(results),
+            cite_section(results),
+            reproduce_section(results),
+        ),
+        colophon=f"Written by semistan {results.manifest['semistan']}.",
+    )
+
+
+def _title(results: Results) -> str:
+    prior = "Prior of a semi" if results.prior_only else "Semi"
+    return f"{prior}-structured regression of {results.formula.response}"
+
+
+def _glance(results: Results) -> tuple[str, ...]:
+    options, bundle = results.options, results.bundle
+    failed = sum(not check.passed for check in results.summary.checks)
+    return (
+        f"{bundle.family.name}, link {bundle.family.link}",
+        count(len(results.rows), "row"),
+        f"k = {bundle.subspace.k} of d = {bundle.subspace.d:,}",
+        f"{options.chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
+        *results.draws.reservations,
+        f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
+    )
+
+
+def _reservation_notice(results: Results) -> tuple[Notice, ...]:
+    if not results.draws.reservations:
+        return ()
+    items = tuple(("", f"Every figure of this page is {r}.") for r in results.draws.reservations)
+    return (Notice("warning", "These are not draws from the posterior", items),)
+
+
+def _prior_notice(results: Results) -> tuple[Notice, ...]:
+    if not results.prior_only:
+        return ()
+    text = (
+        "The likelihood was left out: every figure of this page shows what the priors and the "
+        "subspace say before the response is used. Checks against the response and "
+        "leave-one-out are left out."
+    )
+    return (Notice("note", "These are draws from the prior, not from a posterior", (("", text),)),)

@@ -1,0 +1,189 @@
+"""What is computed for a page: effects, scores, leave-one-out, and pictures of all of it.
+
+A page must be ready in seconds, whatever the run's size: where rows or draws are many, a part
+of them is used, and the page says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.table.rows import Rows
+from semistan.posterior.draws import Draws
+from semistan.posterior.effects.effect import conditional_effect, partial_dependence
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.scoring.loo import Loo, loo
+from semistan.posterior.scoring.scores import pointwise, scores, scores_table
+from semistan.show.pictures.material import evenly
+from semistan.show.report.blocks import Picture
+from semistan.show.report.illustrate import effect_pictures, run_pictures
+from semistan.show.report.numbers import part_of
+from semistan.show.report.results import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_WORK = 1e9  # draws times rows times weights of one kind of effect
+FEWEST_DRAWS, MOST_DRAWS = 100, 1000
+MOST_ROWS = 2000  # rows that are scored and left out
+MARGINAL_ROWS = 500  # rows over which marginal effects are averaged
+IMPORTANCE_ROWS = 300  # rows among which columns are shuffled
+PERMUTATIONS = 100  # of all columns together, at the most five of each
+PICTURES = 8  # effects shown of either kind
+POINTS = 20  # of a numeric column in a partial dependence
+AVERAGED_ROWS = 100  # rows of a partial dependence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """A table, and on which draws and rows it rests."""
+
+    frame: pd.DataFrame
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Pictures of effects, how many columns have none, and on what they rest."""
+
+    pictures: tuple[Picture, ...] = ()
+    left_out: int = 0
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Computed from a run.
+
+    Attributes
+    ----------
+    marginal : Estimates
+        Average marginal effects.
+    importance, scores : Estimates or None
+        Permutation importance, and scores on the training rows; None for draws from the prior.
+    loo : Loo or None
+        Leave-one-out; None for draws from the prior.
+    pictures : mapping
+        Pictures of the whole run, by kind.
+    conditional, dependence : Effects
+        Conditional effects of structured terms, partial dependence of network inputs.
+    """
+
+    marginal: Estimates
+    importance: Estimates | None = None
+    scores: Estimates | None = None
+    loo: Loo | None = None
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    conditional: Effects = field(default_factory=Effects)
+    dependence: Effects = field(default_factory=Effects)
+
+
+def gather(results: Results, generator: np.random.Generator) -> Evidence:
+    """Compute what a page shows beyond the run's own files.
+
+    Parameters
+    ----------
+    results : Results
+        A finished run.
+    generator : numpy.random.Generator
+        Draws rows, permutations and replicated responses.
+    """
+    judged = not results.prior_only
+    importance = _importance(results, generator) if judged else None
+    return Evidence(
+        marginal=_marginal(results, generator),
+        importance=importance,
+        scores=_scores(results, generator) if judged else None,
+        loo=loo(results.bundle, results.draws, _judged_rows(results)) if judged else None,
+        pictures=run_pictures(results),
+        conditional=_conditional(results, importance),
+        dependence=_dependence(results, importance, generator),
+    )
+
+
+def _judged_rows(results: Results) -> Rows:
+    return evenly(results.rows, MOST_ROWS)
+
+
+def _marginal(results: Results, generator: np.random.Generator) -> Estimates:
+    rows = min(MARGINAL_ROWS, len(results.rows))
+    draws = _affordable(results, 2 * len(results.formula.predictors) * rows)
+    frame = average_marginal_effects(
+        results.bundle, draws, results.table, rows=rows, generator=generator
+    )
+    return Estimates(frame, _basis(results, draws, rows))
+
+
+def _importance(results: Results, generator: np.random.Generator) -> Estimates:
+    columns = len(results.formula.predictors)
+    repeats = min(5, max(1, PERMUTATIONS // columns))
+    rows = min(IMPORTANCE_ROWS, len(results.rows))
+    draws = _affordable(results, columns * repeats * rows)
+    frame = permutation_importance(
+        results.bundle, draws, results.table, repeats=repeats, rows=rows, generator=generator
+    )
+    return Estimates(frame, _basis(results, draws, rows))
+
+
+def _scores(results: Results, generator: np.random.Generator) -> Estimates:
+    draws, rows = results.draws.thin(MOST_DRAWS), _judged_rows(results)
+    judged = pointwise(results.bundle, draws, rows, generator=generator)
+    frame = scores_table(scores(results.bundle, judged))
+    return Estimates(frame, _basis(results, draws, len(rows)))
+
+
+def _conditional(results: Results, importance: Estimates | None) -> Effects:
+    names = results.formula.structured_variables
+    shown, draws = _most_important(names, importance), results.draws.thin(MOST_DRAWS)
+    effects = [conditional_effect(results.bundle, draws, results.table, name) for name in shown]
+    return Effects(
+        effect_pictures(results, effects),
+        len(names) - len(shown),
+        part_of(draws.size, results.draws.size, "draw"),
+    )
+
+
+def _dependence(
+    results: Results, importance: Estimates | None, generator: np.random.Generator
+) -> Effects:
+    names = results.formula.network_variables
+    shown, rows = _most_important(names, importance), min(AVERAGED_ROWS, len(results.rows))
+    draws = _affordable(results, len(shown) * POINTS * rows)
+    effects = [
+        partial_dependence(
+            results.bundle, draws, results.table, name,
+            resolution=POINTS, rows=rows, generator=generator,
+        )
+        for name in shown
+    ]  # fmt: skip
+    return Effects(
+        effect_pictures(results, effects),
+        len(names) - len(shown),
+        _basis(results, draws, rows),
+    )
+
+
+def _affordable(results: Results, rows: int) -> Draws:
+    """Return as many draws as can be pushed through the network at so many rows."""
+    network = results.bundle.network
+    most = MOST_WORK / (rows * (network.d + network.d_frozen))
+    return results.draws.thin(int(np.clip(most, FEWEST_DRAWS, MOST_DRAWS)))
+
+
+def _most_important(names: tuple[str, ...], importance: Estimates | None) -> tuple[str, ...]:
+    """Return all names, or the most important ones, in the formula's order."""
+    if importance is None or len(names) <= PICTURES:
+        return names[:PICTURES]
+    ranked = [name for name in importance.frame["term"] if name in names]
+    return tuple(name for name in names if name in ranked[:PICTURES])
+
+
+def _basis(results: Results, draws: Draws, rows: int) -> str:
+    """Return ``490 of 4,000 draws, 442 rows``."""
+    of_draws = part_of(draws.size, results.draws.size, "draw")
+    return f"{of_draws}, {part_of(rows, len(results.rows), 'row')}"

@@ -1,0 +1,173 @@
+"""Section 1: what was fitted, on what, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from semistan.model.priors.prior import priors_as_used
+from semistan.show.report.blocks import (
+    Cell,
+    Column,
+    Equation,
+    Fact,
+    Facts,
+    Heading,
+    Section,
+    Table,
+)
+from semistan.show.report.numbers import count, significant
+from semistan.show.report.results import Results
+
+LIBRARIES = {"torch": "PyTorch", "python": "Python", "numpy": "NumPy"}
+
+
+def fitted_section(results: Results) -> Section:
+    """Describe the model, the data, the subspace, the priors and the sampler."""
+    return Section(
+        "model",
+        "What was fitted",
+        (
+            _equation(results),
+            Facts(tuple(_model_facts(results))),
+            Heading("Subspace and training"),
+            Facts(tuple(_subspace_facts(results))),
+            Heading("Priors"),
+            priors_table(results),
+            Heading("Sampling"),
+            Facts(tuple(_sampling_facts(results))),
+        ),
+    )
+
+
+def priors_table(results: Results) -> Table:
+    """Show every prior as written and as used."""
+    return Table(
+        "Scales as used are in the units of the data",
+        (Column("Parameter", "code"), Column("As written", "code"), Column("As used", "code")),
+        tuple(
+            (Cell(line.parameter), Cell(line.written), Cell(line.used))
+            for line in priors_as_used(results.bundle)
+        ),
+        sortable=False,
+    )
+
+
+def _equation(results: Results) -> Equation:
+    family, categories = results.bundle.family, results.bundle.design.categories
+    return Equation(family.link, family.categories > 0, categories[0] if categories else "")
+
+
+def _model_facts(results: Results) -> Iterator[Fact]:
+    bundle, formula = results.bundle, results.formula
+    family, network = bundle.family, bundle.network
+    yield Fact("Family", f"{family.name}, link {family.link}")
+    yield Fact("Response", formula.response, code=True)
+    yield from _mean_facts(results)
+    for item, learnt in zip(formula.parameters, bundle.design.parameters, strict=True):
+        yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
+    frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
+    yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
+    yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
+    yield Fact("Rows", _rows_text(results))
+
+
+def _predictor(structured: tuple[str, ...], networks: tuple[tuple[str, ...], ...]) -> str:
+    return " + ".join(["1", *structured, *(f"nn({', '.join(network)})" for network in networks)])
+
+
+def _mean_facts(results: Results) -> Iterator[Fact]:
+    """Say what the linear predictor has; it is that of the second of unordered categories."""
+    design, formula = results.bundle.design, results.formula
+    if design.categories:
+        yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
+        terms = _predictor(formula.structured, formula.mean_networks)
+        yield Fact(f"Predictor of {design.mean_name}", terms)
+        yield from _further_facts(results)
+        return
+    if formula.structured:
+        columns = count(len(design.coefficients), "coefficient")
+        yield Fact("Structured terms", f"{', '.join(formula.structured)} ({columns})")
+    else:
+        yield Fact("Structured terms", "none: the network alone explains the response")
+    yield from _further_facts(results)
+    yield Fact("Network inputs", " + ".join(map(", ".join, formula.mean_networks)))
+
+
+def _further_facts(results: Results) -> Iterator[Fact]:
+    """Say what else stands in the linear predictor, and what is known of each row."""
+    design, formula = results.bundle.design, results.formula
+    for smooth in design.smooths:
+        text = f"s({smooth.expression}), a spline with {count(len(smooth.knots), 'knot')}"
+        yield Fact("Smooth", text)
+    for term, group in zip(formula.groups, design.groups, strict=True):
+        yield Fact("Group-level term", f"{term.text}, {count(len(group.levels), 'level')}")
+    if formula.offsets:
+        yield Fact("Offset", ", ".join(formula.offsets), code=True)
+    for name in ("weights", "trials"):
+        if text := getattr(formula, name):
+            yield Fact(name.capitalize(), text, code=True)
+
+
+def _rows_text(results: Results) -> str:
+    source = results.bundle.source
+    dropped = (
+        f"; {count(source.dropped, 'row')} with missing values dropped" if source.dropped else ""
+    )
+    return f"{source.rows:,}{dropped}"
+
+
+def _subspace_facts(results: Results) -> Iterator[Fact]:
+    trained, train = results.bundle.trained, results.bundle.config.train
+    subspace = trained.subspace
+    yield Fact(
+        "Subspace",
+        f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions",
+    )
+    yield Fact("Construction", subspace.origin)
+    if math.isfinite(trained.arc_length):
+        points = count(len(trained.control_points), "control point")
+        yield Fact("Curve", f"length {significant(trained.arc_length)} through {points}")
+    yield Fact(
+        "Training",
+        f"{count(train.epochs, 'epoch')}, learning rate {train.learning_rate:g}, "
+        f"{100 * train.validation:g}% of the rows for validation",
+    )
+    yield Fact("Training seed", str(train.seed))
+    if "train" in (seconds := results.manifest["seconds"]):
+        yield Fact("Time", f"{significant(seconds['train'])} s")
+
+
+def _sampling_facts(results: Results) -> Iterator[Fact]:
+    options, manifest = results.options, results.manifest
+    method = results.draws.method
+    where = f"in CmdStan {manifest['cmdstan']}" if method.by_stan else "in PyTorch"
+    yield Fact("Method", f"{method.text} {where}")
+    number = count(options.chains, "chain" if method.has_warmup else "approximation")
+    after = f" after {options.warmup} of warm-up" if method.has_warmup else ""
+    yield Fact("Draws", f"{number}, {count(options.draws, 'draw')} each{after}")
+    if options.temperature != 1:
+        yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
+    if method.name == "nuts":
+        yield from _nuts_facts(results)
+    yield Fact("Gradients", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
+    yield Fact("Sampling seed", str(options.seed))
+    if "sample" in (seconds := manifest["seconds"]):
+        yield Fact("Time", f"{significant(seconds['sample'])} s")
+    yield Fact("Versions", ", ".join(_versions(results)))
+
+
+def _nuts_facts(results: Results) -> Iterator[Fact]:
+    options = results.options
+    yield Fact("Target acceptance", f"{options.adapt_delta:g}")
+    yield Fact("Maximum tree depth", str(options.max_treedepth))
+    kept = "kept" if results.manifest["keep_metric"] else "adapted during warm-up"
+    start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
+    yield Fact("Metric", f"{start}; {kept}")
+
+
+def _versions(results: Results) -> Iterator[str]:
+    yield f"semistan {results.manifest['semistan']}"
+    for name, shown in LIBRARIES.items():
+        if name in results.bundle.versions:
+            yield f"{shown} {results.bundle.versions[name]}"

@@ -1,0 +1,92 @@
+"""Pictures as ``data:`` addresses: vector graphics where they are small, else PNG."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.effect import Effect
+from semistan.show.pictures import alt_text, available, draw
+from semistan.show.pictures.effect import draw_effect, effect_alt
+from semistan.show.pictures.material import Material
+from semistan.show.pictures.style import DPI, look, reserve
+from semistan.show.pictures.words import effect_words
+from semistan.show.pictures.write import METADATA
+from semistan.show.report.blocks import Picture
+from semistan.show.report.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
+CSS_DPI = 96  # CSS pixels to an inch
+APART = ("band",)  # not shown: the page has the effects of every column
+CHECKS = ("ppc", "calibration")
+
+HINTS: Mapping[str, str] = {
+    "trace": "The chains should look alike, without trends or jumps.",
+    "rank": "Bars of even height say that the chains agree.",
+    "ppc": "Replicated responses should look like the observed ones.",
+}
+
+
+def run_pictures(results: Results) -> dict[str, Picture]:
+    """Draw every kind of picture that the page shows of this run."""
+    material = material_of(results)
+    apart = (*APART, *(CHECKS if results.prior_only else ()))
+    return {
+        kind: embedded(draw(material, kind), HINTS.get(kind, ""), alt_text(material, kind))
+        for kind in available(material)
+        if kind not in apart
+    }
+
+
+def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, ...]:
+    """Draw effects on the mean response, or on the probability of each category."""
+    material = material_of(results)
+    words = [
+        {"label": effect_words(material, effect), "response": material.response}
+        for effect in effects
+    ]
+    predictors = predictors_of(results.bundle, results.table)
+    factors = tuple(predictors.levels)
+    return tuple(
+        embedded(
+            reserve(
+                draw_effect(effect, table=predictors.frame, factors=factors, **named),
+                results.draws.reservations,
+            ),
+            "",
+            effect_alt(effect, **named),
+        )
+        for effect, named in zip(effects, words, strict=True)
+    )
+
+
+def material_of(results: Results) -> Material:
+    """Hand a run's parts to the pictures."""
+    return Material(
+        results.bundle, results.draws, lambda: results.rows, lambda: results.table,
+        prior_only=results.prior_only, seed=results.options.seed,
+    )  # fmt: skip
+
+
+def embedded(figure: Figure, caption: str, alt: str) -> Picture:
+    """Encode a figure into a page."""
+    content, kind = _encoded(figure, "svg"), "svg+xml"
+    if len(content) > LARGEST_SVG:
+        content, kind = _encoded(figure, "png"), "png"
+    width, height = (round(CSS_DPI * inches) for inches in figure.get_size_inches())
+    source = f"data:image/{kind};base64,{b64encode(content).decode()}"
+    return Picture(source, caption, alt, width, height)
+
+
+def _encoded(figure: Figure, suffix: str) -> bytes:
+    stream = BytesIO()
+    metadata: dict[str, Any] = METADATA[f".{suffix}"]
+    with look():
+        figure.savefig(stream, format=suffix, dpi=DPI, metadata=metadata)
+    return stream.getvalue()

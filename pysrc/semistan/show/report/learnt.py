@@ -1,0 +1,185 @@
+"""Sections 4 to 6: effects, checks against the response, and the subspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.posterior.scoring.loo import Loo
+from semistan.posterior.summary import digits_of
+from semistan.show.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+    galleries,
+    gallery_of,
+    number_cell,
+)
+from semistan.show.report.evidence import Effects, Estimates, Evidence
+from semistan.show.report.numbers import count, part_of
+from semistan.show.report.results import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONDITIONAL = "One column varies; the others are held at their mean, or at a factor's first level."
+DEPENDENCE = (
+    "Partial dependence: one column varies in every row, and the predictions are averaged. "
+    "Combinations that do not occur in the data are averaged too."
+)
+MARGINAL = (
+    "The change of {} per unit of a column (`dY/dX`), or from a factor's first level to another, "
+    "averaged over the rows."
+)
+IMPORTANCE = (
+    "The loss of mean log-likelihood, in nats per row, when a column is shuffled among the rows. "
+    "It says what the model uses, not what causes the response; of columns that are correlated, "
+    "each can stand in for the other."
+)
+SCORES = (
+    "These compare the model with the rows that trained it: they can find a wrong model, but not "
+    "an overfitted one."
+)
+LOO = (
+    "PSIS-LOO is conditional on the subspace: optimistic. The subspace was trained on all rows, "
+    "those left out among them; `semistan kfold` trains it anew in each fold."
+)
+WORDS = ("term", "contrast", "category", "score", "")
+ERRORS = ("Est.Error", "SE")
+
+
+def effects_section(evidence: Evidence) -> Section:
+    """Show what each column does to the response."""
+    return Section(
+        "effects",
+        "Effects",
+        (
+            *_shown("Structured terms", CONDITIONAL, evidence.conditional),
+            *_shown("Network inputs", DEPENDENCE, evidence.dependence),
+            *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
+            *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
+        ),
+    )
+
+
+def checks_section(results: Results, evidence: Evidence) -> Section:
+    """Hold the model against the rows it was trained on."""
+    return Section(
+        "checks",
+        "Checks",
+        (
+            Paragraph(SCORES),
+            *gallery_of(evidence.pictures, "ppc", "calibration"),
+            *_estimated("Scores on the training rows", "", evidence.scores),
+            *(_left_out(results, evidence.loo) if evidence.loo else ()),
+        ),
+    )
+
+
+def subspace_section(results: Results, evidence: Evidence) -> Section:
+    """Show where the network's weights could move, and how the draws use it."""
+    subspace = results.bundle.subspace
+    return Section(
+        "subspace",
+        "The subspace",
+        (
+            Paragraph(
+                f"The network's {subspace.d:,} Bayesian weights move in {subspace.k} dimensions "
+                f"(construction: {subspace.origin}). `phi` are their coordinates there."
+            ),
+            *gallery_of(evidence.pictures, "subspace", "loss"),
+            directions_table(results),
+        ),
+    )
+
+
+def pareto_text(loo: Loo) -> str:
+    """Say how many Pareto k are too large, and what to do."""
+    bad, limit = loo.unreliable.size, f"{loo.limit:.2f}"
+    largest = f"largest {loo.pareto_k.max():.2f}"
+    if not bad:
+        return f"All Pareto k are below {limit} ({largest}): the importance sampling is reliable."
+    return (
+        f"{part_of(bad, loo.pareto_k.size, 'row')} have a Pareto k above {limit} ({largest}): "
+        "their elpd is unreliable. Look at these rows, and use `semistan kfold`."
+    )
+
+
+def directions_table(results: Results) -> Table:
+    """Show each direction's singular value, its share, and the draws along it."""
+    phi, values = results.draws.flat(results.draws.phi), results.bundle.trained.singular_values
+    share = values**2 / np.square(values).sum()
+    names = ("Direction", "Singular value", "Share of spread", "Mean of phi", "SD of phi")
+    return Table(
+        "Directions of the subspace: spread of the trained points, and draws along each",
+        tuple(map(Column, names)),
+        tuple(
+            (
+                number_cell(j + 1, 0),
+                number_cell(values[j], digits_of(values[j]) + 1),
+                Cell(f"{100 * share[j]:.1f}%", float(share[j])),
+                number_cell(phi[:, j].mean(), 2),
+                number_cell(phi[:, j].std(ddof=1), 2),
+            )
+            for j in range(len(values))
+        ),
+    )
+
+
+def frame_table(frame: pd.DataFrame, caption: str) -> Table:
+    """Turn estimates into a table; each line's numbers have the digits of its error."""
+    error = next(name for name in ERRORS if name in frame)
+    columns = tuple(
+        Column(name.capitalize() or "Quantity", "words") if name in WORDS else Column(name)
+        for name in frame
+    )
+    return Table(
+        caption,
+        columns,
+        tuple(
+            tuple(_cell(name, value, line[error]) for name, value in line.items())
+            for line in frame.to_dict("records")
+        ),
+    )
+
+
+def _marginal_text(evidence: Evidence) -> str:
+    by_category = "category" in evidence.marginal.frame
+    return MARGINAL.format("each category's probability" if by_category else "the mean response")
+
+
+def _cell(name: str, value: str | float, error: float) -> Cell:
+    if isinstance(value, str):
+        return Cell(value)
+    return number_cell(value, 2 if name == "Relative" else digits_of(error))
+
+
+def _estimated(title: str, text: str, estimates: Estimates | None) -> tuple[Block, ...]:
+    if estimates is None:
+        return ()
+    paragraph = (Paragraph(text),) if text else ()
+    table = frame_table(estimates.frame, f"From {estimates.basis}")
+    return (Heading(title), *paragraph, table)
+
+
+def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
+    if not effects.pictures:
+        return ()
+    left = f" {count(effects.left_out, 'column')} of less importance not shown."
+    basis = f" From {effects.basis}.{left if effects.left_out else ''}"
+    return (Heading(title), Paragraph(text + basis), *galleries(effects.pictures))
+
+
+def _left_out(results: Results, loo: Loo) -> tuple[Block, ...]:
+    rows = part_of(loo.pareto_k.size, len(results.rows), "row")
+    return (
+        Heading("Leave-one-out"),
+        Paragraph(LOO),
+        frame_table(loo.table(), f"PSIS-LOO over {rows}"),
+        Paragraph(pareto_text(loo)),
+    )

@@ -1,0 +1,83 @@
+"""What a page is made from: a run's parts, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.formula.formula import Formula, parse_formula
+from semistan.model.table.rows import Rows
+from semistan.posterior.draws import Draws
+from semistan.posterior.run import Run
+from semistan.posterior.summary import Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """A finished run.
+
+    Attributes
+    ----------
+    bundle : Bundle
+        The trained model.
+    draws : Draws
+        Its draws.
+    summary : Summary
+        The coefficient table and the diagnostics.
+    rows : Rows
+        The training rows as numbers.
+    table : pandas.DataFrame
+        The same rows with the user's columns.
+    program : str
+        The Stan program.
+    manifest : dict
+        Versions, seeds, hashes and timings, as in ``manifest.json``.
+    """
+
+    bundle: Bundle
+    draws: Draws
+    summary: Summary
+    rows: Rows
+    table: pd.DataFrame
+    program: str
+    manifest: dict[str, Any]
+
+    @property
+    def prior_only(self) -> bool:
+        """Whether the draws are from the prior."""
+        return bool(self.manifest["prior_only"])
+
+    @property
+    def options(self) -> SampleConfig:
+        """How the run was sampled."""
+        return SampleConfig.model_validate(self.manifest["sample"])
+
+    @property
+    def formula(self) -> Formula:
+        """The formula's parts."""
+        return parse_formula(self.bundle.config.formula)
+
+    @property
+    def data_name(self) -> str | None:
+        """Name of the data file without its folder, or None for a table in memory."""
+        path = self.bundle.source.path
+        return None if path is None else PurePath(path).name
+
+
+def results_of(run: Run, draws: Draws, summary: Summary) -> Results:
+    """Read what else a page needs from a run's folder."""
+    return Results(
+        bundle=run.bundle,
+        draws=draws,
+        summary=summary,
+        rows=run.rows(),
+        table=run.table(),
+        program=(run.path / "program.stan").read_text("utf-8"),
+        manifest=run.manifest,
+    )

@@ -1,1 +1,0 @@
-"""HOW it is sampled: program text, data, CmdStan, compile cache, NUTS."""

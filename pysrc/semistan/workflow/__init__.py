@@ -1,0 +1,1 @@
+"""The story: prepare, fit, predict, explain, compare, cross-validate."""

@@ -1,0 +1,127 @@
+"""Runs side by side: their expected log predictive densities on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.families.categorical import level_text
+from semistan.model.formula.formula import parse_formula
+from semistan.posterior.draws import Array
+from semistan.posterior.run import Run
+from semistan.posterior.scoring.compare import compare_elpd
+from semistan.posterior.scoring.folds import read_kfold
+from semistan.workflow.answers import RunLike, judge, loo, posterior_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def compare(
+    runs: Sequence[RunLike], *, by: str = "loo", frame: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Compare runs on the same rows.
+
+    Parameters
+    ----------
+    runs : sequence of runs or paths
+        At least two.
+    by : str
+        ``loo`` (PSIS-LOO, conditional on each subspace) or ``kfold`` (cross-validation that
+        'semistan kfold' has made).
+    frame : pandas.DataFrame, optional
+        Rows with a known response, by whose log predictive density the runs are compared
+        instead.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``.
+
+    Raises
+    ------
+    InputError
+        If the runs' responses or folds differ, or one of them cannot be judged.
+    """
+    judged = [posterior_run(run) for run in runs]
+    names = _names(judged)
+    if frame is not None:
+        elpd = [judge(run, frame).lpd for run in judged]
+    elif by == "kfold":
+        elpd = _kfold_elpd(judged, names)
+    elif by == "loo":
+        check_same_response(judged, names)
+        elpd = [loo(run).elpd for run in judged]
+    else:
+        raise InputError(f"--by is loo or kfold, got '{by}'")
+    return compare_elpd(dict(zip(names, elpd, strict=True)))
+
+
+def _names(runs: list[Run]) -> list[str]:
+    """Return the folders' names, or their paths where names are not unique."""
+    names = [run.path.resolve().name for run in runs]
+    paths = [str(run.path) for run in runs]
+    for chosen in (names, paths):
+        if len(set(chosen)) == len(runs):
+            return chosen
+    raise InputError(f"a run is named twice: {', '.join(paths)}")
+
+
+def check_same_response(runs: list[Run], names: list[str]) -> None:
+    """Refuse runs on different data: log densities of different responses do not compare.
+
+    Raises
+    ------
+    InputError
+        Naming the first row in which they differ.
+    """
+    first, *others = _responses(runs)
+    for y, name in zip(others, names[1:], strict=True):
+        if len(y) != len(first):
+            raise InputError(
+                f"'{names[0]}' has {len(first)} rows and '{name}' has {len(y)}: "
+                "only runs on the same data can be compared"
+            )
+        different = np.flatnonzero(y != first)
+        if different.size:
+            i = different[0]
+            raise InputError(
+                f"'{names[0]}' and '{name}' were fitted to different responses: row {i + 1} is "
+                f"{_shown(first[i])} and {_shown(y[i])}. Only runs on the same data, in the "
+                "same units and order, can be compared."
+            )
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _responses(runs: list[Run]) -> list[np.ndarray]:
+    """Return each run's response: as it is in the data if one of them has unordered categories.
+
+    The same category has another number where the reference is another.
+    """
+    if not any(run.bundle.design.categories for run in runs):
+        return [np.asarray(run.rows().y) for run in runs]
+    return [_as_in_data(run) for run in runs]
+
+
+def _as_in_data(run: Run) -> np.ndarray:
+    table, name = run.table(), parse_formula(run.bundle.config.formula).response.strip("`")
+    values = table[name].tolist() if name in table else np.asarray(run.rows().y).tolist()
+    return np.array([level_text(value) for value in values], dtype=object)
+
+
+def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:
+    check_same_response(runs, names)
+    found = [read_kfold(run) for run in runs]
+    for name, other in zip(names[1:], found[1:], strict=True):
+        if not np.array_equal(other.fold, found[0].fold):
+            raise InputError(
+                f"'{names[0]}' and '{name}' were cross-validated on different folds: use the "
+                "same -K, --seed and --group"
+            )
+    return [item.rows.lpd for item in found]

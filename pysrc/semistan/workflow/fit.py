@@ -1,0 +1,424 @@
+"""The whole package as one story: check, compile, train, sample, summarise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.bundle.bundle import library_versions, read_bundle
+from semistan.bundle.files import atomic_folder, check_output_folder
+from semistan.density.problem import make_problem
+from semistan.errors import InputError, ToolchainError
+from semistan.infer.chains import stan_chains, torch_chains
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.kernel import kernel_failure
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.infer.folder import write_stan_folder
+from semistan.infer.methods import ChainProgress, check_version, method_of
+from semistan.infer.plan import Plan, default_plan, timed_plan
+from semistan.infer.scripts import write_scripts
+from semistan.infer.starts import find_starts
+from semistan.model.bundle import Bundle, network_spec, with_temper
+from semistan.model.config import ModelConfig, SampleConfig, with_overrides
+from semistan.model.design import Design
+from semistan.model.families.families import family
+from semistan.model.orthogonal import announcement
+from semistan.model.table.rows import Rows
+from semistan.model.temper import integrates_theta
+from semistan.model.units import units_of
+from semistan.posterior.draws import Draws, read_draws
+from semistan.posterior.orthogonal import STORED, write_gamma
+from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
+from semistan.posterior.summary import Summary, summarise, write_summary
+from semistan.program.program import Kernel, bundle_program, stan_program
+from semistan.show.inference_data import inference_data, write_inference_data
+from semistan.subspace.constructions import construction
+from semistan.subspace.descent import Progress
+from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PURE_STAN = {"sample.kernel": "stan"}
+ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A finished fit: the run's folder, its draws and their summary."""
+
+    run: Run
+    draws: Draws
+    summary: Summary
+
+    def __repr__(self) -> str:
+        return f"{self.run!r}\n\n{self.summary!r}"
+
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_() + self.summary._repr_html_()
+
+
+def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
+    """Train the subspace of a prepared model."""
+    import torch
+
+    config, record = prepared.config, family(prepared.config.family)
+    units = units_of(prepared.design, record, prepared.rows)
+    network = network_spec(config, prepared.design)
+    problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
+    generator = torch.Generator().manual_seed(config.train.seed)
+    with _threads(len(problem) * network.widest):
+        construct = construction(config.subspace.construction)
+        trained = construct(problem, units, config.subspace, config.train, generator, progress)
+    return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
+
+
+def fit(
+    model: str | Path | ModelConfig,
+    data: pd.DataFrame | str | Path | None = None,
+    *,
+    out: str | Path,
+    overwrite: bool = False,
+    overrides: dict[str, Any] | None = None,
+    show_progress: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    say: Say = _silent,
+) -> Fit:
+    """Fit a model: everything from a formula and a table to a posterior.
+
+    Parameters
+    ----------
+    model : str, Path or ModelConfig
+        A formula, the path of a ``model.toml``, or a configuration.
+    data : pandas.DataFrame or path, optional
+        The table; by default the one that ``model.toml`` names.
+    out : path
+        The run's folder.
+    overwrite : bool
+        Whether an older run there may be replaced.
+    overrides : dict, optional
+        Dotted keys of the configuration, as ``{"subspace.k": 8, "sample.seed": 3}``.
+    show_progress : bool
+        Whether to show a progress bar per chain.
+    progress : callable, optional
+        Called during training with the epoch, the training and the validation loss.
+    chain_progress : callable, optional
+        Called with the chain, the iteration and their number by the methods of PyTorch.
+    say : callable, optional
+        Receives one line for each step.
+
+    Raises
+    ------
+    InputError
+        Before anything is trained or written, if the model or the data cannot be used or
+        CmdStan is missing.
+    SemistanError
+        If training or sampling fails.
+    """
+    frame, overrides = data, dict(overrides or {})
+    if isinstance(data, str | Path):
+        frame, overrides["data"] = None, str(data)
+    config = configure(model, overrides)
+    check_output_folder(Path(out), MARKER, overwrite=overwrite)
+    prepared = prepare(config, frame)
+    config = prepared.config
+    for note in prepared.notes:
+        say(note)
+    if orthogonal := announcement(config, prepared.design):
+        say(orthogonal)
+    toolchain = toolchain_for(config.sample)
+    kernel = compile_model(config, prepared.design, toolchain, say)
+    started = time.monotonic()
+    bundle = train(prepared, progress)
+    seconds = {"train": time.monotonic() - started}
+    say(training_text(bundle, seconds["train"]))
+    kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
+    run = new_run(
+        bundle, prepared.rows, Path(out), config.sample, toolchain,
+        kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
+    )  # fmt: skip
+    return sample(run, toolchain, show_progress=show_progress, progress=chain_progress, say=say)
+
+
+def toolchain_for(options: SampleConfig) -> Toolchain | None:
+    """Find CmdStan if the method needs it.
+
+    Raises
+    ------
+    ToolchainError
+        If it is missing, or too old for the method.
+    """
+    method = method_of(options)
+    if not method.by_stan:
+        return None
+    toolchain = find_toolchain()
+    check_version(method, toolchain.version)
+    return toolchain
+
+
+def sample(
+    run: Run,
+    toolchain: Toolchain | None,
+    *,
+    show_progress: bool = False,
+    progress: ChainProgress | None = None,
+    say: Say = _silent,
+) -> Fit:
+    """Sample the chains that a run does not have yet, and write its results.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    toolchain : Toolchain or None
+        From ``toolchain_for`` the run's options.
+    show_progress : bool
+        Whether CmdStan shows a progress bar per chain.
+    progress : callable, optional
+        Called with the chain, the iteration and their number by the methods of PyTorch.
+    say : callable, optional
+        Receives one line for each step.
+    """
+    if run.missing:
+        say(sampling_text(run))
+    started = time.monotonic()
+    try:
+        _draw(run, toolchain, show_progress=show_progress, progress=progress)
+    except KeyboardInterrupt:
+        say(f"interrupted; go on with: semistan sample {run.path}")
+        raise
+    run = record_seconds(run, sample=time.monotonic() - started)
+    draws, rows = read_draws(run), run.rows()
+    if draws.orthogonal and not draws.orthogonal.in_model:
+        write_gamma(run.path / STORED, draws.phi, draws.orthogonal)
+    summary = summarise(run.bundle, draws, rows)
+    write_summary(summary, run.path / "summary.csv")
+    write_inference_data(inference_data(run, draws, rows), run.path / "posterior.nc")
+    return Fit(run, draws, summary)
+
+
+def _draw(
+    run: Run,
+    toolchain: Toolchain | None,
+    *,
+    show_progress: bool,
+    progress: ChainProgress | None,
+) -> None:
+    """Let the run's method make the draws that are missing."""
+    if toolchain is None:
+        rows = run.rows()
+        with _threads(len(rows) * run.bundle.network.widest):
+            torch_chains(
+                run.bundle, rows, run.path, run.options,
+                prior_only=run.prior_only, progress=progress,
+            )  # fmt: skip
+        return
+    compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
+    stan_chains(
+        compiled.executable, run.path, run.options, run.plan,
+        keep_metric=run.keep_metric, show_progress=show_progress,
+    )  # fmt: skip
+
+
+def read_fit(run: Run | str | Path) -> Fit:
+    """Read a finished run's draws and summarise them."""
+    run = run if isinstance(run, Run) else read_run(run)
+    draws = read_draws(run)
+    return Fit(run, draws, summarise(run.bundle, draws, run.rows()))
+
+
+def new_run(
+    bundle: Bundle,
+    rows: Rows,
+    out: Path,
+    options: SampleConfig,
+    toolchain: Toolchain | None,
+    *,
+    kernel: Kernel = "stan",
+    prior_only: bool = False,
+    overwrite: bool = False,
+    timings: dict[str, float] | None = None,
+    say: Say = _silent,
+) -> Run:
+    """Find the chains' starts, plan the cores, and write the run's folder."""
+    started, sampled = time.monotonic(), with_temper(bundle, options)
+    starts = find_starts(sampled, rows, options, prior_only=prior_only)
+    seconds = {**(timings or {}), "starts": time.monotonic() - started}
+    say(starts.text(starts.resolve(options)))
+    plan = _plan(sampled, rows, options, toolchain, kernel)
+    return create_run(
+        bundle, rows, out, options, starts, plan, toolchain,
+        kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
+    )  # fmt: skip
+
+
+def _plan(
+    bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
+) -> Plan:
+    """Plan the cores: PyTorch takes one chain at a time, and only NUTS has threads to be timed."""
+    if toolchain is None:
+        return Plan(1, 1, len(rows))
+    if options.method != "nuts" or integrates_theta(bundle.config, bundle.design):
+        return default_plan(options.model_copy(update={"threads": 1}), len(rows))
+    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    return timed_plan(bundle, rows, options, compiled.executable)
+
+
+def start_run(
+    source: Path,
+    data: str | None,
+    out: Path,
+    overrides: dict[str, Any],
+    *,
+    prior_only: bool = False,
+    overwrite: bool = False,
+    say: Say = _silent,
+) -> Run:
+    """Make a run's folder from a bundle's, ready to be sampled."""
+    check_output_folder(out, MARKER, overwrite=overwrite)
+    bundle = read_bundle(source)
+    config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
+    toolchain = toolchain_for(config.sample)
+    kernel = compile_model(config, bundle.design, toolchain, say)
+    kernel = trusted_kernel(kernel, with_temper(bundle, config.sample), rows, toolchain, say)
+    return new_run(
+        bundle, rows, out, config.sample, toolchain,
+        kernel=kernel, prior_only=prior_only, overwrite=overwrite, say=say,
+    )  # fmt: skip
+
+
+def export_stan(
+    bundle: Bundle,
+    rows: Rows,
+    out: Path,
+    options: SampleConfig,
+    *,
+    prior_only: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts and scripts."""
+    if (out / MARKER).is_file():
+        raise InputError(f"'{out}' is a run, which has its program already; choose another name")
+    check_output_folder(out, "program.stan", overwrite=overwrite)
+    bundle = with_temper(bundle, options)
+    starts = find_starts(bundle, rows, options, prior_only=prior_only)
+    resolved = starts.resolve(options)
+    integrated = integrates_theta(bundle.config, bundle.design)
+    kernel: Kernel = "cpp" if options.kernel == "cpp" and not integrated else "stan"
+    with atomic_folder(out) as folder:
+        write_stan_folder(
+            bundle, rows, folder, starts,
+            grainsize=default_plan(options, len(rows)).grainsize,
+            kernel=kernel, prior_only=prior_only,
+        )  # fmt: skip
+        write_scripts(folder, resolved, keep_metric=starts.keeps_metric, kernel=kernel)
+
+
+def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
+    """Return a bundle's sampling options with some replaced."""
+    return with_overrides(bundle.config, overrides).sample
+
+
+def compile_model(
+    config: ModelConfig, design: Design, toolchain: Toolchain | None, say: Say
+) -> Kernel:
+    """Compile the program, with the C++ kernel unless it is refused, and return which.
+
+    Without a toolchain nothing is compiled; pure Stan is what is written then.
+    """
+    if toolchain is None:
+        return "stan"
+    integrated = integrates_theta(config, design)
+    in_stan = config.sample.kernel == "stan" or integrated
+    wanted: Kernel = "stan" if in_stan else "cpp"
+    if integrated and config.sample.kernel != "stan":
+        say("pure Stan is used, on one thread for each chain, because theta is integrated out")
+    try:
+        compiled = compile_program(stan_program(config, design, kernel=wanted), toolchain, wanted)
+    except ToolchainError as error:
+        if wanted == "stan":
+            raise
+        say(f"warning: pure Stan is used, because the C++ kernel fails: {error}")
+        return compile_model(with_overrides(config, PURE_STAN), design, toolchain, say)
+    state = "already compiled" if compiled.cached else "compiled"
+    with_kernel = " with the C++ kernel" if wanted == "cpp" else ""
+    say(f"Stan program{with_kernel} {state} (CmdStan {toolchain.version_text})")
+    return wanted
+
+
+def trusted_kernel(
+    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain | None, say: Say
+) -> Kernel:
+    """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
+    if kernel == "stan" or toolchain is None:
+        return kernel
+    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    failure = kernel_failure(bundle, rows, program.executable)
+    if failure is None:
+        return kernel
+    say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
+    return compile_model(with_overrides(bundle.config, PURE_STAN), bundle.design, toolchain, say)
+
+
+def training_text(bundle: Bundle, seconds: float) -> str:
+    """Say what was trained and how it went."""
+    trained, d = bundle.trained, bundle.subspace.d
+    number = len(bundle.network.parts)
+    networks = f"{number} networks" if number > 1 else "a network"
+    if not trained.curve:
+        return (
+            f"trained {networks} of {d} weights and its subspace ({bundle.subspace.origin}) in "
+            f"{seconds:.0f} s, loss {trained.history['loss'][-1]:.4f}"
+        )
+    return (
+        f"trained a curve of length {trained.arc_length:.3g} through "
+        f"{len(trained.control_points)} points of {d} weights in {seconds:.0f} s, "
+        f"loss {trained.curve['loss'].mean():.4f} along it"
+    )
+
+
+def sampling_text(run: Run) -> str:
+    """Say what is about to be sampled."""
+    options, missing, plan = run.options, len(run.missing), run.plan
+    method = method_of(options)
+    if not method.has_warmup:
+        return (
+            f"{method.text}: {missing} approximation{'s' * (missing != 1)} x {options.draws} draws"
+        )
+    return (
+        f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
+        f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"
+    )
+
+
+@contextmanager
+def _threads(activations: int) -> Iterator[None]:
+    """Train small problems on one thread: PyTorch's others cost more than they give."""
+    import torch
+
+    before = torch.get_num_threads()
+    if activations < ONE_THREAD_ACTIVATIONS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto'")
+    return name

@@ -1,0 +1,271 @@
+"""K-fold cross-validation that trains the subspace anew in each fold.
+
+Nothing of a fold's rows reaches its fit: not the design's state, nor the subspace, nor the
+posterior. Folds run side by side, each in a process of its own on its own cores:
+
+    python -m semistan.workflow.kfold FOLDER FOLD
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.bundle.files import atomic_folder, read_json, write_json
+from semistan.errors import InputError, SemistanError, did_you_mean
+from semistan.infer.plan import usable_processors
+from semistan.model.config import ModelConfig
+from semistan.model.design import apply_design
+from semistan.model.formula.formula import parse_formula
+from semistan.model.table.missing import complete_rows
+from semistan.posterior.run import Run, read_run
+from semistan.posterior.scoring.folds import (
+    FOLDER,
+    MANIFEST,
+    KFold,
+    assign_folds,
+    fold_folder,
+    read_folds,
+    read_kfold,
+    write_folds,
+    write_pointwise,
+)
+from semistan.posterior.scoring.scores import check_interval, pointwise
+from semistan.posterior.summary import write_summary
+from semistan.workflow import fit as workflow
+from semistan.workflow import prepare as preparation
+from semistan.workflow.inputs import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def kfold(
+    run: Run | str | Path,
+    *,
+    folds: int = 10,
+    group: str | None = None,
+    data: str | Path | None = None,
+    seed: int = 1,
+    interval: float = 0.9,
+    jobs: int | None = None,
+    save_fits: bool = False,
+    overwrite: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> KFold:
+    """Cross-validate a run's model; folds that are already there are kept.
+
+    Parameters
+    ----------
+    run : Run or path
+        A run, whose model and training rows are used.
+    folds : int
+        Number of folds K.
+    group : str, optional
+        Column whose groups stay together; it need not be in the formula.
+    data : path, optional
+        The training table, from which such a column is read; by default where it was.
+    seed : int
+        Seed of the assignment to folds and of replicated responses.
+    interval : float
+        Probability of the predictive intervals.
+    jobs : int, optional
+        Folds at a time; by default one for each core.
+    save_fits : bool
+        Whether each fold's run is kept in ``fold-<i>/run``.
+    overwrite : bool
+        Whether cross-validation with other options is replaced.
+    say : callable
+        Receives one line for each fold.
+
+    Raises
+    ------
+    InputError
+        If the options cannot be used, differ from those of an unfinished cross-validation, or
+        the model cannot be trained on a fold's rows.
+    SemistanError
+        If a fold fails; run it again to continue.
+    """
+    run = run if isinstance(run, Run) else read_run(run)
+    check_interval(interval)
+    folder = run.path / FOLDER
+    options = {
+        "folds": folds, "group": group, "seed": seed, "interval": interval,
+        "save_fits": save_fits, "bundle_sha256": run.bundle.sha256,
+    }  # fmt: skip
+    _begin(run, folder, options, data, overwrite=overwrite)
+    missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
+    if missing and len(missing) < folds:
+        say(f"{folds - len(missing)} of {folds} folds are done already")
+    _run_folds(folder, missing, jobs, say)
+    return read_kfold(run)
+
+
+def run_fold(folder: Path, fold: int) -> None:
+    """Fit all other folds' rows, judge this one's, and write what was found."""
+    run, options = read_run(folder.parent), read_json(folder / MANIFEST)
+    table, assigned = run.table(), read_folds(folder)
+    inside = assigned == fold
+    with atomic_folder(fold_folder(folder, fold)) as target:
+        fit = workflow.fit(fold_config(run), table[~inside], out=target / "run")
+        rows = preparation.new_rows(
+            fit.run.bundle, table[inside], response=True, allow_new_levels=True
+        )
+        judged = pointwise(
+            fit.run.bundle, fit.draws, rows, interval=options["interval"],
+            generator=np.random.default_rng((options["seed"], fold)),
+        )  # fmt: skip
+        write_pointwise(judged, np.flatnonzero(inside) + 1, target)
+        write_summary(fit.summary, target / "summary.csv")
+        failed = [c.name + ": " + c.finding for c in fit.summary.checks if not c.passed]
+        write_json(target / "checks.json", failed)
+        if not options["save_fits"]:
+            shutil.rmtree(target / "run")
+
+
+def fold_config(run: Run) -> ModelConfig:
+    """Return the model with the run's own sampling options; only warm-up may be ``auto``."""
+    sample = run.options
+    if run.bundle.config.sample.warmup == "auto":
+        sample = sample.model_copy(update={"warmup": "auto"})
+    return run.bundle.config.model_copy(update={"sample": sample, "data": None})
+
+
+def _begin(
+    run: Run,
+    folder: Path,
+    options: dict[str, Any],
+    data: str | Path | None,
+    *,
+    overwrite: bool,
+) -> None:
+    """Write the manifest and the folds, unless the same cross-validation is there already."""
+    if run.prior_only:
+        raise InputError(f"'{run.path}' draws from the prior: there is nothing to cross-validate")
+    if (folder / MANIFEST).is_file():
+        before = read_json(folder / MANIFEST)
+        if before == options:
+            return
+        if not overwrite:
+            changed = ", ".join(
+                f"{key} was {before.get(key)!r}"
+                for key in options
+                if before.get(key) != options[key]
+            )
+            raise InputError(
+                f"'{folder}' was made with other options ({changed}); "
+                "give the same ones to continue, or --overwrite"
+            )
+    table = run.table()
+    generator = np.random.default_rng(options["seed"])
+    groups = _groups(run, table, options["group"], data)
+    assigned = assign_folds(len(table), options["folds"], generator, groups)
+    _check_folds(run, table, assigned)
+    with atomic_folder(folder) as temporary:
+        write_folds(assigned, temporary)
+        write_json(temporary / MANIFEST, options)
+
+
+def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
+    """Refuse folds on which the model cannot be trained or judged, before any is trained."""
+    config = fold_config(run)
+    for fold in range(1, int(assigned.max()) + 1):
+        try:
+            prepared = preparation.prepare(config, table[assigned != fold])
+            apply_design(
+                prepared.design, table[assigned == fold], response=True, allow_new_levels=True
+            )
+        except InputError as error:
+            raise InputError(
+                f"fold {fold} cannot be left out: {error} Choose another --seed, a larger K, or "
+                "merge rare levels."
+            ) from None
+
+
+def _groups(
+    run: Run, table: pd.DataFrame, group: str | None, data: str | Path | None
+) -> np.ndarray | None:
+    """Return each row's group, from the run's table or else from the user's own."""
+    if group is None:
+        return None
+    if group not in table.columns:
+        table = _whole_table(run, table, data)
+    if group not in table.columns:
+        raise InputError(
+            f"--group names column '{group}', which the data do not have."
+            f"{did_you_mean(group, table.columns)}"
+        )
+    return np.asarray(table[group].astype(str))
+
+
+def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
+    """Read the user's table again, less the rows that the fit dropped."""
+    path = data or run.bundle.source.path
+    if path is None:
+        raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
+    formula = parse_formula(run.bundle.config.formula)
+    dropping = run.bundle.config.drop_missing
+    whole, _ = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    rows = apply_design(run.bundle.design, whole, response=True)
+    if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
+        raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
+    return whole
+
+
+def _run_folds(
+    folder: Path, missing: list[int], jobs: int | None, say: Callable[[str], None]
+) -> None:
+    processors = usable_processors()
+    jobs = max(1, min(jobs or len(processors), len(missing)))
+    shares: SimpleQueue[list[int]] = SimpleQueue()
+    for job in range(jobs):
+        shares.put(processors[job::jobs] or processors)
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_run_process, folder, fold, shares): fold for fold in missing}
+        try:
+            for done in as_completed(waiting):
+                done.result()
+                say(f"fold {waiting[done]} is done")
+        except BaseException as error:
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                say("interrupted; the same command goes on")
+            raise
+
+
+def _run_process(folder: Path, fold: int, shares: SimpleQueue[list[int]]) -> None:
+    share = shares.get()
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "semistan.workflow.kfold", str(folder), str(fold),
+             ",".join(map(str, share))],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    finally:
+        shares.put(share)
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines() or ["no message"]
+        raise SemistanError(f"fold {fold} failed: {lines[-1]} Run it again to continue.")
+
+
+def _bind(processors: Iterable[int]) -> None:
+    """Keep this process and its children to some processors, where the system can."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, set(processors))
+
+
+if __name__ == "__main__":
+    _bind(int(number) for number in sys.argv[3].split(","))
+    try:
+        run_fold(Path(sys.argv[1]), int(sys.argv[2]))
+    except SemistanError as failure:
+        sys.exit(" ".join(str(failure).split()))

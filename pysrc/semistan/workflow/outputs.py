@@ -1,0 +1,194 @@
+"""What a run is handed on as: pictures, a page, tables of draws, and R."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.errors import InputError
+from semistan.infer.cmdstan.toolchain import find_toolchain
+from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
+from semistan.posterior.draws import read_draws
+from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.effect import Effect
+from semistan.posterior.generated import generate_quantities
+from semistan.show.export import draws_table
+from semistan.show.pictures import draw
+from semistan.show.pictures.effect import draw_effect
+from semistan.show.pictures.material import run_material
+from semistan.show.pictures.measures import Measured, draw_measures
+from semistan.show.pictures.style import reserve
+from semistan.show.pictures.words import effect_words
+from semistan.show.pictures.write import write_picture
+from semistan.show.r_script import write_r_script
+from semistan.show.report import write_report
+from semistan.workflow.answers import RunLike, opened
+from semistan.workflow.fit import read_fit
+from semistan.workflow.prepare import new_rows, training_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+REPORT = "report.html"
+
+
+def plot(
+    run: RunLike,
+    kind: str,
+    out: Path | str | None = None,
+    *,
+    others: Sequence[RunLike] = (),
+    frame: pd.DataFrame | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw a picture of a run.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    kind : str
+        ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
+        ``calibration``, ``trace``, ``rank`` or ``energy``.
+    out : path, optional
+        PNG or SVG file to write.
+    others : sequence of runs or paths
+        Further runs to overlay.
+    frame : pandas.DataFrame, optional
+        Rows with a known response on which ``calibration`` is judged, instead of the training
+        rows.
+    **options
+        Of the kind: ``variable`` and ``by`` of ``band``, ``category`` of ``band`` and
+        ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
+        ``subspace``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    InputError
+        If the kind, an option or the file's suffix is unknown, or the run has no such picture.
+    """
+    first = opened(run)
+    further = [opened(item) for item in others]
+    overlaid = tuple((item.path.resolve().name, read_draws(item)) for item in further)
+    if frame is not None:
+        rows = new_rows(first.bundle, frame, response=True)
+        options |= {"rows": rows, "rows_label": "new rows"}
+    figure = draw(run_material(first, others=overlaid), kind, **options)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_effect(
+    run: RunLike, effect: Effect, out: Path | str | None = None, *, category: str | None = None
+) -> Figure:
+    """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run.
+    effect : Effect
+        The effect.
+    out : path, optional
+        PNG or SVG file to write.
+    category : str, optional
+        Draw the probability of this category alone; by default that of each, where two columns
+        vary that of the second.
+
+    Raises
+    ------
+    InputError
+        For an unknown category, or a file of another suffix.
+    """
+    material = run_material(opened(run))
+    if category is None and len(effect.variables) > 1 and len(effect.categories) > 1:
+        category = effect.categories[1]
+    if category is not None:
+        effect = effect.of_category(category)
+    table = predictors_of(material.bundle, material.table).frame
+    figure = draw_effect(
+        effect, table=table, label=effect_words(material, effect), response=material.response
+    )
+    reserve(figure, material.reservations)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_subspace(
+    source: RunLike | Bundle, out: Path | str | None = None, *, rows: Rows | None = None
+) -> Figure:
+    """Draw a subspace's spread, losses, a slice of it, and the error of its first directions.
+
+    Parameters
+    ----------
+    source : Run, path of a run, or Bundle
+        A run shows its draws on the slice.
+    out : path, optional
+        PNG or SVG file to write.
+    rows : Rows, optional
+        A bundle's training rows, as ``semistan.training_rows`` reads them.
+
+    Raises
+    ------
+    InputError
+        If the file's suffix is unknown, a run lacks chains, or a bundle's rows are not given and
+        no longer where they were.
+    """
+    if isinstance(source, Bundle):
+        measured = Measured(source, rows or training_rows(source))
+    else:
+        run = opened(source)
+        measured = Measured(run.bundle, run.rows(), read_draws(run), run.prior_only)
+    figure = draw_measures(measured)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def draws(run: RunLike) -> pd.DataFrame:
+    """Return all draws as a table in the layout of R's ``posterior::as_draws_df``."""
+    return draws_table(read_draws(opened(run)))
+
+
+def generate(run: RunLike, *, seed: int | None = None) -> list[Path]:
+    """Let CmdStan compute ``log_lik`` and ``y_rep`` of every row and draw, and return its CSVs.
+
+    Raises
+    ------
+    InputError
+        If CmdStan is missing or a chain has not been sampled.
+    SemistanError
+        If CmdStan fails.
+    """
+    return generate_quantities(opened(run), find_toolchain(), seed=seed)
+
+
+def r_script(run: RunLike, out: Path | str | None = None) -> Path:
+    """Write a script that reads the run in R, by default ``read.R`` in its folder."""
+    return write_r_script(opened(run), Path(out) if out is not None else None)
+
+
+def report(run: RunLike, out: Path | str | None = None) -> Path:
+    """Write a run's page, ``report.html`` in its folder by default, and return its path.
+
+    Raises
+    ------
+    InputError
+        If the run is not complete.
+    """
+    fit = read_fit(run)
+    path = Path(out) if out is not None else fit.run.path / REPORT
+    if path.suffix not in (".html", ".htm"):
+        raise InputError(f"a report's file ends in .html, got '{path}'")
+    write_report(fit.run, fit.draws, fit.summary, path)
+    return path

@@ -1,0 +1,160 @@
+"""From a configuration and a table to a checked model with its rows: all that precedes training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.errors import InputError
+from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.design import Design, apply_design, factor_notes, learn_design
+from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels
+from semistan.model.families.families import Family, check_response, family, with_categories
+from semistan.model.families.ordinal import check_ordered
+from semistan.model.formula.formula import Formula, parse_formula
+from semistan.model.names import stan_name
+from semistan.model.orthogonal import check_orthogonal
+from semistan.model.predictor import check_parameters
+from semistan.model.priors.prior import check_free_theta, check_priors
+from semistan.model.table.given import check_trials
+from semistan.model.table.missing import complete_rows
+from semistan.model.table.rows import Rows
+from semistan.subspace.check import check_curvature
+from semistan.subspace.span import check_dimension
+from semistan.workflow.inputs import read_config, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A checked model with its training rows: everything that can be known before training.
+
+    ``notes`` say what the user should know: dropped rows, factors of many levels.
+    """
+
+    config: ModelConfig
+    design: Design
+    rows: Rows
+    source: Source
+    notes: tuple[str, ...] = ()
+
+
+def configure(
+    model: str | Path | ModelConfig, overrides: dict[str, Any] | None = None
+) -> ModelConfig:
+    """Turn a formula, the path of a ``model.toml``, or a configuration into a configuration.
+
+    Raises
+    ------
+    InputError
+        If the file or one of its keys cannot be used.
+    """
+    if isinstance(model, ModelConfig):
+        config = model
+    elif "~" in str(model):
+        config = ModelConfig(formula=str(model))
+    elif Path(model).suffix in (".csv", ".parquet"):
+        raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
+    else:
+        config = read_config(Path(model))
+    return with_overrides(config, overrides or {})
+
+
+def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
+    """Check the model against its data and learn the design.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        The model.
+    frame : pandas.DataFrame, optional
+        The data; otherwise ``config.data`` is read.
+
+    Raises
+    ------
+    InputError
+        For anything that would make training or sampling impossible or meaningless.
+    """
+    formula, record = parse_formula(config.formula), family(config.family)
+    if frame is None and config.data is None:
+        raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
+    table = read_table(str(config.data)) if frame is None else frame
+    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
+    formula, record, categories = _with_unordered_categories(formula, record, kept)
+    check_parameters(formula, record)
+    design, rows = learn_design(formula, kept, categories)
+    assert rows.y is not None
+    check_response(record, rows.y, formula.response)
+    known = check_ordered(str(record), record.categories, formula.response, kept)
+    record = with_categories(record, rows.y, formula.response, known)
+    config = config.model_copy(update={"family": str(record), "formula": formula.text})
+    check_trials(record, formula, rows.y, rows.given)
+    check_dimension(config.subspace, *network_spec(config, design).sizes)
+    check_orthogonal(config, design)
+    check_priors(config, design)
+    check_free_theta(config, design)
+    check_curvature(config, design)
+    path = str(Path(config.data).resolve()) if frame is None and config.data else None
+    notes = (*([missing.text] if missing else []), *factor_notes(design))
+    return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
+
+
+def _with_unordered_categories(
+    formula: Formula, record: Family, table: pd.DataFrame
+) -> tuple[Formula, Family, tuple[str, ...]]:
+    """Complete formula and family by the response's categories, and return these too."""
+    if record.name != CATEGORICAL:
+        return formula, record, ()
+    levels = response_levels(formula, table, record.levels)
+    record = family(f"{CATEGORICAL}({', '.join(map(stan_name, levels))})")
+    return with_levels(formula, levels), record, levels
+
+
+def new_rows(
+    bundle: Bundle,
+    frame: pd.DataFrame,
+    *,
+    response: bool = False,
+    drop_missing: bool = False,
+    allow_new_levels: bool = False,
+    say: Say | None = None,
+) -> Rows:
+    """Apply a bundle's design to new rows, and say which of them were dropped.
+
+    Raises
+    ------
+    InputError
+        For missing columns or values, or factor levels that the model has not seen.
+    """
+    formula = parse_formula(bundle.config.formula)
+    kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
+    if missing and say:
+        say(missing.text)
+    rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
+    if rows.y is not None:
+        check_response(bundle.family, rows.y, formula.response)
+        check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
+        check_trials(bundle.family, formula, rows.y, rows.given)
+    return rows
+
+
+def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
+    """Read a bundle's training rows again, from a given file or where they were."""
+    path = data or bundle.source.path
+    if path is None:
+        raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
+    rows = new_rows(
+        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing
+    )
+    if len(rows) != bundle.source.rows:
+        raise InputError(
+            f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"
+        )
+    return rows
