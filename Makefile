@@ -29,7 +29,7 @@ cmdstan: .venv/installed
 
 # Write models/*/program.stan anew, to be read in the diff.
 golden: .venv/installed
-	$(BIN)/python tests/golden.py
+	cd tests && ../$(BIN)/python -m support.golden
 
 $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)

@@ -1,0 +1,363 @@
+"""The commands that say what was learnt, as a user runs them."""
+
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli_errors import files
+
+import semistan
+from semistan.command import cli
+from semistan.model.config import SampleConfig
+from semistan.posterior.generated import read_generated
+from semistan.posterior.run import read_run
+from support.small import category_frame, small_config, small_frame
+
+QUICK = {"chains": 2, "warmup": 300, "draws": 250, "kernel": "stan", "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(toolchain, tmp_path_factory):
+    """A folder with d.csv and runs of two formulas on it, and one on other data."""
+    folder = tmp_path_factory.mktemp("learnt")
+    table = small_frame(40)
+    table.to_csv(folder / "d.csv", index=False)
+    for name, formula, data in (
+        ("run", "y ~ x + C(g) + nn(u, v)", table),
+        ("other", "y ~ x + nn(u, v)", table),
+        ("elsewhere", "y ~ x + nn(u, v)", table.assign(y=table["y"] + 1)),
+        ("shorter", "y ~ x + nn(u, v)", table[:-1]),
+    ):
+        config = small_config(formula, train__epochs=40).model_copy(
+            update={"sample": SampleConfig.model_validate(QUICK)}
+        )
+        semistan.fit(config, data, out=folder / name)
+    return folder
+
+
+@pytest.fixture
+def command(folder, monkeypatch, capsys):
+    """Run ``semistan`` in the folder; return its exit code, standard output and error."""
+
+    def run(*arguments):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as caught:
+            code = caught.code or 0
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run
+
+
+def succeeds(command, *arguments):
+    code, out, err = command(*arguments)
+    assert code == 0, err
+    return out, err
+
+
+def test_predictions_of_the_onnx_graph_are_those_of_torch(command, folder):
+    tables = []
+    for engine in ("torch", "onnx"):
+        succeeds(
+            command, "predict", "run", "--newdata", "d.csv", "--engine", engine, "--out",
+            f"{engine}.parquet", "--draws", f"{engine}-draws.parquet", "--kind", "predict",
+        )  # fmt: skip
+        tables.append(pd.read_parquet(folder / f"{engine}-draws.parquet"))
+    assert list(tables[0].columns)[-1] == ".prediction"
+    assert len(tables[0]) == 40 * 500
+    assert tables[0][".prediction"].to_numpy() == pytest.approx(
+        tables[1][".prediction"].to_numpy(), rel=1e-9
+    )
+
+
+def test_scores_are_those_of_python(command, folder):
+    out, _ = succeeds(command, "score", "run", "--newdata", "d.csv", "--json")
+    found = {line["score"]: line["Estimate"] for line in json.loads(out)}
+    table = semistan.score(folder / "run", pd.read_csv(folder / "d.csv"))
+    assert found == pytest.approx(dict(zip(table["score"], table["Estimate"], strict=True)))
+    density = semistan.log_lik(
+        *(lambda fit: (fit.run.bundle, fit.draws, fit.run.rows()))(
+            semistan.read_fit(folder / "run")
+        )
+    )
+    assert found["LPPD"] == pytest.approx(np.log(np.exp(density).mean(axis=0)).mean(), rel=1e-6)
+
+
+def test_loo_says_that_it_is_conditional(command, folder):
+    out, err = succeeds(command, "loo", "run", "--pointwise", "loo.csv")
+    assert "elpd_loo" in out
+    assert "largest" in out
+    assert "Pareto k" in err
+    assert "optimistic" in err
+    points = pd.read_csv(folder / "loo.csv")
+    assert points["elpd_loo"].sum() == pytest.approx(semistan.loo(folder / "run").elpd.sum())
+
+
+def test_runs_on_the_same_data_are_compared(command):
+    out, err = succeeds(command, "compare", "run", "other", "--json")
+    lines = json.loads(out)
+    assert {line["model"] for line in lines} == {"run", "other"}
+    assert sum(line["weight"] for line in lines) == pytest.approx(1)
+    assert "optimistic" in err
+    out, err = succeeds(command, "compare", "run", "other", "--newdata", "d.csv")
+    assert "optimistic" not in err
+
+
+def test_an_effect_is_printed_and_drawn(command, folder):
+    out, _ = succeeds(
+        command, "effect", "run", "u", "--resolution", "4", "--picture", "u.png", "--out", "u.csv"
+    )  # fmt: skip
+    assert out == ""
+    _, err = succeeds(command, "effect", "run", "u", "--rows", "7")
+    assert "averaged over 7 of 40 rows" in err
+    out = (folder / "u.csv").read_text()
+    assert out.splitlines()[0] == "u,Estimate,Est.Error,l-95% CI,u-95% CI"
+    assert len(out.splitlines()) == 5
+    assert (folder / "u.png").read_bytes().startswith(b"\x89PNG")
+    out, _ = succeeds(
+        command, "effect", "run", "g", "x", "--kind", "conditional", "--at", "u=3.1",
+        "--resolution", "3",
+    )  # fmt: skip
+    assert len(out.splitlines()) == 1 + 3 * 3
+
+
+def test_a_part_is_one_of_the_linear_predictor(command):
+    out, _ = succeeds(command, "predict", "run", "--newdata", "d.csv", "--part", "structured")
+    linpred, _ = succeeds(
+        command, "predict", "run", "--newdata", "d.csv", "--part", "structured", "--kind", "linpred"
+    )
+    assert out == linpred
+
+
+def test_long_names_are_not_cut(command, folder, toolchain):
+    table = small_frame(40)
+    name = "a_column_with_a_name_so_long_that_tables_are_wider_than_most_terminals"
+    config = small_config(f"y ~ {name} + nn(u)").model_copy(
+        update={"sample": SampleConfig.model_validate(QUICK)}
+    )
+    semistan.fit(config, table.assign(**{name: table["x"]}), out=folder / "long")
+    code, out, _ = command("summary", "long")
+    assert code in (0, 3)
+    assert f"b_{name} " in out
+
+
+def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
+    said = []
+    config = small_config("y ~ nn(u, v)", train__epochs=40).model_copy(
+        update={"sample": SampleConfig.model_validate(QUICK | {"kernel": "auto"})}
+    )
+    fit = semistan.fit(config, small_frame(40), out=folder / "no-terms", say=said.append)
+    assert fit.run.kernel == "cpp", said
+    assert list(fit.draws.coefficients) == ["b_Intercept"]
+
+
+def test_marginal_effects_and_importance(command, folder):
+    out, _ = succeeds(command, "marginal", "run", "x", "g", "--json")
+    lines = json.loads(out)
+    assert [line["contrast"] for line in lines] == ["dY/dX", "b - a", "c - a"]
+    table = pd.read_csv(folder / "run" / "summary.csv").set_index("variable")
+    assert lines[0]["Estimate"] == pytest.approx(table.loc["b_x", "Estimate"], rel=1e-5)
+    out, _ = succeeds(command, "importance", "run", "--repeats", "2", "--json")
+    assert {line["term"] for line in json.loads(out)} == {"x", "g", "u", "v"}
+
+
+@pytest.mark.parametrize("kind", ["coefficients", "densities", "trace", "calibration"])
+def test_pictures_are_written(command, folder, kind):
+    succeeds(command, "plot", "run", "--kind", kind, "--out", f"{kind}.svg")
+    assert "<svg" in (folder / f"{kind}.svg").read_text()
+
+
+def test_several_runs_are_overlaid(command, folder):
+    succeeds(command, "plot", "run", "other", "--kind", "densities", "--out", "both.png")
+    assert (folder / "both.png").is_file()
+
+
+def test_the_report_is_written_into_the_run(command, folder):
+    _, err = succeeds(command, "report", "run")
+    assert "report.html" in err
+    assert "<html" in (folder / "run" / "report.html").read_text("utf-8")
+    code, _, err = command("report", "run")
+    assert code == 2
+    assert "--overwrite" in err
+
+
+def test_draws_are_written_as_one_table(command, folder):
+    succeeds(command, "draws", "run", "--out", "draws.parquet")
+    table = pd.read_parquet(folder / "draws.parquet")
+    assert list(table.columns[:4]) == [".chain", ".iteration", ".draw", "b_Intercept"]
+    assert len(table) == 500
+
+
+def test_generated_quantities_are_ours(command, folder):
+    _, err = succeeds(command, "generate", "other")
+    assert "chain-2.csv" in err
+    fit = semistan.read_fit(folder / "other")
+    expected = semistan.log_lik(fit.run.bundle, fit.draws, fit.run.rows())
+    assert read_generated(fit.run).log_lik == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_r_script_is_written_into_the_run(command, folder):
+    succeeds(command, "r-script", "run")
+    assert "read_stan_csv" in (folder / "run" / "read.R").read_text()
+    code, _, err = command("r-script", "run")
+    assert code == 2
+    assert "--overwrite" in err
+
+
+def test_a_subspace_is_measured(command, folder):
+    out, _ = succeeds(command, "subspace", "run", "--json")
+    found = {line["measure"]: line["value"] for line in json.loads(out)}
+    assert (found["weights d"], found["dimension k"]) == (13, 2)
+    assert 0 < found["relative error"] < 1
+    assert 0 < found["trace in the subspace"] < found["trace in all weights"]
+
+
+@pytest.mark.parametrize(
+    ("construction", "k"),
+    [("curve", 2), ("pca", 3), ("random", 3), ("subnetwork", 3), ("low_rank_laplace", 3),
+     ("full", 13), ("naive", 2)],
+)  # fmt: skip
+def test_every_construction_is_sampled(folder, toolchain, construction, k):
+    config = small_config("y ~ x + nn(u, v)", train__epochs=40)
+    overrides = {"subspace.construction": construction, "subspace.k": min(k, 3)}
+    overrides |= {f"sample.{key}": value for key, value in QUICK.items()}
+    overrides["sample.kernel"] = "cpp"
+    fit = semistan.fit(config, small_frame(40), out=folder / construction, overrides=overrides)
+    assert fit.run.kernel == "cpp"
+    assert fit.run.bundle.subspace.k == k
+    assert fit.draws.phi.shape == (2, 250, k)
+    assert semistan.loo(fit.run).elpd.shape == (40,)
+    assert semistan.plot(fit.run, "loss").axes
+
+
+def test_pictures_have_options(command, folder):
+    succeeds(
+        command, "plot", "run", "--kind", "subspace", "--directions", "2,1", "--density",
+        "likelihood", "--out", "likelihood.png",
+    )  # fmt: skip
+    succeeds(command, "plot", "run", "--standardise", "--out", "standardised.png")
+    succeeds(
+        command, "plot", "run", "--kind", "calibration", "--newdata", "d.csv", "--out", "new.png"
+    )
+    assert {"likelihood.png", "standardised.png", "new.png"} <= {p.name for p in folder.iterdir()}
+
+
+REFUSED = {
+    "directions": (
+        ["plot", "run", "--kind", "subspace", "--directions", "a,b"],
+        "two numbers as 1,2",
+    ),
+    "draws' suffix": (["draws", "run", "--out", "draws.rds"], "ends in .csv or"),
+    "no response": (["score", "run", "--newdata", "no-y.csv"], "rows have no column 'y'"),
+    "no column": (["predict", "run", "--newdata", "no-x.csv"], "names column 'x'"),
+    "unseen level": (["predict", "run", "--newdata", "level.csv"], "not trained on: 'z'"),
+    "no rows": (["predict", "run", "--newdata", "empty.csv"], "has a header but no rows"),
+    "nor Parquet": (["predict", "run", "--newdata", "d.parquet"], "no readable Parquet"),
+    "suffix": (["predict", "run", "--newdata", "d.csv", "--out", "a.xlsx"], "ends in .csv or"),
+    "other data": (["compare", "run", "elsewhere"], "different responses: row 1 is"),
+    "other rows": (["compare", "run", "shorter"], "has 40 rows and 'shorter' has 39"),
+    "one run": (["compare", "run"], "at least two models"),
+    "twice": (["compare", "run", "run"], "named twice"),
+    "by": (["compare", "run", "other", "--by", "waic"], "--by is loo or kfold, got 'waic'"),
+    "no kfold": (["compare", "run", "other", "--by", "kfold"], "has no cross-validation"),
+    "folds": (["kfold", "run", "-K", "1"], "-K must be between 2 and"),
+    "effect": (["effect", "run", "uu"], "does not use a column 'uu'"),
+    "three": (["effect", "run", "u", "v", "x"], "one or two different columns, got 3"),
+    "at": (["effect", "run", "u", "--at", "g"], "as g=b, got 'g'"),
+    "at with pd": (["effect", "run", "u", "--at", "g=b"], "--kind conditional"),
+    "kind of effect": (["effect", "run", "u", "--kind", "ice"], "unknown kind of effect 'ice'"),
+    "scale": (["marginal", "run", "--scale", "log"], "unknown scale 'log'"),
+    "picture": (["plot", "run", "--kind", "forest"], "unknown picture 'forest'"),
+    "picture's suffix": (["plot", "run", "--out", "a.jpg"], ".png or .svg"),
+    "option": (["plot", "run", "--by", "g"], "has no option 'by'"),
+    "report's suffix": (["report", "run", "--out", "a.pdf"], "ends in .html"),
+    "incomplete": (["predict", "incomplete", "--newdata", "d.csv"], "lacks chains [2]"),
+    "changed": (["score", "changed", "--newdata", "d.csv"], "does not match its hash"),
+    "no table": (["importance", "no-table"], "it has no training.parquet"),
+    "newer": (["loo", "newer"], "has run format 99"),
+    "no run": (["report", "d.csv"], "is not a run"),
+}
+
+
+@pytest.fixture(scope="module")
+def spoilt(folder):
+    table = pd.read_csv(folder / "d.csv")
+    table.drop(columns="y").to_csv(folder / "no-y.csv", index=False)
+    table.drop(columns="x").to_csv(folder / "no-x.csv", index=False)
+    table.assign(g="z").to_csv(folder / "level.csv", index=False)
+    table[:0].to_csv(folder / "empty.csv", index=False)
+    (folder / "d.parquet").write_text("no parquet")
+    for name in ("incomplete", "changed", "no-table", "newer"):
+        shutil.copytree(folder / "other", folder / name)
+    (folder / "incomplete" / "chains" / "chain-2.csv").unlink()
+    with (folder / "changed" / "training.parquet").open("ab") as file:
+        file.write(b"x")
+    (folder / "no-table" / "training.parquet").unlink()
+    manifest = json.loads((folder / "newer" / "manifest.json").read_text())
+    (folder / "newer" / "manifest.json").write_text(json.dumps(manifest | {"format_version": 99}))
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_exits_with_2_and_writes_nothing(
+    command, folder, spoilt, arguments, message
+):  # fmt: skip
+    before = files(folder)
+    code, out, err = command(*arguments)
+    assert code == 2, err
+    assert message in re.sub(r"\s+", " ", err)
+    assert out == ""
+    assert files(folder) == before
+
+
+def test_a_run_opens_where_it_was_moved(folder, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "moved")
+    table = pd.read_csv(folder / "d.csv")
+    assert semistan.score(tmp_path / "moved", table).equals(semistan.score(folder / "run", table))
+    assert list(read_run(tmp_path / "moved").table().columns) == ["y", "x", "g", "u", "v"]
+
+
+@pytest.fixture(scope="module")
+def modes(folder):
+    """A run with unordered categories, in the same folder."""
+    category_frame().to_csv(folder / "modes.csv", index=False)
+    config = small_config("mode ~ x + nn(u, v)", family="categorical", train__epochs=40)
+    config = config.model_copy(update={"sample": SampleConfig.model_validate(QUICK)})
+    return semistan.fit(config, category_frame(), out=folder / "modes")
+
+
+def test_categories_on_the_command_line(command, folder, modes):
+    names = ["bus", "car", "train trip"]
+    rows = ("modes", "--newdata", "modes.csv")
+    succeeds(command, "predict", *rows, "--out", "modes-p.csv", "--draws", "modes.parquet")
+    table = pd.read_csv(folder / "modes-p.csv")
+    assert list(table["category"]) == names * 30
+    assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
+    assert list(pd.read_parquet(folder / "modes.parquet")[".category"][:3]) == names
+    succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "modes-e.csv")
+    expected = semistan.posterior_linpred(
+        modes.run.bundle, modes.draws, modes.run.rows(), dpar="mutrain_trip"
+    )
+    found = pd.read_csv(folder / "modes-e.csv")["Estimate"]
+    assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
+    scored = json.loads(succeeds(command, "score", *rows, "--json")[0])
+    assert [line["score"] for line in scored] == ["LPPD", "accuracy", "Brier"]
+    found = semistan.effect(modes.run, ["u", "v"], resolution=3)
+    for category, name in ((None, "car"), ("bus", "bus")):
+        figure = semistan.plot_effect(modes.run, found, category=category)
+        assert f"P(mode = {name}) on u and v" in figure.texts[0].get_text()
+    files = ("--picture", "modes-u.png", "--out", "modes-u.csv")
+    succeeds(command, "effect", "modes", "u", "--category", "bus", *files)
+    assert set(pd.read_csv(folder / "modes-u.csv")["category"]) == {"bus"}
+    succeeds(
+        command, "plot", "modes", "--kind", "band", "--category", "bus", "--out", "modes-b.png"
+    )
+    code, _, error = command("effect", "modes", "u", "--category", "buss")
+    assert code == 2 and "Did you mean 'bus'" in error

@@ -1,0 +1,186 @@
+"""The mode inside the subspace and its metric, against the program and a closed form."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from semistan.density import mode as geometry
+from semistan.density.mode import derivatives, find_mode
+from semistan.density.predictor import linear_predictor
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.starts import Starts, curve_states, find_starts, worth_sampling
+from semistan.model.config import SampleConfig
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.program.data import stan_data
+from semistan.subspace.curve import curve_points
+from support.programs import evaluate
+from support.small import MORE_RESPONSES
+from support.untrained import random_bundle
+
+FAMILIES = ("gaussian", "poisson", "bernoulli")
+PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
+NAIVE = {"subspace": {"construction": "naive", "k": 3}}
+
+
+def states(bundle, n=4):
+    return curve_states(bundle, n) + 0.1 * np.random.default_rng(1).normal(size=(n, 1))
+
+
+@pytest.mark.parametrize(
+    "settings", ({}, PRIORS, NAIVE), ids=("default priors", "other priors", "theta inside")
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_density_and_gradient_are_those_of_the_program(family, settings, toolchain, tmp_path):
+    bundle, rows = random_bundle(family, **settings)
+    target, q = make_target(bundle, rows), states(bundle)
+    program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
+    ours = np.array([-negative_log_posterior(target, torch.tensor(state)) for state in q])
+    assert np.ptp(program.lp - ours) < 1e-9 * np.max(np.abs(program.lp))
+    for state, expected in zip(q, program.gradient, strict=True):
+        gradient = -derivatives(target, torch.tensor(state))[0].numpy()
+        assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
+
+
+@pytest.mark.parametrize("family", MORE_RESPONSES)
+def test_so_are_those_of_the_other_families(family, toolchain, tmp_path):
+    test_density_and_gradient_are_those_of_the_program(family, {}, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("hidden", ([], [4], [3, 5]), ids=str)
+@pytest.mark.parametrize("frozen", (0, 1))
+@pytest.mark.parametrize("activation", [a for a in ACTIVATIONS if a != "relu"])
+def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
+    if frozen and not hidden:
+        pytest.skip("the output layer is never frozen")
+    bundle, rows = random_bundle(
+        "poisson", activation=activation, hidden=hidden, frozen=frozen, axes=1
+    )  # fmt: skip
+    q, k, phi_scale = states(bundle)[0], bundle.subspace.k, bundle.subspace.phi_scale
+
+    def eta(q):
+        theta = bundle.units.theta_scale * q[k:]
+        return linear_predictor(
+            bundle.network,
+            bundle.units,
+            bundle.trained,
+            rows.X,
+            rows.U,
+            phi_scale * q[None, :k],
+            theta[None],
+        )[0]
+
+    steps = 1e-6 * np.eye(len(q))
+    J = np.column_stack([(eta(q + step) - eta(q - step)) / 2e-6 for step in steps])
+    data = stan_data(bundle, rows)
+    b_scale = data["prior_b_scale"] / bundle.units.theta_scale
+    prior = np.concatenate([data["prior_phi_scale"] / phi_scale, b_scale]) ** -2.0
+    expected = J.T @ (np.exp(eta(q))[:, None] * J) + np.diag(prior)
+    matrix = derivatives(make_target(bundle, rows), torch.tensor(q))[1].numpy()
+    assert np.max(np.abs(matrix - expected)) < 1e-6 * np.max(np.abs(expected))
+
+
+def test_the_matrix_is_gauss_newtons_where_theta_lies_in_the_subspace():
+    bundle, rows = random_bundle("poisson", **NAIVE)
+    q, subspace = states(bundle)[0], bundle.subspace
+
+    def eta(phi):
+        theta = subspace.theta_bar + subspace.theta_Pi @ phi
+        arguments = (bundle.network, bundle.units, bundle.trained, rows.X, rows.U)
+        return linear_predictor(*arguments, phi[None], theta[None])[0]
+
+    steps = 1e-6 * np.eye(3)
+    J = np.column_stack([(eta(q + step) - eta(q - step)) / 2e-6 for step in steps])
+    prior = stan_data(bundle, rows)["prior_phi_scale"] ** -2.0
+    expected = J.T @ (np.exp(eta(q))[:, None] * J) + np.diag(prior)
+    matrix = derivatives(make_target(bundle, rows), torch.tensor(q))[1].numpy()
+    assert np.max(np.abs(matrix - expected)) < 1e-6 * np.max(np.abs(expected))
+
+
+def test_rows_in_pieces_give_the_same(monkeypatch):
+    bundle, rows = random_bundle("gaussian")
+    q = torch.tensor(states(bundle)[0])
+    target = make_target(bundle, rows)
+    whole = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
+    monkeypatch.setattr("semistan.density.target.CHUNK", 7 * bundle.subspace.d)
+    target = make_target(bundle, rows)
+    assert len(target.chunks) == 5
+    pieces = [negative_log_posterior(target, q), *(x.numpy() for x in derivatives(target, q))]
+    for one, other in zip(whole, pieces, strict=True):
+        assert np.max(np.abs(one - other)) < 1e-12 * np.max(np.abs(one))
+
+
+def test_a_linear_model_has_its_exact_mean_and_covariance():
+    bundle, rows = random_bundle(
+        "gaussian", activation="identity", hidden=[], priors={"sigma": "constant(0.7)"}
+    )
+    units, subspace, data = bundle.units, bundle.subspace, stan_data(bundle, rows)
+    inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
+    X = (rows.X - units.x_loc) * units.theta_scale
+    G = np.column_stack([units.eta_scale * inputs @ subspace.Pi, X])
+    sigma = data["prior_sigma_value"]
+    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"] / units.theta_scale])
+    covariance = np.linalg.inv(G.T @ G / sigma**2 + np.diag(scale**-2.0))
+    residual = rows.y - units.eta_loc - units.eta_scale * inputs @ subspace.p_bar
+    mean = covariance @ G.T @ residual / sigma**2
+
+    for start in curve_states(bundle, 3):
+        mode = find_mode(make_target(bundle, rows), start)
+        sd = np.sqrt(np.diag(covariance))
+        assert np.max(np.abs(mode.q - mean) / sd) < np.sqrt(2 * geometry.ENOUGH)
+        assert mode.inv_metric == pytest.approx(covariance, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize("prior_only", (False, True))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_mode_is_one(family, prior_only):
+    bundle, rows = random_bundle(family)
+    target = make_target(bundle, rows, prior_only=prior_only)
+    mode = find_mode(target, curve_states(bundle, 1)[0])
+    gradient = derivatives(target, torch.tensor(mode.q))[0].numpy()
+    assert gradient @ mode.inv_metric @ gradient < 0.02
+
+
+def test_an_infinite_density_has_no_mode():
+    bundle, rows = random_bundle("poisson")
+    start = np.full(bundle.subspace.k + 2, 1e200)
+    assert find_mode(make_target(bundle, rows), start) is None
+
+
+def test_without_a_mode_the_chains_start_on_the_curve_and_the_metric_is_adapted(monkeypatch):
+    monkeypatch.setattr("semistan.infer.starts.find_mode", lambda *_: None)
+    bundle, rows = random_bundle("gaussian")
+    starts = find_starts(bundle, rows, SampleConfig())
+    points = curve_points(bundle.trained.control_points, np.array([0.125, 0.375, 0.625, 0.875]))
+    for values, point in zip(starts.values, points, strict=True):
+        assert bundle.subspace.lift(values["phi"]) == pytest.approx(point)
+        assert values["sigma"] == pytest.approx(bundle.trained.dispersion["sigma"])
+    resolved = starts.resolve(SampleConfig())
+    assert (resolved.metric, resolved.warmup, starts.one_mode) == ("dense_e", 1000, False)
+
+
+def test_warm_up_is_short_only_if_several_chains_agree():
+    bundle, rows = random_bundle("gaussian", activation="identity")
+    starts = find_starts(bundle, rows, SampleConfig(chains=3))
+    assert starts.one_mode
+    assert starts.resolve(SampleConfig()).warmup == 300
+    assert starts.resolve(SampleConfig(warmup=77)).warmup == 77
+    assert not find_starts(bundle, rows, SampleConfig(chains=1)).one_mode
+    mode = starts.found[0]
+    lower, far = replace(mode, log_density=mode.log_density - 5), replace(mode, q=mode.q + 9)
+    assert not replace(starts, found=(mode, mode, lower)).one_mode
+    assert not replace(starts, found=(mode, mode, far)).one_mode
+
+
+def test_a_mode_without_mass_is_left_for_the_best():
+    bundle, rows = random_bundle("gaussian", activation="identity")
+    best = find_starts(bundle, rows, SampleConfig(chains=3)).found[0]
+    poor = replace(best, q=best.q + 9, log_density=best.log_density - 50)
+    assert worth_sampling((poor, best, poor)) == (best, best, best)
+    starts = Starts(({"phi": np.zeros(3)},) * 3, (poor, best, best))
+    assert starts.one_mode
+    assert "1 without mass" in starts.text(SampleConfig())
+    assert not replace(starts, found=(poor, best, poor)).one_mode  # nobody else found the best
+    wide = replace(poor, inv_metric=best.inv_metric * 1e12)
+    assert worth_sampling((wide, best))[0] is wide  # low but wide: it has mass

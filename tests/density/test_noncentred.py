@@ -1,0 +1,115 @@
+"""Smooths and groups in PyTorch's density: coordinates, derivatives, estimated spread, priors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, stats
+
+from semistan.density import mode as geometry
+from semistan.density.mode import derivatives, find_mode
+from semistan.density.noncentred import (
+    coordinates_of,
+    factor_of,
+    partial_correlations,
+    penalised_coordinates,
+    values_of,
+)
+from semistan.density.spread import held_coordinates
+from semistan.density.target import log_likelihood, log_prior, make_target
+from semistan.infer.starts import curve_states
+from semistan.model.priors.prior import prior_data
+from semistan.posterior.prior_draws import prior_draws
+from support.untrained import random_bundle
+
+FORMULA = "y ~ x1 + s(v, k=5) + (1 + x1 + x2 | g) + (x2 || h) + nn(u1, u2, u3)"
+
+
+def near_curve(bundle, seed=0):
+    state = curve_states(bundle, 3)[1]
+    return state + 0.3 * np.random.default_rng(seed).normal(size=len(state))
+
+
+def test_coordinates_make_the_values_that_made_them():
+    bundle, _ = random_bundle("gaussian", formula=FORMULA)
+    x = np.random.default_rng(0).normal(size=penalised_coordinates(bundle.design))
+    values = values_of(bundle.design, x)
+    assert values["z_1"].shape == (len(bundle.design.groups[0].levels), 3)
+    assert coordinates_of(bundle.design, values) == pytest.approx(x, rel=1e-10)
+
+
+def test_the_cholesky_factor_is_that_of_a_correlation_matrix_as_pytorch_has_it():
+    x = np.random.default_rng(1).normal(size=6)
+    L = factor_of(x, 4)
+    transform = torch.distributions.transforms.CorrCholeskyTransform()
+    assert pytest.approx(transform(torch.tensor(x)).numpy(), rel=1e-12, abs=1e-14) == L
+    assert np.diag(L @ L.T) == pytest.approx(np.ones(4))
+    assert partial_correlations(L @ L.T) == pytest.approx(x, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("family", "formula"),
+    [("gaussian", FORMULA), ("poisson", FORMULA), ("bernoulli", FORMULA),
+     ("gaussian", f"{FORMULA}, sigma ~ x2 + nn(u1)")],
+)  # fmt: skip
+def test_the_gradient_at_any_state_is_that_of_the_density(family, formula):
+    bundle, rows = random_bundle(family, formula=formula)
+    target, q = make_target(bundle, rows), torch.tensor(near_curve(bundle))
+    x = q.clone().requires_grad_()
+    density = log_prior(target, x) + log_likelihood(target, x)
+    (expected,) = torch.autograd.grad(-density, x)
+    gradient, matrix = derivatives(target, q)
+    assert gradient.numpy() == pytest.approx(expected.numpy(), rel=1e-9, abs=1e-10)
+    assert torch.linalg.eigvalsh(matrix).min() > 0
+
+
+def test_the_spread_that_is_found_maximises_the_likelihood_without_the_coefficients(monkeypatch):
+    """A linear network and a gaussian response: everything but the spread is integrated exactly."""
+    monkeypatch.setattr(geometry, "ESTIMATES", 150)
+    bundle, rows = random_bundle(
+        "gaussian", formula="y ~ x1 + s(v, k=6) + (1 | g) + nn(u1)", n=80, hidden=(), k=1,
+        priors={"sigma": "constant(0.5)", "phi": "normal(0, 1)"},
+    )  # fmt: skip
+    generator, units = np.random.default_rng(0), bundle.units
+    smooth, group = rows.blocks
+    mean = smooth.Z @ generator.normal(size=4) + generator.normal(size=9)[group.level]
+    rows = replace(
+        rows, y=units.eta_loc + units.eta_scale * (mean + 0.3 * generator.normal(size=80))
+    )
+    target = make_target(bundle, rows)
+    mode = find_mode(target, near_curve(bundle))
+    sigma, data = float(target.constants["sigma"]), prior_data(bundle)
+    f = bundle.subspace.matrix[:, 0]  # one input's weight and the bias
+    Z = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(80)])
+    along = units.eta_scale * Z @ f * float(data["prior_phi_scale"][0])
+    X = (rows.X - units.x_loc) * data["prior_b_scale"]
+    offset = units.eta_loc + units.eta_scale * Z @ bundle.subspace.p_bar
+    indicator = np.eye(len(bundle.design.groups[0].levels))[group.level]
+
+    def minus_log_lik(logs):
+        sds, sd = np.exp(logs)
+        covariance = sigma**2 * np.eye(80) + np.outer(along, along) + X @ X.T
+        covariance += sds**2 * smooth.Z @ smooth.Z.T + sd**2 * indicator @ indicator.T
+        return -stats.multivariate_normal.logpdf(rows.y - offset, np.zeros(80), covariance)
+
+    best = optimize.minimize(minus_log_lik, mode.q[-2:] + 0.5, method="Nelder-Mead",
+                             options={"xatol": 1e-7, "fatol": 1e-9})  # fmt: skip
+    assert target.sampled == ("sds_sv_1", "sd_g__Intercept")
+    assert mode.q[-2:] == pytest.approx(best.x, abs=2e-3)
+    assert (
+        held_coordinates(target, len(mode.q)).tolist() == [False] * (len(mode.q) - 2) + [True] * 2
+    )
+
+
+def test_draws_from_the_prior_have_lkjs_correlations():
+    bundle, rows = random_bundle("gaussian", formula=FORMULA, priors={"cor": "lkj(1.5)"})
+    draws = prior_draws(bundle, rows, (2, 1000), np.random.default_rng(3))
+    names = bundle.design.groups[0].correlations
+    assert len(names) == 3
+    for name in names:  # each is beta distributed on (-1, 1): Lewandowski et al. (2009)
+        marginal = stats.beta(1.5 + 0.5, 1.5 + 0.5, loc=-1, scale=2)
+        assert stats.kstest(draws.flat(draws.spread[name]), marginal.cdf).pvalue > 1e-3
+    r, sd = (draws.flat(x) for x in (draws.penalised[1], draws.spread["sd_g__Intercept"]))
+    standard = stats.kstest(r[:, 2, 0] / sd, stats.norm().cdf)
+    assert standard.pvalue > 1e-3

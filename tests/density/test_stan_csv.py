@@ -1,0 +1,181 @@
+"""Draws written in the layout of Stan CSV: the program's own columns, and their readers."""
+
+import shutil
+import subprocess
+
+import cmdstanpy
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import semistan
+from semistan.density.columns import unconstrained
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.infer.methods import NUTS_COLUMNS
+from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
+from semistan.infer.starts import curve_states, initial_values
+from semistan.model.config import SampleConfig
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
+from support.programs import evaluate
+from support.small import small_bundle
+from support.untrained import random_bundle
+
+PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
+TRUNCATED = {"priors": {"sigma": "student_t(4, 1, 0.7)"}}
+ORIGIN = Origin("by_hand", "made by hand", chain=3, seed=8, warmup=40)
+
+
+def columns_of(bundle, rows, q):
+    target = make_target(bundle, rows)
+    density = np.array([-negative_log_posterior(target, torch.tensor(row)) for row in q])
+    return sampled_columns(target, q, density, np.full(len(q), 9.0))
+
+
+def states(bundle, n=6):
+    generator = np.random.default_rng(1)
+    on_curve = curve_states(bundle, n)
+    return on_curve + 0.3 * generator.normal(size=on_curve.shape)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [("gaussian", {}), ("poisson", {}), ("bernoulli", {}), ("gaussian", PRIORS),
+     ("gaussian", TRUNCATED)],
+    ids=("gaussian", "poisson", "bernoulli", "other priors", "truncated"),
+)  # fmt: skip
+def test_every_column_is_the_programs(family, settings, toolchain, tmp_path):
+    bundle, rows = random_bundle(family, **settings, frozen=1, hidden=(4, 3), axes=1)
+    assert_columns(bundle, rows, toolchain, tmp_path)
+
+
+def assert_columns(bundle, rows, toolchain, tmp_path):
+    """Hold our columns at states equal to the program's."""
+    q = states(bundle)
+    program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
+    ours = columns_of(bundle, rows, q)
+    written = [name for name in program.written if not name.startswith("eta.")]
+    assert list(ours) == [*NUTS_COLUMNS.values(), *written]
+    assert ours["lp__"] == pytest.approx(program.lp, rel=1e-10)
+    for name in written:
+        assert ours[name] == pytest.approx(program.written[name], rel=1e-9, abs=1e-12), name
+
+
+def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):
+    bundle, rows = random_bundle("gaussian")
+    whole = columns_of(bundle, rows, states(bundle))
+    monkeypatch.setattr("semistan.density.target.CHUNK", 7 * bundle.subspace.d)
+    monkeypatch.setattr("semistan.density.predictor.MOST_ACTIVATIONS", 60)
+    pieces = columns_of(bundle, rows, states(bundle))
+    for name in whole:
+        assert pieces[name] == pytest.approx(whole[name], rel=1e-12)
+
+
+def test_q_is_that_of_the_initial_values():
+    bundle, rows = random_bundle("gaussian", axes=2)
+    for q in states(bundle):
+        again = unconstrained(make_target(bundle, rows), initial_values(bundle, q))
+        assert again == pytest.approx(q, rel=1e-12)
+
+
+def test_theta_follows_phi_where_the_subspace_holds_it():
+    bundle, rows = small_bundle(subspace__construction="naive")
+    q = states(bundle)
+    columns = columns_of(bundle, rows, q)
+    names = ["phi.1", "phi.2", "sigma", "theta.1", "theta.2", "theta.3", "lprior"]
+    assert list(columns)[7:14] == names
+    subspace = bundle.subspace
+    phi = np.column_stack([columns["phi.1"], columns["phi.2"]])
+    theta = subspace.theta_bar + phi @ subspace.theta_Pi.T
+    for j, name in enumerate(bundle.design.coefficients):
+        assert columns[name] == pytest.approx(theta[:, j])
+        assert np.array_equal(columns[name], columns[f"theta.{j + 1}"])
+
+
+@pytest.fixture
+def written(tmp_path):
+    bundle, rows = random_bundle("gaussian")
+    columns = columns_of(bundle, rows, states(bundle, 50)) | {"log_g__": np.arange(50.0)}
+    paths = [tmp_path / f"chain-{chain}.csv" for chain in (1, 2)]
+    for path in paths:
+        write_stan_csv(path, columns, ORIGIN)
+    return columns, paths
+
+
+def test_cmdstanpy_reads_the_file(written):
+    columns, paths = written
+    fit = cmdstanpy.from_csv([str(path) for path in paths], method="sample")
+    assert (fit.chains, fit.num_draws_sampling, fit.metric_type) == (2, 50, "unit_e")
+    assert fit.metadata.cmdstan_config["num_warmup"] == 40
+    assert fit.metadata.cmdstan_config["seed"] == 8
+    assert fit.divergences.sum() == fit.max_treedepths.sum() == 0
+    phi = fit.stan_variable("phi").reshape(2, 50, 3)
+    assert phi[1, :, 2] == pytest.approx(columns["phi.3"], rel=1e-9)
+    assert fit.method_variables()["log_g__"][:, 0] == pytest.approx(columns["log_g__"])
+    assert fit.method_variables()["n_leapfrog__"][3, 1] == 9
+
+
+def test_rstan_reads_the_file_without_a_warning(written):
+    rscript = shutil.which("Rscript")
+    if rscript is None:
+        pytest.skip("Rscript is not installed")
+    installed = subprocess.run(
+        [rscript, "-e", "cat(rownames(installed.packages()))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    if "rstan" not in installed.stdout.split():
+        pytest.skip("R lacks the package rstan")
+    columns, paths = written
+    code = (
+        "options(warn = 2); suppressMessages(library(methods)); fit <- rstan::read_stan_csv(c('"
+        + "', '".join(str(path) for path in paths)
+        + "')); x <- as.array(fit); cat(dim(x), '\\n', fit@sim$warmup, mean(x[, 2, 'phi[2]']), "
+        "sum(rstan::get_sampler_params(fit, FALSE)[[1]][, 'n_leapfrog__']), '\\n')"
+    )
+    result = subprocess.run([rscript, "-e", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    numbers = [float(word) for word in result.stdout.split()]
+    assert numbers[:2] == [50, 2]
+    assert numbers[3:] == pytest.approx([40, columns["phi.2"].mean(), 450], rel=1e-6)
+
+
+def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian")
+    options = SampleConfig(chains=2, warmup=10, draws=30)
+    run = new_run(bundle, rows, tmp_path / "run", options, toolchain)
+    q = states(bundle, 30)
+    for chain in (1, 2):
+        columns = columns_of(bundle, rows, q + chain)
+        write_stan_csv(run.path / "chains" / f"chain-{chain}.csv", columns, ORIGIN)
+    draws = semistan.read_draws(run)
+    assert draws.phi[0] == pytest.approx((q + 1)[:, :3], rel=1e-9)
+    assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)
+    semistan.generate(run)
+    log_lik = pd.read_csv(run.path / "generated" / "chain-2.csv", comment="#")["log_lik.4"]
+    expected = semistan.log_lik(bundle, draws, rows)[30:, 3]
+    assert log_lik.to_numpy() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_columns_of_nuts_are_recomputed_from_its_draws(toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian")
+    options = SampleConfig(chains=1, warmup=50, draws=40)
+    fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
+    by_nuts = pd.read_csv(fit.run.csv_files[0], comment="#")
+    target = make_target(bundle, rows)
+    q = [
+        unconstrained(target, {"phi": phi, "theta": theta, "sigma": sigma})
+        for phi, theta, sigma in zip(
+            fit.draws.phi[0], fit.draws.theta[0], fit.draws.dispersion["sigma"][0], strict=True
+        )
+    ]
+    ours = columns_of(bundle, rows, np.array(q))
+    assert list(ours) == list(by_nuts)
+    for name in ("lp__", *list(ours)[7:]):
+        assert ours[name] == pytest.approx(by_nuts[name].to_numpy(), rel=1e-6), name
+
+
+def test_the_same_draws_give_the_same_bytes_and_no_time(written):
+    _, (one, other) = written
+    assert one.read_bytes() == other.read_bytes()
+    assert "Not NUTS: made by hand" in one.read_text()

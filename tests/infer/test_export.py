@@ -1,0 +1,141 @@
+"""The exported folder runs by itself: run.sh with CmdStan alone, run.R as far as R can parse it."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.plan import Plan
+from semistan.infer.sample import sample_chains
+from semistan.infer.scripts import r_script, shell_script
+from semistan.infer.starts import find_starts
+from semistan.model.config import SampleConfig
+from semistan.workflow.fit import export_stan
+from support.untrained import random_bundle
+
+OPTIONS = SampleConfig(chains=2, warmup=40, draws=30, seed=5)
+SETTINGS = [
+    {"kernel": "stan"},
+    {"kernel": "cpp"},
+    {"kernel": "stan", "metric": "dense_e"},
+    {"kernel": "cpp", "metric": "diag_e", "chains": 1},
+]
+
+
+def exported(folder, **settings):
+    bundle, rows = random_bundle("gaussian")
+    options = OPTIONS.model_copy(update=settings)
+    export_stan(bundle, rows, folder, options)
+    return bundle, rows, options
+
+
+def run_script(folder, toolchain, **settings):
+    environment = os.environ | {"CMDSTAN": str(toolchain.cmdstan), "STAN_NUM_THREADS": "1"}
+    return subprocess.run(
+        ["sh", str(folder / "run.sh")], capture_output=True, text=True, check=False,
+        env=environment, **settings,
+    )  # fmt: skip
+
+
+def draws(path):
+    table = pd.read_csv(path, comment="#")
+    return table.drop(columns=[name for name in table if name == "stepsize__"])
+
+
+@pytest.mark.parametrize("kernel", ["stan", "cpp"])
+def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
+    bundle, rows, options = exported(tmp_path / "a folder", kernel=kernel)
+    folder = tmp_path / "moved"  # make refuses blanks in names
+    shutil.move(tmp_path / "a folder", folder)
+    result = run_script(folder, toolchain, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-2000:]
+    assert "b_x1" in result.stdout
+    starts = find_starts(bundle, rows, options)
+    executable = compile_program(
+        (folder / "program.stan").read_text(), toolchain, kernel
+    ).executable
+    again = tmp_path / "again"
+    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("chains", "program"))
+    sample_chains(
+        executable, again, starts.resolve(options), Plan(2, 1, len(rows)),
+        keep_metric=starts.one_mode, show_progress=False,
+    )  # fmt: skip
+    for chain in (1, 2):
+        mine, ours = (draws(path / "chains" / f"chain-{chain}.csv") for path in (folder, again))
+        assert len(mine) == options.draws
+        assert np.array_equal(mine, ours)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_folder_names_no_place_outside(settings, tmp_path):
+    exported(tmp_path / "folder", **settings)
+    for path in (tmp_path / "folder").iterdir():
+        text = path.read_text()
+        assert str(tmp_path) not in text
+        if path.suffix in (".sh", ".R"):
+            assert not re.search(
+                r"(?<!\$PWD)(?<!\$CMDSTAN)(?<!#!)(?<![\w.*\-/])/(?!path/to|bin/sh)\w", text
+            )
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_files_that_the_scripts_name_are_there(settings, tmp_path):
+    _, _, options = exported(tmp_path / "folder", **settings)
+    present = {path.name for path in (tmp_path / "folder").iterdir()}
+    for name in ("run.sh", "run.R"):
+        text = (tmp_path / "folder" / name).read_text()
+        assert ("log_lik.hpp" in text) == (settings["kernel"] == "cpp")
+        assert ("metric-" in text) == (options.metric == "ggn")
+        for chain in range(1, options.chains + 1):
+            named = re.findall(r"[\w%$-]+\.(?:json|hpp|stan)\b", text)
+            files = {re.sub(r"%d|\$i", str(chain), name) for name in named}
+            assert files <= present
+
+
+@pytest.mark.parametrize("keep_metric", [False, True])
+@pytest.mark.parametrize("kernel", ["stan", "cpp"])
+def test_the_scripts_are_short(kernel, keep_metric):
+    options = OPTIONS.model_copy(update={"metric": "ggn"})
+    shell, r = (
+        make(options, keep_metric=keep_metric, kernel=kernel) for make in (shell_script, r_script)
+    )
+    commands = shell.replace("\\\n", "").splitlines()
+    assert len([line for line in commands if not line.startswith("#")]) <= 10
+    assert len(r.splitlines()) <= 13
+    assert max(len(line) for line in (shell + r).splitlines()) <= 100
+
+
+def test_run_sh_says_what_is_missing(tmp_path):
+    exported(tmp_path / "folder", kernel="stan")
+    environment = {name: value for name, value in os.environ.items() if name != "CMDSTAN"}
+    result = subprocess.run(
+        ["sh", "run.sh"], cwd=tmp_path / "folder", env=environment, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode != 0
+    assert "CMDSTAN: must name the folder of CmdStan" in result.stderr
+    assert not (tmp_path / "folder" / "chains").exists()
+
+
+def test_run_sh_fails_with_a_chain(toolchain, tmp_path):
+    exported(tmp_path / "folder", kernel="stan")
+    (tmp_path / "folder" / "inits-2.json").write_text("{}")
+    (tmp_path / "folder" / "metric-2.json").write_text("no JSON")
+    result = run_script(tmp_path / "folder", toolchain)
+    assert result.returncode != 0
+    assert "b_x1" not in result.stdout
+    assert (tmp_path / "folder" / "chains" / "chain-1.csv").is_file()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_run_r_can_be_parsed(settings, tmp_path):
+    rscript = shutil.which("Rscript")
+    if rscript is None:
+        pytest.skip("Rscript is not installed")
+    exported(tmp_path / "folder", **settings)
+    subprocess.run([rscript, "-e", "parse('run.R')"], cwd=tmp_path / "folder", check=True)

@@ -1,0 +1,106 @@
+"""The C++ kernel by itself, its self-check, and the way back to pure Stan."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from semistan.infer.cmdstan import compile as compile_module
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.kernel import kernel_failure
+from semistan.infer.cmdstan.toolchain import compiler_version
+from semistan.program.program import bundle_program
+from semistan.program.sources import stan_source
+from semistan.workflow import fit as workflow
+from support.small import further_bundle
+from support.untrained import random_bundle
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-std=c++14", "-O3"],
+        ["-std=c++17", "-O3", "-DSEMISTAN_PORTABLE"],
+        ["-std=c++17", "-O1", "-g", "-DSEMISTAN_PORTABLE", "-fsanitize=address,undefined",
+         "-fno-sanitize-recover=all"],
+    ],
+    ids=["C++14, best instruction set", "C++17, portable", "sanitizers"],
+)  # fmt: skip
+def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):
+    compiler_version()
+    command = ["g++", *flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", f"-I{ROOT / 'stan'}",
+               ROOT / "tests" / "infer" / "kernel.cpp", "-o", tmp_path / "kernel"]  # fmt: skip
+    subprocess.run(command, check=True)
+    result = subprocess.run([tmp_path / "kernel"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4000 cases agree" in result.stdout
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
+def test_a_right_kernel_passes_its_self_check(family, toolchain):
+    bundle, rows = random_bundle(family)
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert kernel_failure(bundle, rows, compiled.executable) is None
+
+
+def test_the_self_check_knows_further_terms(toolchain):
+    bundle, rows = further_bundle("binomial")
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert kernel_failure(bundle, rows, compiled.executable) is None
+
+
+def spoiled(monkeypatch, old, new):
+    """Compile another kernel than the one that is shipped."""
+
+    def source(name):
+        text = stan_source(name)
+        if name == "network_kernel.hpp":
+            assert old in text
+            return text.replace(old, new)
+        return text
+
+    monkeypatch.setattr(compile_module, "stan_source", source)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "*= 1.0 - load(value + i) * load(value + i);",
+            "*= 1.0 - load(value + i);",
+            "its gradient is off",
+        ),
+        ("0.91893853320467274178", "0.9189385", "its log density is off"),
+    ],
+)
+def test_a_wrong_kernel_is_found_and_pure_stan_is_used(monkeypatch, toolchain, old, new, message):
+    spoiled(monkeypatch, old, new)
+    bundle, rows = random_bundle("gaussian")
+    lines = []
+    kernel = workflow.compile_model(bundle.config, bundle.design, toolchain, lines.append)
+    assert kernel == "cpp"
+    assert workflow.trusted_kernel(kernel, bundle, rows, toolchain, lines.append) == "stan"
+    assert message in lines[-2]
+    assert "Stan program" in lines[-1]
+
+
+def test_a_wrong_derivative_by_further_terms_is_found(monkeypatch, toolchain):
+    spoiled(monkeypatch, "pass.eta + rows, result.d_extra", "pass.eta + rows / 2, result.d_extra")
+    bundle, rows = further_bundle("gaussian")
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert "its gradient is off" in kernel_failure(bundle, rows, compiled.executable)
+
+
+def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, toolchain):
+    spoiled(
+        monkeypatch,
+        "namespace semistan {",
+        "#error this compiler has no vectors\nnamespace semistan {",
+    )
+    bundle, _ = random_bundle("gaussian")
+    lines = []
+    assert workflow.compile_model(bundle.config, bundle.design, toolchain, lines.append) == "stan"
+    assert "pure Stan is used" in lines[0]
+    assert "this compiler has no vectors" in lines[0]

@@ -1,0 +1,297 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from semistan.errors import InputError
+from semistan.model.design import (
+    apply_design,
+    design_from_plain,
+    design_to_plain,
+    learn_design,
+)
+from semistan.model.formula.formula import parse_formula
+from semistan.model.names import stan_name
+from semistan.model.table.missing import complete_rows
+from support.small import small_frame
+
+
+def learn(text, frame=None):
+    return learn_design(parse_formula(text), small_frame() if frame is None else frame)
+
+
+def refusal(text, frame=None):
+    with pytest.raises(InputError) as caught:
+        learn(text, frame)
+    return str(caught.value)
+
+
+def complete(text, frame, *, response=True, drop_missing=False):
+    return complete_rows(parse_formula(text), frame, response=response, drop_missing=drop_missing)
+
+
+def through_json(design):
+    return design_from_plain(json.loads(json.dumps(design_to_plain(design), allow_nan=False)))
+
+
+def test_numeric_columns_are_taken_as_they_are():
+    frame = small_frame()
+    design, rows = learn("y ~ x + nn(v, u)", frame)
+    assert np.array_equal(rows.X, frame[["x"]])
+    assert np.array_equal(rows.U, frame[["v", "u"]])
+    assert np.array_equal(rows.y, frame["y"])
+    assert (design.x.columns, design.u.columns) == (("x",), ("v", "u"))
+    assert rows.index == tuple(frame.index)
+
+
+def test_location_and_scale_are_mean_and_sample_deviation():
+    frame = small_frame()
+    design, _ = learn("y ~ x + nn(u, v)", frame)
+    assert np.allclose(design.u.loc, frame[["u", "v"]].mean(), rtol=1e-14)
+    assert np.allclose(design.x.scale, frame[["x"]].std(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("term", ["g", "C(g)"])
+def test_the_first_level_is_the_reference(term):
+    frame = small_frame()
+    design, rows = learn(f"y ~ {term} + nn(u)", frame)
+    assert np.array_equal(rows.X, np.column_stack([frame["g"] == "b", frame["g"] == "c"]))
+    assert list(design.x.levels.values()) == [["a", "b", "c"]]
+    assert design.coefficients == ("b_gb", "b_gc")
+
+
+def test_the_order_of_a_categorical_is_kept():
+    frame = small_frame().assign(g=lambda f: pd.Categorical(f["g"], ["c", "a", "b"]))
+    design, rows = learn("y ~ g + nn(u)", frame)
+    assert design.coefficients == ("b_ga", "b_gb")
+    assert np.array_equal(apply_design(design, small_frame(), response=False).X, rows.X)
+
+
+def test_levels_can_be_listed():
+    design, _ = learn("y ~ C(g, levels=['b', 'a', 'c']) + nn(u)")
+    assert design.coefficients == ("b_ga", "b_gc")
+
+
+def test_the_reference_level_can_be_chosen():
+    design, _ = learn("y ~ C(g, contr.treatment('b')) + nn(u)")
+    assert design.coefficients == ("b_ga", "b_gc")
+
+
+def test_an_interaction_is_a_product_of_columns():
+    frame = small_frame()
+    design, rows = learn("y ~ x*z + x:C(g) + nn(u)", frame)
+    X = dict(zip(design.x.columns, rows.X.T, strict=True))
+    assert np.array_equal(X["x:z"], frame["x"] * frame["z"])
+    assert np.array_equal(X["x:C(g)[T.b]"], frame["x"] * (frame["g"] == "b"))
+
+
+@pytest.mark.parametrize("expression", ["(x + 1) * (z + 2)", "log(z) + exp(z)", "x / z"])
+def test_arithmetic_in_braces_is_one_column(expression):
+    frame = small_frame()
+    _, rows = learn(f"y ~ {{{expression}}} + nn(u)", frame)
+    assert np.allclose(rows.X[:, 0], frame.eval(expression), rtol=1e-14)
+    assert rows.X.shape[1] == 1
+
+
+def test_a_response_in_braces_is_evaluated_as_one():
+    frame = small_frame()
+    _, rows = learn("{log(y) + log(z)} ~ x + nn(u)", frame)
+    assert np.allclose(rows.y, np.log(frame["y"] * frame["z"]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("argument", ["u**2", "u - 1", "u / 2", "-u"])
+def test_arithmetic_within_nn_is_arithmetic_or_refused(argument):
+    frame = small_frame()
+    try:
+        _, rows = learn(f"y ~ x + nn({argument})", frame)
+    except InputError:
+        return
+    assert np.allclose(rows.U[:, 0], frame.eval(argument), rtol=1e-14)
+
+
+NUMERIC = [
+    "poly(x, 3)", "bs(x, df=5)", "center(x)", "scale(x)", "log(z)", "I(x / z)", "`odd: name`",
+    "cr(x, df=4, constraints='center')",
+]  # fmt: skip
+STRUCTURED = ["poly(x, degree=2):z", "C(g):scale(z)", "C(g, contr.sum)", "C(n)", "t", "t:C(g)"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"y ~ {term} + nn(u)" for term in (*NUMERIC, *STRUCTURED)),
+        *(f"y ~ x + nn(u, {term})" for term in NUMERIC),
+    ],
+)
+def test_the_state_survives_json_and_applies_to_single_rows_exactly(text):
+    frame = small_frame().assign(
+        n=lambda f: np.arange(len(f)) % 4, t=lambda f: f["x"] > -20, **{"odd: name": lambda f: f.v}
+    )
+    design, rows = learn(text, frame)
+    again = through_json(design)
+    assert design_to_plain(again) == design_to_plain(design)
+    singles = [apply_design(again, frame.iloc[[i]], response=True) for i in range(len(frame))]
+    assert np.allclose(np.vstack([row.X for row in singles]), rows.X, rtol=1e-12, atol=1e-12)
+    assert np.allclose(np.vstack([row.U for row in singles]), rows.U, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(np.concatenate([row.y for row in singles]), rows.y)
+
+
+def test_new_rows_do_not_move_the_state():
+    design, _ = learn("y ~ center(x) + nn(u)")
+    shifted = small_frame().assign(x=lambda f: f["x"] + 100)
+    X = apply_design(design, shifted, response=False).X
+    assert X.mean() == pytest.approx(100, rel=1e-12)
+
+
+def test_the_response_is_not_needed_to_predict():
+    design, rows = learn("log(y) ~ x + nn(u)")
+    again = apply_design(design, small_frame().drop(columns="y"), response=False)
+    assert again.y is None
+    assert np.array_equal(again.X, rows.X)
+
+
+def test_an_unseen_level_is_named_with_the_known_ones():
+    design, _ = learn("y ~ C(g) + nn(u)")
+    with pytest.raises(InputError, match=r"'g' has levels .* 'd'. Known levels: 'a', 'b', 'c'"):
+        apply_design(through_json(design), small_frame().assign(g="d"), response=False)
+
+
+@pytest.mark.parametrize("term", ["`a level`", "C(`a level`)", "`a level`:x"])
+def test_an_unseen_level_of_a_quoted_column_is_named(term):
+    frame = small_frame().rename(columns={"g": "a level"})
+    design, _ = learn(f"y ~ {term} + nn(u)", frame)
+    with pytest.raises(InputError, match="'a level' has levels"):
+        apply_design(design, frame.assign(**{"a level": "d"}), response=False)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("column", ["y", "x", "u"])
+def test_missing_and_infinite_values_are_counted_by_column(column, value):
+    frame = small_frame()
+    frame.loc[[2, 5], column] = value
+    with pytest.raises(InputError, match=rf"2 of 30 rows .*: {column} \(2\)"):
+        complete("y ~ x + nn(u)", frame)
+
+
+def test_missing_rows_can_be_dropped():
+    frame = small_frame()
+    frame.loc[2, "x"] = np.nan
+    frame.loc[3, "g"] = None
+    frame.loc[4, "v"] = np.nan  # not used
+    kept, dropped = complete("y ~ x + g + nn(u)", frame, drop_missing=True)
+    assert (dropped.rows, dropped.total, dropped.counts) == ((3, 4), 30, {"x": 1, "g": 1})
+    assert list(kept.index) == [i for i in range(30) if i not in (2, 3)]
+
+
+def test_a_missing_response_does_not_matter_for_prediction():
+    frame = small_frame().assign(y=np.nan)
+    kept, dropped = complete("y ~ x + nn(u)", frame, response=False)
+    assert (len(kept), len(dropped)) == (30, 0)
+
+
+def test_no_row_left_is_an_error():
+    with pytest.raises(InputError, match="no row is left"):
+        complete("y ~ x + nn(u)", small_frame().assign(x=np.nan), drop_missing=True)
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, 0.1, -1e9])
+@pytest.mark.parametrize("text", ["y ~ k + nn(u)", "y ~ x + nn(u, k)", "y ~ x + nn(k)"])
+def test_a_constant_column_is_named(text, value):
+    assert "column 'k' is constant" in refusal(text, small_frame().assign(k=value))
+
+
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [
+        (lambda f: 2 * f["x"] + 3, "k' is collinear with x:"),
+        (lambda f: f["x"] - 7 * f["z"], "k' is collinear with x, z:"),
+        (lambda f: 1.0 * (f["g"] == "a"), r"k' is collinear with C(g)[T.b], C(g)[T.c]:"),
+    ],
+)
+def test_a_collinear_column_is_named_with_those_it_depends_on(column, named):
+    assert named in refusal("y ~ x + z + C(g) + k + nn(u)", small_frame().assign(k=column))
+
+
+def test_a_strong_but_imperfect_correlation_is_accepted():
+    frame = small_frame().assign(k=lambda f: f["x"] + 1e-4 * f["z"])
+    assert learn("y ~ x + k + nn(u)", frame)[0].x.columns == ("x", "k")
+
+
+def test_network_inputs_may_be_collinear():
+    frame = small_frame().assign(w=lambda f: 2 * f["u"])
+    assert learn("y ~ x + nn(u, w)", frame)[0].u.columns == ("u", "w")
+
+
+@pytest.mark.parametrize("column", ["a b", "a.b", "a-b"])
+def test_columns_with_one_name_in_stan_are_both_named(column):
+    frame = small_frame().rename(columns={"x": "a_b", "z": column})
+    message = refusal(f"y ~ a_b + `{column}` + nn(u)", frame)
+    assert "'b_a_b'" in message
+    assert f"'{column}'" in message
+
+
+def test_a_column_cannot_be_called_like_the_intercept():
+    frame = small_frame().rename(columns={"x": "Intercept"})
+    assert "b_Intercept" in refusal("y ~ Intercept + nn(u)", frame)
+
+
+def test_two_columns_of_one_name_are_refused():
+    frame = small_frame().rename(columns={"z": "x"})
+    assert "2 columns named 'x'" in refusal("y ~ x + nn(u)", frame)
+
+
+@pytest.mark.parametrize("text", ["y ~ x + nn(log(g))", "y ~ center(g) + nn(u)", "g ~ x + nn(u)"])
+def test_text_is_no_number(text):
+    assert "column 'g' must be numeric, got 'a'" in refusal(text)
+
+
+def test_dates_are_refused():
+    frame = small_frame().assign(day=pd.date_range("2020-01-01", periods=30))
+    for text in ("y ~ day + nn(u)", "y ~ x + nn(day)", "y ~ C(day) + nn(u)"):
+        assert "column 'day' holds dates: write days(day)" in refusal(text, frame)
+
+
+def test_booleans_are_numbers_for_the_network():
+    frame = small_frame().assign(b=lambda f: f["x"] > -20)
+    design, rows = learn("y ~ x + nn(b)", frame)
+    assert np.array_equal(rows.U[:, 0], frame["b"])
+    assert design.u.columns == ("b",)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_rows_are_refused(n):
+    assert f"at least two rows of data, got {n}" in refusal("y ~ x + nn(u)", small_frame().head(n))
+
+
+@pytest.mark.parametrize("text", ["y ~ aeg + nn(u)", "y ~ x + nn(aeg)", "aeg ~ x + nn(u)"])
+def test_a_missing_column_is_named_with_the_nearest(text):
+    frame = small_frame().rename(columns={"z": "age"})
+    message = refusal(text, frame)
+    assert "'aeg'" in message
+    assert "Did you mean 'age'?" in message
+
+
+def test_a_value_that_a_transformation_makes_infinite_is_located():
+    frame = small_frame()
+    frame.loc[4, "z"] = 0.0
+    assert "'log(z)' is -inf in row 5 (index 4)" in refusal("y ~ log(z) + nn(u)", frame)
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("age", "age"),
+        ("C(g)[T.b]", "gb"),
+        ("C(g, contr.sum)[S.b]", "gb"),
+        ("g[T.b]:x", "gb_x"),
+        ("x:z", "x_z"),
+        ("log(x)", "logx"),
+        ("I(x ** 2)", "x_2"),
+        ("a b", "a_b"),
+        ("_a__b_", "a_b"),
+        ("größe", "gr_e"),
+    ],
+)
+def test_a_column_has_a_speaking_name_in_stan(column, name):
+    assert stan_name(column).replace("Ix", "x") == name

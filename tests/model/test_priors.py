@@ -1,0 +1,349 @@
+import json
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import semistan
+from semistan.bundle.bundle import write_bundle
+from semistan.command import cli
+from semistan.density.target import make_target, negative_log_posterior
+from semistan.errors import InputError
+from semistan.infer.cmdstan.compile import without_comments
+from semistan.model.families.families import family
+from semistan.model.priors.density import DENSITIES, parse_prior
+from semistan.model.priors.prior import PriorLine, prior_data, prior_groups, priors_as_used
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.workflow.inputs import read_config, write_config
+from support.programs import evaluate
+from support.small import RESPONSES, small_bundle, small_config, small_frame, small_prepared
+from support.untrained import random_bundle
+
+scipy_stats = pytest.importorskip("scipy.stats")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "values"),
+    [
+        ("normal(0, 2.5)", "normal", (0, 2.5)),
+        (" student_t( 3,0 ,1e-3 ) ", "student_t", (3, 0, 1e-3)),
+        ("cauchy(-1, 2)", "cauchy", (-1, 2)),
+    ],
+)
+def test_a_prior_is_read_as_written(text, name, values):
+    prior = parse_prior(text, "b")
+    assert (prior.density.name, prior.values) == (name, values)
+    assert parse_prior(str(prior), "b") == prior
+
+
+@pytest.mark.parametrize(
+    ("text", "parameter", "message"),
+    [
+        ("normal", "b", "must look like 'normal(0, 2.5)', got 'normal'"),
+        ("norml(0, 1)", "b", "unknown density 'norml'. Did you mean 'normal'?"),
+        ("normal(1)", "b", "normal takes (location, scale), got 'normal(1)'"),
+        ("normal(0, 1, 2)", "b", "normal takes (location, scale)"),
+        ("normal(0,, 1)", "b", "prior 'b'"),
+        ("normal(0, one)", "b", "must be numbers"),
+        ("normal(0, 0)", "b", "the scale of normal must be positive, got 0"),
+        ("normal(0, -1)", "b", "the scale of normal must be positive, got -1"),
+        ("normal(0, nan)", "b", "must be"),
+        ("normal(0, inf)", "b", "finite"),
+        ("normal(inf, 1)", "b", "finite"),
+        ("student_t(0, 0, 1)", "b", "the df of student_t must be positive"),
+        ("exponential(0)", "sigma", "the rate of exponential must be positive"),
+        ("exponential(1)", "b", "exponential allows only positive values"),
+        ("exponential(1)", "phi", "exponential allows only positive values"),
+        ("constant(1)", "b", "constant() is for dispersion parameters"),
+        ("constant(0)", "sigma", "a dispersion must be positive"),
+        ("normal(0, 1); reject()", "b", "must "),
+    ],
+)
+def test_an_impossible_prior_is_refused_with_its_reason(text, parameter, message):
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        parse_prior(text, parameter)
+    assert f"'{parameter}'" in str(caught.value)
+
+
+DISTRIBUTIONS = {
+    "normal": lambda m, s: scipy_stats.norm(m, s),
+    "student_t": lambda df, m, s: scipy_stats.t(df, m, s),
+    "cauchy": lambda m, s: scipy_stats.cauchy(m, s),
+    "exponential": lambda rate: scipy_stats.expon(0, 1 / rate),
+    "lognormal": lambda m, s: scipy_stats.lognorm(s, scale=np.exp(m)),
+    "gamma": lambda a, rate: scipy_stats.gamma(a, scale=1 / rate),
+    "inv_gamma": lambda a, scale: scipy_stats.invgamma(a, scale=scale),
+}
+ARGUMENTS = {
+    "normal": (0.3, 1.5), "student_t": (4, -0.2, 2), "cauchy": (0.1, 0.7), "exponential": (0.4,),
+    "lognormal": (-0.3, 0.8), "gamma": (2, 0.1), "inv_gamma": (3, 1.7),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_rescaling_is_a_change_of_units(name):
+    arguments = tuple(
+        0 if n == "location" else x
+        for n, x in zip(DENSITIES[name].arguments, ARGUMENTS[name], strict=True)
+    )
+    text = f"{name}({', '.join(map(str, arguments))})"
+    used = parse_prior(text, "sigma").rescaled(7.0)
+    probabilities = np.linspace(0.05, 0.99, 9)
+    expected = 7.0 * DISTRIBUTIONS[name](*arguments).ppf(probabilities)
+    assert DISTRIBUTIONS[name](*used.values).ppf(probabilities) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_density_is_the_same_in_scipy_and_in_torch(name):
+    x, arguments = np.array([0.2, 0.9, 4.0]), ARGUMENTS[name]
+    density, expected = DENSITIES[name], DISTRIBUTIONS[name](*arguments)
+    in_torch = density.in_torch(*arguments).log_prob(torch.tensor(x)).numpy()
+    assert in_torch == pytest.approx(expected.logpdf(x), rel=1e-12)
+    in_scipy = density.in_scipy(*(np.array([a, a]) for a in arguments))
+    assert in_scipy.logpdf(0.9) == pytest.approx(np.repeat(expected.logpdf(0.9), 2), rel=1e-14)
+    assert density.positive == (expected.support()[0] == 0)
+
+
+def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
+    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe", "lkj"}
+    for density in DENSITIES.values():
+        assert set(density.carriers) <= set(density.arguments)
+
+
+def test_autoscaled_priors_have_the_units_of_their_parameters():
+    bundle, rows = small_bundle("y ~ x + z + nn(u)", priors__sigma="exponential(2)")
+    data = prior_data(bundle)
+    expected = 2.5 * rows.y.std(ddof=1) / rows.X.std(axis=0, ddof=1)
+    assert np.allclose(data["prior_b_scale"], expected, rtol=1e-12)
+    assert np.array_equal(data["prior_b_location"], [0, 0])
+    assert data["prior_sigma_rate"] == pytest.approx(2 / rows.y.std(ddof=1), rel=1e-12)
+    assert np.array_equal(data["prior_phi_location"], [0, 0])
+    assert np.array_equal(data["prior_phi_scale"], [5, 5])
+
+
+def test_priors_are_used_as_written_without_autoscale():
+    bundle, _ = small_bundle(
+        "y ~ x + z + nn(u)", priors__autoscale=False, priors__b_z="normal(0, 3)"
+    )
+    data = prior_data(bundle)
+    assert np.array_equal(data["prior_b_scale"], [2.5, 3])
+    assert data["prior_sigma_scale"] == 2.5
+
+
+def test_a_constant_is_never_rescaled():
+    bundle, _ = small_bundle(priors__sigma="constant(3)")
+    assert prior_data(bundle)["prior_sigma_value"] == 3
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+def test_every_sampled_parameter_has_a_prior(name):
+    prepared = small_prepared(f"{RESPONSES[name]} ~ x + nn(u)", family=name)
+    groups = prior_groups(prepared.config, prepared.design)
+    assert [group.parameter for group in groups] == ["phi", "theta", *family(name).dispersion]
+
+
+def test_priors_are_listed_as_written_and_as_used():
+    bundle, _ = small_bundle(
+        "y ~ x + z + nn(u)", priors__b_z="cauchy(0, 1)", priors__phi="normal(0, 2)"
+    )
+    x, z = bundle.units.theta_scale
+    assert priors_as_used(bundle) == (
+        PriorLine("phi", "normal(0, 2)", "normal(0, 2)", "class"),
+        PriorLine("b_x", "normal(0, 2.5)", f"normal(0, {2.5 * x:.6g})", "default"),
+        PriorLine("b_z", "cauchy(0, 1)", f"cauchy(0, {z:.6g})", "coefficient"),
+        PriorLine("sigma", "student_t(3, 0, 2.5)",
+                  f"student_t(3, 0, {2.5 * bundle.units.eta_scale:.6g})", "default"),
+    )  # fmt: skip
+
+
+def test_phi_has_a_prior_for_each_scale_even_without_autoscale():
+    bundle, _ = small_bundle(priors__phi="normal(1, 2)", priors__autoscale=False)
+    scales = np.array([0.5, 3])
+    scaled = replace(bundle.subspace, phi_scale=scales)
+    bundle = replace(bundle, trained=replace(bundle.trained, subspace=scaled))
+    data = prior_data(bundle)
+    assert np.array_equal(data["prior_phi_scale"], [1, 6])
+    assert np.array_equal(data["prior_phi_location"], [1, 1])
+    lines = [line for line in priors_as_used(bundle) if line.parameter.startswith("phi")]
+    assert lines == [PriorLine("phi[1]", "normal(1, 2)", "normal(1, 1)", "class"),
+                     PriorLine("phi[2]", "normal(1, 2)", "normal(1, 6)", "class")]  # fmt: skip
+
+
+def test_auto_takes_phis_scales_from_the_control_points():
+    bundle, _ = small_bundle(priors__phi="auto")
+    points = (bundle.trained.control_points - bundle.subspace.p_bar) @ bundle.subspace.Pi
+    data = prior_data(bundle)
+    expected = 2 * np.sqrt((points**2).sum(axis=0) / (len(points) - 1))
+    assert data["prior_phi_scale"] == pytest.approx(expected, rel=1e-12)
+    assert np.array_equal(data["prior_phi_location"], [0, 0])
+    assert [line.written for line in priors_as_used(bundle)][:2] == ["auto", "auto"]
+
+
+@pytest.mark.parametrize("construction", ["pca", "naive", "subnetwork", "random", "full"])
+def test_auto_is_there_for_every_construction(construction):
+    k = 13 if construction == "full" else 2
+    bundle, _ = small_bundle(subspace__construction=construction, priors__phi="auto",
+                             subspace__k=k, train__epochs=40)  # fmt: skip
+    scale, subspace = prior_data(bundle)["prior_phi_scale"], bundle.subspace
+    assert (scale > 0).all()
+    if construction == "naive":
+        spread = bundle.trained.singular_values / np.sqrt(len(bundle.trained.control_points) - 1)
+        assert scale == pytest.approx(2 * spread, rel=1e-9)
+    else:
+        assert scale == pytest.approx(2 * subspace.phi_scale, rel=1e-12)
+
+
+def test_before_training_only_phis_width_is_unknown():
+    frame = small_frame()
+    table = semistan.priors("y ~ x + nn(u)", frame, overrides={"priors.phi": "auto"})
+    bundle, _ = small_bundle("y ~ x + nn(u)", priors__phi="auto")
+    trained = semistan.priors(bundle)
+    assert table["parameter"].tolist() == ["phi", "b_x", "sigma"]
+    assert table["used"].tolist()[0] == "known after training"
+    assert table.iloc[1:].to_numpy().tolist() == trained.iloc[2:].to_numpy().tolist()
+    fixed = semistan.priors("y ~ x + nn(u)", frame)
+    assert fixed["used"].tolist()[0] == "normal(0, 5)"
+    assert set(fixed["source"]) == {"default"}
+    pca = semistan.priors("y ~ x + nn(u)", frame, overrides={"subspace.construction": "pca"})
+    assert pca["used"].tolist()[0] == "known after training"
+
+
+def test_the_priors_of_a_folder_are_listed(tmp_path):
+    bundle, _ = small_bundle()
+    write_bundle(bundle, tmp_path / "bundle")
+    table = semistan.priors(tmp_path / "bundle")
+    assert table.equals(semistan.priors(bundle))
+    with pytest.raises(InputError, match="is trained"):
+        semistan.priors(tmp_path / "bundle", overrides={"priors.b": "normal(0, 1)"})
+
+
+def test_coefficients_of_one_density_share_a_statement_and_their_data():
+    bundle, _ = small_bundle("y ~ x + z + nn(u)", priors__b_z="normal(1, 4)")
+    plain, _ = small_bundle("y ~ x + z + nn(u)")
+    assert without_comments(bundle_program(bundle)) == without_comments(bundle_program(plain))
+    data, scale = prior_data(bundle), bundle.units.theta_scale
+    assert data["prior_b_scale"] == pytest.approx([2.5, 4] * scale, rel=1e-12)
+    assert np.array_equal(data["prior_b_location"], [0, 1])
+
+
+def test_which_coefficient_has_which_density_is_data():
+    def programs_of(**priors):
+        bundle, _ = small_bundle("y ~ x + z + C(g) + nn(u)", **priors)
+        return without_comments(bundle_program(bundle)), prior_data(bundle)
+
+    one, data = programs_of(priors__b_x="student_t(3, 0, 1)")
+    other, more = programs_of(priors__b_z="student_t(5, 0, 1)", priors__b_gb="student_t(5, 2, 2)")
+    assert one == other
+    assert data["n_prior_b_student_t"] == 1
+    assert data["prior_b_student_t"].tolist() == [1]
+    assert data["prior_b_normal"].tolist() == [2, 3, 4]
+    assert more["prior_b_student_t"].tolist() == [2, 3]
+    assert more["prior_b_student_t_location"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"b_xx": "normal(0, 1)"}, "prior 'b_xx': the model has no such coefficient. "
+                                   "Did you mean 'b_x'?"),
+        ({"b_Intercept": "normal(0, 1)"}, "the intercept is the mean of the network's output"),
+        ({"b_x": "normal(0, -1)"}, "prior 'b_x': the scale of normal must be positive, got -1"),
+        ({"b_x": "norml(0, 1)"}, "unknown density 'norml'. Did you mean 'normal'?"),
+        ({"b_x": "normal(1)"}, "normal takes (location, scale), got 'normal(1)'"),
+        ({"b_x": "exponential(1)"}, "exponential allows only positive values"),
+        ({"b_x": "constant(1)"}, "leave the term out of the formula"),
+        ({"b_x": "auto"}, "must look like"),
+        ({"b": "auto"}, "must look like"),
+        ({"b_x": 3}, "priors.b_x"),
+        ({"sgma": "normal(0, 1)"}, "unknown key 'sgma'. Did you mean 'sigma'?"),
+        ({"x": "normal(0, 1)"}, "The key of a coefficient is its name in the table, as b_age."),
+        ({"b_x\n": "normal(0, 1)"}, "unknown key"),
+        ({"sigma": "lognormal(0, 0)"}, "the sdlog of lognormal must be positive, got 0"),
+        ({"sigma": "gamma(0, 1)"}, "the shape of gamma must be positive, got 0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_prior_is_refused_before_training(settings, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        small_prepared(priors=settings)
+
+
+def test_a_prior_is_refused_where_the_subspace_holds_the_coefficients():
+    with pytest.raises(InputError, match="prior 'b_x': in the construction 'naive'"):
+        small_prepared(priors__b_x="normal(0, 1)", subspace__construction="naive")
+
+
+def test_the_priors_of_coefficients_survive_the_file(tmp_path):
+    config = small_config(priors__b_x="student_t(3, 0, 1)", priors__phi="auto")
+    write_config(config, tmp_path / "model.toml")
+    assert read_config(tmp_path / "model.toml") == config
+    assert config.priors.coefficients == {"b_x": "student_t(3, 0, 1)"}
+
+
+MIXED = {"b": "normal(0, 2)", "b_x2": "student_t(4, -1, 3)"}
+
+
+def test_a_subspace_is_tempered_under_one_density_only():
+    settings = {"sample": {"temper": "subspace", "temperature": 2.0}}
+    bundle, _ = small_bundle(priors__b_x="cauchy(0, 1)", **settings)
+    with pytest.raises(InputError, match="the same density on all coefficients, got cauchy, norm"):
+        bundle_program(bundle)
+
+
+def printed(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return caught.value.code, capsys.readouterr()
+
+
+def test_the_command_prints_priors_given_one_by_one(monkeypatch, capsys, tmp_path):
+    small_frame().to_csv(tmp_path / "data.csv", index=False)
+    arguments = ["priors", "y ~ x + z + nn(u)", "--data", tmp_path / "data.csv", "--json",
+                 "--prior", "b_x=student_t(3, 0, 1)", "--prior", "phi = auto",
+                 "--prior-b", "cauchy(0, 1)", "--no-autoscale"]  # fmt: skip
+    code, shown = printed(monkeypatch, capsys, *arguments)
+    assert code == 0
+    assert [list(line.values()) for line in json.loads(shown.out)] == [
+        ["phi", "auto", "known after training", "class"],
+        ["b_x", "student_t(3, 0, 1)", "student_t(3, 0, 1)", "coefficient"],
+        ["b_z", "cauchy(0, 1)", "cauchy(0, 1)", "class"],
+        ["sigma", "student_t(3, 0, 2.5)", "student_t(3, 0, 2.5)", "default"],
+    ]
+
+
+@pytest.mark.parametrize("text", ["normal(0, 1)", "b.x=normal(0, 1)", "=normal(0, 1)"])
+def test_a_flag_without_a_parameter_is_refused(text, monkeypatch, capsys):
+    code, shown = printed(monkeypatch, capsys, "priors", "y ~ x + nn(u)", "--prior", text)
+    assert code == 2
+    assert f"--prior takes a parameter and its prior as b_age='normal(0, 1)', got '{text}'" in (
+        " ".join(shown.err.split())
+    )
+
+
+@pytest.mark.parametrize(
+    ("sigma", "kernel"), [("lognormal(0.2, 0.7)", "stan"), ("gamma(2, 0.1)", "cpp")]
+)
+def test_the_program_has_the_density_that_numpy_computes(sigma, kernel, toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian", priors=MIXED | {"sigma": sigma})
+    states = np.random.default_rng(3).normal(0, 0.5, size=(4, 6))
+    data = stan_data(bundle, rows, prior_only=True)
+    found = evaluate(bundle, data, states, toolchain, tmp_path, kernel)
+    phi, scaled, log_sigma = states[:, :3], states[:, 3:5], states[:, 5]
+    theta, s = scaled * bundle.units.theta_scale, bundle.units.theta_scale
+    prior = parse_prior(sigma, "sigma").rescaled(bundle.units.eta_scale)
+    expected = (
+        scipy_stats.norm.logpdf(phi, 0, 5).sum(axis=1)
+        + scipy_stats.norm.logpdf(theta[:, 0], 0, 2 * s[0])
+        + scipy_stats.t.logpdf(theta[:, 1], 4, -1, 3 * s[1])
+        + DISTRIBUTIONS[prior.density.name](*prior.values).logpdf(np.exp(log_sigma))
+    )
+    assert found.written["lprior"] == pytest.approx(expected, rel=1e-12)
+    jacobian = np.log(s).sum() + log_sigma
+    assert found.lp == pytest.approx(expected + jacobian, rel=1e-12)
+    target = make_target(bundle, rows, prior_only=True)
+    by_torch = [negative_log_posterior(target, torch.tensor(q)) for q in states]
+    assert -np.array(by_torch) == pytest.approx(expected + log_sigma, rel=1e-12)

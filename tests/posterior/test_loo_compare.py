@@ -1,0 +1,180 @@
+"""PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import stats
+
+from semistan.errors import InputError
+from semistan.posterior import predict
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.scoring.compare import compare_elpd, stacking_weights
+from semistan.posterior.scoring.loo import Loo, loo, psis_loo
+from semistan.workflow.compare import check_same_response
+from support.drawn import random_draws
+from support.untrained import random_bundle
+
+
+def normal_log_lik(n=40, size=4000, seed=0):
+    """Known sd 1, flat prior: the posterior of the mean is exactly normal."""
+    generator = np.random.default_rng(seed)
+    y = generator.normal(1.0, 1.0, n)
+    mu = generator.normal(y.mean(), 1 / np.sqrt(n), size)
+    return y, stats.norm.logpdf(y, mu[:, None], 1.0)
+
+
+def test_elpd_is_the_exact_leave_one_out_density():
+    y, density = normal_log_lik()
+    n, found = len(y), psis_loo(density)
+    left_out = (y.sum() - y) / (n - 1)
+    exact = stats.norm.logpdf(y, left_out, np.sqrt(1 + 1 / (n - 1)))
+    assert np.abs(found.elpd - exact).max() < 0.02
+    assert abs(found.elpd.sum() - exact.sum()) < 0.05
+    assert found.unreliable.size == 0
+
+
+def test_the_table_is_arvizs():
+    _, density = normal_log_lik()
+    arviz = quiet_arviz()
+    data = arviz.from_dict(
+        posterior={"mu": np.zeros((4, 1000))}, log_likelihood={"y": density.reshape(4, 1000, -1)}
+    )
+    expected, found = arviz.loo(data, reff=1), psis_loo(density)
+    table = found.table().set_index("measure")
+    assert table.loc["elpd_loo", "Estimate"] == pytest.approx(expected.elpd_loo)
+    assert table.loc["p_loo", "Estimate"] == pytest.approx(expected.p_loo)
+    n = density.shape[1]  # ArviZ divides the variance by n, R's loo by n - 1
+    assert table.loc["elpd_loo", "SE"] == pytest.approx(expected.se * np.sqrt(n / (n - 1)))
+    assert table.loc["looic", "Estimate"] == pytest.approx(-2 * expected.elpd_loo)
+
+
+def test_an_influential_row_is_named():
+    y, density = normal_log_lik(n=10, size=500)
+    generator = np.random.default_rng(2)
+    density[:, 3] = -40 * np.abs(generator.standard_cauchy(500))
+    found = psis_loo(density)
+    assert list(found.unreliable) == [3]
+    assert "1 of 10 Pareto k" in found.text()
+    assert "rows 4)" in found.text()
+    assert "kfold" in found.text()
+    assert list(found.pointwise()["row"]) == list(range(1, len(y) + 1))
+
+
+def test_repeated_draws_do_not_shorten_the_tail():
+    """With each of 190 draws twice, the tail of 59 begins between two equal weights."""
+    _, density = normal_log_lik(n=5, size=190)
+    twice = np.repeat(density, 2, axis=0)
+    jittered = twice + 1e-9 * np.random.default_rng(0).normal(size=twice.shape)
+    repeated, distinct = psis_loo(twice), psis_loo(jittered)
+    assert repeated.pareto_k == pytest.approx(distinct.pareto_k, abs=1e-6)
+    assert repeated.elpd == pytest.approx(distinct.elpd, abs=1e-6)
+
+
+def test_the_limit_depends_on_the_number_of_draws():
+    none = np.zeros(0)
+    assert Loo(none, none, none, 100).limit == pytest.approx(0.5)
+    assert Loo(none, none, none, 4000).limit == 0.7
+
+
+def test_rows_are_taken_in_pieces(monkeypatch):
+    bundle, rows = random_bundle("poisson")
+    draws = random_draws(bundle)
+    whole = loo(bundle, draws, rows)
+    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * draws.size)
+    pieces = loo(bundle, draws, rows)
+    assert pieces.elpd == pytest.approx(whole.elpd, rel=1e-12)
+    assert pieces.size == draws.size
+
+
+def three_models(n=200):
+    """Pointwise densities of a good, a bad and a complementary model."""
+    generator = np.random.default_rng(3)
+    y = np.concatenate([generator.normal(0, 1, n // 2), generator.normal(4, 1, n // 2)])
+    return {name: stats.norm.logpdf(y, mean, sd) for name, mean, sd in
+            (("low", 0, 1), ("high", 4, 1), ("wide", 2, 4))}  # fmt: skip
+
+
+def test_differences_and_their_standard_errors():
+    elpd = three_models()
+    table = compare_elpd(elpd)
+    assert table["model"][0] == "wide"
+    assert (table["elpd_diff"][0], table["se_diff"][0]) == (0, 0)
+    for _, line in table.iterrows():
+        difference = elpd[line["model"]] - elpd["wide"]
+        assert line["elpd_diff"] == pytest.approx(difference.sum())
+        assert line["se_diff"] == pytest.approx(stats.tstd(difference) * np.sqrt(200))
+
+
+def test_stacking_weights_maximise_the_mixture():
+    elpd = np.column_stack(list(three_models().values()))
+    weights = stacking_weights(elpd)
+
+    def value(w):
+        return np.log(np.exp(elpd) @ w).mean()
+
+    assert weights.sum() == pytest.approx(1)
+    generator = np.random.default_rng(0)
+    assert all(value(weights) >= value(w) - 1e-9 for w in generator.dirichlet([0.5] * 3, 5000))
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+def test_stacking_weights_are_arvizs():
+    arviz, elpd = quiet_arviz(), three_models()
+    n = 200
+    results = {
+        name: arviz.ELPDData(
+            data=[values.sum(), np.sqrt(n * values.var()), 0.0, 4000, n, False, "log",
+                  xr.DataArray(values, dims="obs"), xr.DataArray(np.zeros(n), dims="obs"), 0.7],
+            index=["elpd_loo", "se", "p_loo", "n_samples", "n_data_points", "warning", "scale",
+                   "loo_i", "pareto_k", "good_k"],
+        )
+        for name, values in elpd.items()
+    }  # fmt: skip
+    expected = arviz.compare(results, method="stacking")["weight"]
+    found = compare_elpd(elpd).set_index("model")["weight"]
+    for name in elpd:
+        assert found[name] == pytest.approx(expected[name], abs=2e-4)
+
+
+def test_a_dominated_model_gets_no_weight():
+    good = np.random.default_rng(1).normal(size=50)
+    assert compare_elpd({"a": good - 3, "b": good})["weight"].to_numpy() == pytest.approx([1, 0])
+
+
+@pytest.mark.parametrize(
+    ("elpd", "message"),
+    [
+        ({"a": np.zeros(3)}, "at least two models, got 1"),
+        ({"a": np.zeros(3), "b": np.zeros(4)}, "different numbers of rows .a: 3, b: 4."),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(elpd, message):
+    with pytest.raises(InputError, match=message):
+        compare_elpd(elpd)
+
+
+def run_on(values, y, categories=()):
+    """What the comparison asks of a run on the response r."""
+    design = SimpleNamespace(categories=categories)
+    bundle = SimpleNamespace(design=design, config=SimpleNamespace(formula="r ~ x + nn(u)"))
+    return SimpleNamespace(
+        bundle=bundle, path=Path("run"), table=lambda: pd.DataFrame({"r": values}),
+        rows=lambda: SimpleNamespace(y=np.array(y, dtype=float)),
+    )  # fmt: skip
+
+
+def test_the_same_categories_may_have_another_reference_or_order():
+    bus_first = run_on(["car", "bus", "bus"], [2, 1, 1], ("bus", "car"))
+    car_first = run_on(["car", "bus", "bus"], [1, 2, 2], ("car", "bus"))
+    check_same_response([bus_first, car_first], ["one", "two"])
+    other = run_on(["car", "train", "bus"], [2, 3, 1], ("bus", "car", "train"))
+    with pytest.raises(InputError, match="row 2 is bus and train"):
+        check_same_response([bus_first, other], ["one", "two"])
+    numbers = run_on([2, 1, 3], [2, 1, 3], ("1", "2", "3"))
+    check_same_response([numbers, run_on([2.0, 1.0, 3.0], [2, 1, 3])], ["one", "two"])
+    with pytest.raises(InputError, match=r"row 3 is 3 and 2\."):
+        check_same_response([run_on([2, 1, 3], [2, 1, 3]), run_on([2, 1, 2], [2, 1, 2])], "ab")

@@ -1,0 +1,281 @@
+"""Scores against scikit-learn, scoringrules, scipy and naive loops."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scoringrules
+from scipy import stats
+from sklearn.metrics import (
+    accuracy_score,
+    brier_score_loss,
+    log_loss,
+    mean_absolute_error,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+
+from semistan.bundle.files import write_json
+from semistan.errors import InputError
+from semistan.model.families.families import FAMILIES, family
+from semistan.posterior import predict
+from semistan.posterior.predict import posterior_epred, posterior_linpred
+from semistan.posterior.scoring.folds import (
+    fold_folder,
+    read_kfold,
+    write_folds,
+    write_pointwise,
+)
+from semistan.posterior.scoring.scores import (
+    Pointwise,
+    crps,
+    join,
+    pointwise,
+    reliability,
+    scores,
+    scores_table,
+)
+from support.drawn import random_draws
+from support.small import category_bundle
+from support.untrained import random_bundle
+
+NAMES = [record.name for record in FAMILIES]
+NONE = np.zeros((0, 0))  # probabilities of a response without categories
+
+
+def judged(name, **options):
+    bundle, rows = random_bundle(name)
+    draws = random_draws(bundle, chains=2, iterations=200)
+    options = {"generator": np.random.default_rng(1)} | options
+    return bundle, rows, draws, pointwise(bundle, draws, rows, **options)
+
+
+def by_name(bundle, found, interval=0.9):
+    return {item.name: item for item in scores(bundle, found, interval)}
+
+
+def density(name, y, eta, dispersion, s, trials):
+    at = {key: values.ravel()[s] for key, values in dispersion.items()}
+    mean = 1 / (1 + np.exp(-eta))
+    densities = {
+        "gaussian": lambda: stats.norm.pdf(y, eta, at["sigma"]),
+        "poisson": lambda: stats.poisson.pmf(y, np.exp(eta)),
+        "bernoulli": lambda: stats.bernoulli.pmf(y, mean),
+        "negbinomial": lambda: stats.nbinom.pmf(
+            y, at["shape"], at["shape"] / (at["shape"] + np.exp(eta))
+        ),
+        "student": lambda: stats.t.pdf(y, at["nu"], eta, at["sigma"]),
+        "lognormal": lambda: stats.lognorm.pdf(y, at["sigma"], scale=np.exp(eta)),
+        "gamma": lambda: stats.gamma.pdf(y, at["shape"], scale=np.exp(eta) / at["shape"]),
+        "beta": lambda: stats.beta.pdf(y, at["precision"] * mean, at["precision"] * (1 - mean)),
+        "binomial": lambda: stats.binom.pmf(y, trials, mean),
+    }
+    return densities[name]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lppd_is_that_of_a_naive_loop(name):
+    bundle, rows, draws, found = judged(name)
+    eta = posterior_linpred(bundle, draws, rows)
+    total, trials = 0.0, rows.given.get("trials", np.ones(len(rows)))
+    for i in range(len(rows)):
+        mixture = np.mean(
+            [
+                density(name, rows.y[i], eta[s, i], draws.dispersion, s, trials[i])
+                for s in range(len(eta))
+            ]
+        )
+        total += np.log(mixture)
+    assert by_name(bundle, found)["LPPD"].value == pytest.approx(total / len(rows), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_scikit_learns(name):
+    bundle, rows, draws, found = judged(name)
+    mean = posterior_epred(bundle, draws, rows).mean(axis=0)
+    mine = by_name(bundle, found)
+    assert mine["RMSE"].value == pytest.approx(root_mean_squared_error(rows.y, mean))
+    assert mine["MAE"].value == pytest.approx(mean_absolute_error(rows.y, mean))
+
+
+def test_auc_and_brier_score_are_scikit_learns():
+    bundle, rows, draws, found = judged("bernoulli")
+    mean = posterior_epred(bundle, draws, rows).mean(axis=0)
+    mine = by_name(bundle, found)
+    assert mine["AUC"].value == pytest.approx(roc_auc_score(rows.y, mean))
+    assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
+
+
+def judged_categories(name):
+    bundle, rows = category_bundle(name)
+    draws = random_draws(bundle, chains=2, iterations=200)
+    found = pointwise(bundle, draws, rows, generator=np.random.default_rng(1))
+    return bundle, rows, posterior_epred(bundle, draws, rows).mean(axis=0), found
+
+
+def test_unordered_categories_have_three_scores():
+    bundle, rows, p, found = judged_categories("categorical")
+    mine, y = by_name(bundle, found), rows.y.astype(int) - 1
+    assert set(mine) == {"LPPD", "accuracy", "Brier"}
+    assert mine["LPPD"].value == pytest.approx(-log_loss(y, p, labels=[0, 1, 2]), rel=1e-9)
+    assert mine["accuracy"].value == pytest.approx(accuracy_score(y, p.argmax(axis=1)))
+    each = [sum((p[i, k] - (y[i] == k)) ** 2 for k in range(3)) for i in range(30)]
+    assert mine["Brier"].value == pytest.approx(np.mean(each), rel=1e-9)
+    assert mine["Brier"].se == pytest.approx(np.std(each, ddof=1) / np.sqrt(30), rel=1e-9)
+    assert np.isnan(found.mean).all() and np.isnan(found.crps).all() and np.isnan(found.pit).all()
+
+
+def test_ordered_categories_have_an_accuracy_besides():
+    bundle, rows, p, found = judged_categories("cumulative")
+    mine = by_name(bundle, found)
+    assert {"RMSE", "MAE", "CRPS", "width of 90% interval"} < set(mine)
+    assert mine["accuracy"].value == pytest.approx(accuracy_score(rows.y, p.argmax(axis=1) + 1))
+    assert found.mean == pytest.approx(p @ np.arange(1, 5), rel=1e-9)
+
+
+def test_reliability_is_that_of_a_category():
+    _, rows, p, found = judged_categories("categorical")
+    table = reliability(found.of_category(2), bins=3)
+    order = np.argsort(p[:, 2], kind="stable").reshape(3, 10)
+    assert list(table["predicted"]) == pytest.approx([p[part, 2].mean() for part in order])
+    assert list(table["observed"]) == [np.mean(rows.y[part] == 3) for part in order]
+
+
+@pytest.mark.parametrize("name", ["categorical", "cumulative"])
+def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
+    *_, found = judged_categories(name)
+    write_folds(np.repeat([1, 2], 15), tmp_path / "kfold")
+    for fold in (1, 2):
+        part = slice(15 * (fold - 1), 15 * fold)
+        folder = fold_folder(tmp_path / "kfold", fold)
+        folder.mkdir()
+        values = {name: getattr(found, name)[part] for name in Pointwise.__dataclass_fields__}
+        write_pointwise(Pointwise(**values), np.arange(15), folder)
+        write_json(folder / "checks.json", [])
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2})
+    rows = read_kfold(tmp_path).rows
+    assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
+    assert np.array_equal(rows.crps, found.crps, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_binary_response_has_an_auc_and_others_an_interval(name):
+    bundle, _, _, found = judged(name)
+    binary, interval = {"AUC", "Brier"}, {f"{x} of 90% interval" for x in ("coverage", "width")}
+    scored = set(by_name(bundle, found)) - {"LPPD", "RMSE", "MAE", "CRPS"}
+    assert scored == (binary if name == "bernoulli" else interval)
+
+
+def test_auc_with_ties_counts_them_half_and_needs_both_classes():
+    def auc(y, mean):
+        y, mean = np.array(y, float), np.array(mean, float)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
+        return by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"]
+
+    assert auc([0, 1, 0, 1], [0.5, 0.5, 0.2, 0.9]).value == pytest.approx(3.5 / 4)
+    assert np.isnan(auc([1, 1], [0.2, 0.3]).value)
+
+
+def test_the_standard_error_of_auc_is_its_spread_over_samples():
+    """DeLong's standard error against the sd of AUC over independent samples."""
+    generator, found = np.random.default_rng(3), []
+    for _ in range(400):
+        y = generator.integers(0, 2, 80).astype(float)
+        mean = y + generator.normal(0, 1.2, 80)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
+        found.append(by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"])
+    spread = np.std([item.value for item in found], ddof=1)
+    assert np.mean([item.se for item in found]) == pytest.approx(spread, rel=5 / np.sqrt(2 * 400))
+
+
+def test_standard_errors_are_those_of_means_over_rows():
+    bundle, rows, _, found = judged("gaussian")
+    mine = by_name(bundle, found)
+    assert mine["LPPD"].se == pytest.approx(stats.sem(found.lpd))
+    assert mine["CRPS"].se == pytest.approx(stats.sem(found.crps))
+    error = np.square(found.mean - rows.y)
+    assert mine["RMSE"].se == pytest.approx(stats.sem(error) / 2 / mine["RMSE"].value)
+
+
+def test_crps_is_scoringrules_unbiased_ensemble_score():
+    generator = np.random.default_rng(4)
+    replicated = np.sort(generator.normal(size=(500, 7)), axis=0)
+    y = generator.normal(size=7)
+    expected = scoringrules.crps_ensemble(y, replicated.T, estimator="fair")
+    assert crps(replicated, y) == pytest.approx(expected, rel=1e-9)
+
+
+def test_crps_of_a_normal_ensemble_is_the_closed_form():
+    generator = np.random.default_rng(5)
+    y, repeats = np.array([0.3, -1.0, 2.5]), 200
+    found = np.array(
+        [crps(np.sort(generator.normal(size=(400, 3)), axis=0), y) for _ in range(repeats)]
+    )
+    error = found.std(axis=0, ddof=1) / np.sqrt(repeats)
+    assert np.all(np.abs(found.mean(axis=0) - scoringrules.crps_normal(y, 0, 1)) < 5 * error)
+
+
+def test_intervals_cover_as_they_should_when_the_model_is_true():
+    bundle, rows = random_bundle("gaussian")
+    draws = random_draws(bundle, chains=1, iterations=2000)
+    generator = np.random.default_rng(6)
+    replicated = predict.posterior_predict(bundle, draws, rows, generator)
+    covered, pit = [], []
+    for y in replicated[generator.choice(2000, 300, replace=False)]:
+        row = SimpleNamespace(**{name: getattr(rows, name) for name in ("X", "U", "index")}, y=y)
+        row = type(rows)(y, row.X, row.U, row.index)
+        found = pointwise(bundle, draws, row, interval=0.8, generator=generator)
+        covered.append(((found.lower <= y) & (y <= found.upper)).mean())
+        pit.append(found.pit[0])
+    assert abs(np.mean(covered) - 0.8) < 5 * stats.sem(covered) + 2 / 2000
+    assert stats.kstest(pit, "uniform").pvalue > 1e-4
+
+
+def test_the_randomised_pit_of_counts_is_uniform():
+    bundle, rows = random_bundle("poisson")
+    draws = random_draws(bundle, chains=1, iterations=1000)
+    generator = np.random.default_rng(7)
+    replicated = predict.posterior_predict(bundle, draws, rows, generator)
+    pit = []
+    for y in replicated[:300]:
+        one = type(rows)(y[:1], rows.X[:1], rows.U[:1], (0,))
+        pit.append(pointwise(bundle, draws, one, generator=generator).pit[0])
+    assert stats.kstest(pit, "uniform").pvalue > 1e-4
+
+
+def test_rows_are_judged_the_same_in_pieces(monkeypatch):
+    _, rows, _, whole = judged("gaussian")
+    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * 400)
+    _, _, _, pieces = judged("gaussian")
+    assert pieces.lpd.shape == (len(rows),)
+    for name in ("lpd", "mean"):
+        assert getattr(pieces, name) == pytest.approx(getattr(whole, name), rel=1e-12)
+
+
+def test_join_keeps_the_order():
+    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7)), NONE) for n in (2, 3))
+    assert list(join([one, two]).pit) == [2, 2, 3, 3, 3]
+
+
+def test_reliability_compares_means_in_bins_of_equal_size():
+    generator = np.random.default_rng(8)
+    mean = generator.uniform(size=1000)
+    y = (generator.random(1000) < mean).astype(float)
+    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE), bins=5)
+    assert list(table["rows"]) == [200] * 5
+    lowest = np.argsort(mean)[:200]
+    assert table["predicted"][0] == pytest.approx(mean[lowest].mean())
+    assert table["observed"][0] == pytest.approx(y[lowest].mean())
+    assert (np.abs(table["observed"] - table["predicted"]) < 5 * table["se"]).all()
+
+
+def test_the_table_names_the_interval():
+    bundle, _, _, found = judged("gaussian", interval=0.5)
+    table = scores_table(scores(bundle, found, 0.5))
+    assert list(table.columns) == ["score", "Estimate", "SE"]
+    assert "coverage of 50% interval" in list(table["score"])
+
+
+def test_a_probability_of_95_is_refused():
+    with pytest.raises(InputError, match="between 0 and 1, got 95"):
+        judged("gaussian", interval=95)

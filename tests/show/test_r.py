@@ -1,0 +1,204 @@
+"""read.R under real R: posterior, loo and bayesplot find what we find."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import semistan
+from semistan.bundle.files import read_json, write_json
+from semistan.errors import InputError
+from semistan.model.config import SampleConfig
+from semistan.posterior.diagnostics import ebfmi
+from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.run import Run
+from semistan.posterior.scoring.loo import psis_loo
+from semistan.show.export import draws_table
+from semistan.show.r_script import r_script, write_r_script
+from semistan.show.tables import write_table
+from semistan.workflow.fit import new_run
+from support.small import category_bundle, family_bundle, small_bundle, small_frame
+from support.untrained import random_bundle
+
+OPTIONS = SampleConfig(chains=2, warmup=150, draws=150, seed=5)
+PACKAGES = {"rstan", "posterior", "loo", "bayesplot"}
+HELPER = Path(__file__).with_name("read_run.R")
+FIGURES = ["coefficients.pdf", "densities.pdf", "ranks.pdf", "trace.pdf"]
+
+
+@pytest.fixture(scope="module")
+def rscript():
+    path = shutil.which("Rscript")
+    if path is None:
+        pytest.skip("Rscript is not installed")
+    found = run_r([path, "-e", "cat(rownames(installed.packages()))"]).split()
+    if absent := PACKAGES - set(found):
+        pytest.skip(f"R lacks the packages {', '.join(sorted(absent))}")
+    return path
+
+
+def run_r(command, **settings):
+    result = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, **settings
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+class Read:
+    """A run, what R printed when it read it, and the tables that R made."""
+
+    def __init__(self, fit, rscript, folder):
+        self.fit = fit
+        write_table(draws_table(fit.draws), folder / "draws.csv")
+        command = [rscript, HELPER, write_r_script(fit.run), folder, folder / "draws.csv"]
+        self.printed = run_r(command, cwd=folder)
+        self.tables = {path.stem: pd.read_csv(path) for path in folder.glob("*.csv")}
+        self.left_over = {path.suffix for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module", params=["gaussian", "poisson"])
+def read(request, rscript, toolchain, tmp_path_factory):
+    bundle, rows = family_bundle(request.param)
+    folder = tmp_path_factory.mktemp("r") / "a run"
+    fit = semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    generate_quantities(fit.run, toolchain)
+    return Read(fit, rscript, tmp_path_factory.mktemp("tables"))
+
+
+def assert_same_table(by_r, ours):
+    for column in ours.columns:
+        assert by_r[column].to_numpy() == pytest.approx(ours[column].to_numpy(), rel=1e-8), column
+
+
+def test_posterior_computes_our_summary(read):
+    ours = pd.read_csv(read.fit.run.path / "summary.csv").set_index("variable")
+    coefficients = read.tables["coefficients"]
+    assert list(coefficients["variable"]) == ["Intercept", "x", "C(g)[T.b]", "C(g)[T.c]"]
+    assert_same_table(coefficients, ours.iloc[:4])
+    assert ("dispersion" in read.tables) == (len(ours) == 5)
+    if "dispersion" in read.tables:
+        assert list(read.tables["dispersion"]["variable"]) == ["sigma"]
+        assert_same_table(read.tables["dispersion"], ours.iloc[4:])
+
+
+def test_the_diagnostics_are_ours(read):
+    sampler, found = read.fit.draws.sampler, read.tables["diagnostics"].iloc[0]
+    assert found["draws"] == read.fit.draws.size
+    assert found["divergent"] == sampler["diverging"].sum()
+    assert found["ebfmi"] == pytest.approx(ebfmi(sampler["energy"]).min(), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["", "heavy_"])
+def test_loo_computes_our_psis(read, name):
+    by_r = read.tables[f"{name}pointwise"]
+    heavy = read.tables["heavy"].to_numpy()
+    ours = psis_loo(heavy if name else read_generated(read.fit.run).log_lik)
+    if name:
+        assert ours.pareto_k.max() > 0.7
+    assert ours.elpd == pytest.approx(by_r["elpd_loo"].to_numpy(), rel=1e-8)
+    assert ours.lpd - ours.elpd == pytest.approx(by_r["p_loo"].to_numpy(), rel=1e-6, abs=1e-10)
+    assert ours.pareto_k == pytest.approx(by_r["pareto_k"].to_numpy(), rel=1e-6, abs=1e-8)
+
+
+def test_loo_computes_our_totals(read):
+    ours = psis_loo(read_generated(read.fit.run).log_lik).table()
+    by_r = read.tables["estimates"]
+    assert by_r.to_numpy() == pytest.approx(ours[["Estimate", "SE"]].to_numpy(), rel=1e-7)
+
+
+def test_the_response_is_read_from_the_data(read):
+    y = read.tables["responses"]["y"].to_numpy()
+    assert y == pytest.approx(read.fit.run.rows().y, rel=1e-14)
+
+
+def test_posterior_recognises_the_exported_draws(read):
+    layout = read.tables["layout"].iloc[0]
+    assert (layout["chains"], layout["iterations"]) == (2, 150)
+    assert layout["phi_2"] == pytest.approx(read.fit.draws.phi[..., 1].mean(), rel=1e-9)
+    ours = pd.read_csv(read.fit.run.path / "summary.csv")
+    assert list(read.tables["exported"]["variable"]) == list(ours["variable"])
+    assert_same_table(read.tables["exported"], ours.drop(columns="variable"))
+
+
+def test_figures_are_written_into_the_run_and_named(read):
+    figures = sorted((read.fit.run.path / "figures-r").iterdir())
+    assert [path.name for path in figures] == sorted([*FIGURES, "responses.pdf"])
+    for path in figures:
+        assert path.read_bytes().startswith(b"%PDF")
+        assert str(path) in read.printed
+    assert read.left_over == {".csv"}  # no Rplots.pdf where R was run
+
+
+def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, toolchain, tmp_path):
+    name = 'größe "2" \\ 😀'
+    bundle, rows = small_bundle(f"y ~ `{name}` + nn(u)", small_frame().rename(columns={"x": name}))
+    options = OPTIONS.model_copy(update={"max_treedepth": 2, "chains": 1})
+    run = new_run(bundle, rows, tmp_path / "run", options, toolchain, prior_only=True)
+    fit = semistan.sample(run, toolchain)
+    script = write_r_script(fit.run, tmp_path / "elsewhere" / "my script.R")
+    printed = run_r([rscript, script], cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"})
+    deep = int((fit.draws.sampler["tree_depth"] >= 2).sum())
+    assert deep > 0
+    assert f"limit of the tree depth: {deep} " in printed
+    assert "prior draws: 150 \nchains: 1 \n" in printed
+    assert name.replace("\\", r"\\") in printed
+    assert f"semistan generate '{run.path}'" in printed
+    assert "PSIS-LOO" not in printed
+    assert sorted(path.name for path in (run.path / "figures-r").iterdir()) == [
+        "coefficients.pdf", "densities.pdf", "trace.pdf",
+    ]  # fmt: skip
+
+
+def test_approximations_are_read_and_marked(rscript, toolchain, tmp_path):
+    bundle, rows = family_bundle("gaussian")
+    options = OPTIONS.model_copy(update={"method": "meanfield"})
+    run = new_run(bundle, rows, tmp_path / "run", options, toolchain)
+    fit = semistan.sample(run, toolchain)
+    printed = run_r([rscript, write_r_script(run)], cwd=tmp_path)
+    assert "posterior draws: 300 \nchains: 2 \n" in printed
+    assert "not the posterior: approximate (mean-field variational inference)" in printed
+    assert "divergent" not in printed
+    lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
+    labels = read_json(run.path / "labels.json")
+    for row in fit.summary.rows:
+        if row.name in labels:
+            found = [float(number) for number in lines[labels[row.name]][:4]]
+            assert found == pytest.approx(row.values[:4], rel=5e-3), row.name
+
+
+def test_a_run_that_lacks_a_chain_stops_the_script_with_advice(rscript, tmp_path):
+    result = subprocess.run(
+        [rscript, written_script(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "chain-2.csv" in result.stderr
+    assert "semistan sample" in result.stderr
+
+
+def test_strings_are_quoted_for_r_in_ascii(tmp_path):
+    text = written_script(tmp_path, labels={"b_x": 'a "b" \\c\nü 😀'}).read_text("ascii")
+    assert r'  b_x = "a \"b\" \\c\u000a\u00fc \U0001f600"' in text
+    assert "chains <- 4\n" in text
+    assert 'dispersion <- c("sigma")\n' in text
+
+
+def test_categories_are_named_by_their_numbers(tmp_path):
+    write_json(tmp_path / "labels.json", {})
+    run = Run(tmp_path, category_bundle()[0], {"sample": {}, "prior_only": False})
+    assert '# categories: 1 "bus", 2 "car", 3 "train trip"\n' in r_script(run)
+
+
+def test_a_run_without_labels_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"labels\.json' does not exist"):
+        r_script(Run(tmp_path, random_bundle("gaussian")[0], {}))
+
+
+def written_script(folder, labels=None):
+    """Write the script of a run that has nothing but labels."""
+    write_json(folder / "labels.json", labels or {"b_Intercept": "Intercept"})
+    bundle, _ = random_bundle("gaussian")
+    return write_r_script(Run(folder, bundle, {"sample": {}, "prior_only": False}))

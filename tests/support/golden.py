@@ -1,0 +1,72 @@
+"""Write what the worked models must reproduce: ``python -m support.golden [--reference]``.
+
+Each ``models/<name>/program.stan`` is the generated program, and so is each
+``tests/golden/<name>.stan``, of models with other terms; read them in the diff. With
+``--reference``, each ``reference.json`` gets the means, sds and Monte Carlo errors of a long
+run (minutes).
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import semistan
+from semistan.posterior.arviz import quiet_arviz
+from semistan.program.program import stan_program
+from semistan.workflow.prepare import configure
+from support.untrained import CATEGORICAL, random_bundle
+
+MODELS = Path(__file__).parents[2] / "models"
+TERMS = Path(__file__).parents[1] / "golden"
+NETWORK = "nn(u1, u2, u3)"
+CASES = {
+    "offset": ("poisson", f"y ~ x1 + offset(log(w)) + {NETWORK}"),
+    "trials": ("binomial", f"y | trials(tries) + weights(w) ~ x1 + {NETWORK}"),
+    "smooth": ("gaussian", f"y ~ x1 + s(v) + {NETWORK}"),
+    "distributional": ("gaussian", f"y ~ x1 + {NETWORK}, sigma ~ x1 + z + nn(v)"),
+    "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
+    "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
+    "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
+}
+LONG = {"sample.draws": 5000, "sample.seed": 2026}
+
+
+def model_folders():
+    return sorted(path.parent for path in MODELS.glob("*/model.toml"))
+
+
+def golden_program(folder):
+    prepared = semistan.prepare(configure(folder / "model.toml"))
+    return stan_program(prepared.config, prepared.design)
+
+
+def case_program(name):
+    family, formula = CASES[name]
+    bundle, _ = random_bundle(family, formula=formula)
+    return stan_program(bundle.config, bundle.design)
+
+
+def long_run(folder):
+    arviz = quiet_arviz()
+    with tempfile.TemporaryDirectory() as out:
+        fit = semistan.fit(folder / "model.toml", out=Path(out) / "run", overrides=LONG)
+    assert fit.summary.passed, folder
+    return {
+        row.name: {
+            "mean": row.estimate,
+            "sd": row.est_error,
+            "mcse": float(arviz.mcse(fit.draws.interpreted[row.name])),
+        }
+        for row in fit.summary.rows
+    }
+
+
+if __name__ == "__main__":
+    for name in CASES:
+        (TERMS / f"{name}.stan").write_text(case_program(name))
+    for folder in model_folders():
+        (folder / "program.stan").write_text(golden_program(folder))
+        if "--reference" in sys.argv:
+            reference = long_run(folder)
+            (folder / "reference.json").write_text(json.dumps(reference, indent=2) + "\n")

@@ -1,0 +1,57 @@
+"""The tutorials run as they stand, and print what they show, up to the digits."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from semistan.subspace.constructions import CONSTRUCTIONS
+
+DOCS = Path(__file__).parents[2] / "docs"
+SPEC = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
+build = sys.modules["docs_build"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(build)
+
+TUTORIALS = build.tutorials()
+
+
+def words(text):
+    """Text without its numbers and their alignment: they vary with processor and versions."""
+    return re.sub(r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|nan|\s+", " ", text).split()
+
+
+def lines(text):
+    """The words of each line, sorted: tables by rank may have near ties in another order."""
+    return sorted(words(line) for line in text.splitlines())
+
+
+def test_there_are_tutorials_of_families_terms_and_constructions():
+    names = {"gaussian", "poisson", "bernoulli", "constructions", "terms"}
+    assert {path.stem for path in TUTORIALS} == names
+
+
+def test_every_construction_has_its_section_and_picture():
+    text = (DOCS / "constructions.md").read_text("utf-8")
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(CONSTRUCTIONS)
+    for name in CONSTRUCTIONS:
+        assert f"](images/constructions-{name}.png)" in text
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_every_picture_and_link_is_there(path):
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8")):
+        assert (DOCS / target).exists(), target
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path):
+    text = path.read_text("utf-8")
+    printed = build.run(text, tmp_path)
+    shown = [block.printed for block in build.blocks(text)]
+    assert len(printed) == len(shown)
+    for now, then in zip(printed, shown, strict=True):
+        assert lines(now) == lines(then)
+    for name in re.findall(r"\]\((images/[^)]+)\)", text):
+        assert (tmp_path / name).is_file(), name

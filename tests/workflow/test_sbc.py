@@ -1,0 +1,192 @@
+"""Simulation-based calibration with a fixed subspace (Talts et al., 2018; Modrak et al., 2023)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from semistan.density.predictor import linear_predictor, network_output
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
+from semistan.infer.stan_json import write_stan_json
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from support.assertions import assert_uniform_ranks
+from support.small import MORE_RESPONSES, RESPONSES
+from support.untrained import CATEGORICAL, plain_units, random_bundle, standard_rows
+
+REPLICATIONS, THINNED, THIN = 200, 99, 4
+PRIORS = {
+    "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
+    "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
+    "gap": "lognormal(0, 0.5)",
+    "autoscale": False,
+}  # fmt: skip
+DISPERSION = {
+    "sigma": lambda generator: abs(generator.standard_t(3)),
+    "shape": lambda generator: generator.lognormal(1, 0.5),
+    "nu": lambda generator: generator.lognormal(1.5, 0.5),
+    "precision": lambda generator: generator.lognormal(2, 0.5),
+    "gap_2": lambda generator: generator.lognormal(0, 0.5),
+    "gap_3": lambda generator: generator.lognormal(0, 0.5),
+}
+
+
+def predictor(bundle, rows, phi, theta):
+    return linear_predictor(
+        bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta
+    )
+
+
+def log_lik(bundle, y, eta, dispersion, given):
+    values = {name: torch.as_tensor(value)[..., None] for name, value in dispersion.items()}
+    values |= {name: torch.as_tensor(value) for name, value in given.items()}
+    density = bundle.family.log_lik(torch.as_tensor(y), torch.as_tensor(eta), values)
+    return density.sum(-1).numpy()
+
+
+def sampled(bundle, model, rows, number, folder):
+    """Sample the posterior of some responses."""
+    write_stan_json(folder / f"{number}.json", stan_data(bundle, rows))
+    return model.sample(
+        data=str(folder / f"{number}.json"), chains=1, seed=number + 1, iter_warmup=300,
+        iter_sampling=THINNED * THIN, thin=THIN, metric="dense_e", show_progress=False,
+        output_dir=str(folder / str(number)), adapt_delta=0.9,
+    )  # fmt: skip
+
+
+def replicate(bundle, model, rows, number, folder):
+    """Draw from the prior, simulate, sample the posterior; return the rank of each quantity."""
+    generator = np.random.default_rng([number, 11])
+    phi, theta = generator.normal(0, 0.7, bundle.subspace.k), generator.normal(0, 0.5, 2)
+    dispersion = {name: DISPERSION[name](generator) for name in bundle.family.dispersion}
+    eta = predictor(bundle, rows, phi[None], theta[None])[0]
+    y = bundle.family.rng(eta, dispersion | rows.given, generator)
+    fit = sampled(bundle, model, replace(rows, y=y), number, folder)
+    draws = {"phi": fit.stan_variable("phi"), "theta": fit.stan_variable("theta")}
+    drawn = {name: fit.stan_variable(name) for name in dispersion}
+    etas = predictor(bundle, rows, draws["phi"], draws["theta"])
+    true = {
+        **{f"phi[{i}]": (phi[i], draws["phi"][:, i]) for i in range(len(phi))},
+        **{f"theta[{i}]": (theta[i], draws["theta"][:, i]) for i in range(2)},
+        "eta[0]": (eta[0], etas[:, 0]),
+        "log_lik": tuple(
+            log_lik(bundle, y, at, values, rows.given)
+            for at, values in ((eta, dispersion), (etas, drawn))
+        ),
+    }
+    true |= {name: (value, drawn[name]) for name, value in dispersion.items()}
+    return ranks_of(true)
+
+
+def ranks_of(true):
+    """The rank of each true value among its draws."""
+    return {name: int((draw < value).sum()) for name, (value, draw) in true.items()}
+
+
+def replicate_penalised(bundle, model, rows, number, folder):
+    """As ``replicate``, with a smooth and two correlated effects of a group."""
+    generator = np.random.default_rng([number, 12])
+    smooth, group = rows.blocks
+    levels, m = len(bundle.design.groups[0].levels), smooth.Z.shape[1]
+    phi, theta = generator.normal(0, 0.7, 2), generator.normal(0, 0.5, 3)
+    sds, sd = abs(generator.normal(0, 0.7)), abs(generator.normal(0, 0.7, 2))
+    sigma, cor = abs(generator.standard_t(3)), 2 * generator.beta(2, 2) - 1
+    covariance = np.outer(sd, sd) * [[1, cor], [cor, 1]]
+    s = generator.normal(0, sds, m)
+    r = generator.multivariate_normal(np.zeros(2), covariance, levels)
+    eta = predictor(bundle, rows, phi[None], theta[None])[0] + smooth.Z @ s
+    eta += (group.Z * r[group.level]).sum(axis=1)
+    y = generator.normal(eta, sigma)
+    fit = sampled(bundle, model, replace(rows, y=y), number, folder)
+    drawn = {name: fit.stan_variable(name) for name in ("phi", "theta", "s_1", "r_1")}
+    etas = predictor(bundle, rows, drawn["phi"], drawn["theta"]) + drawn["s_1"] @ smooth.Z.T
+    etas += np.einsum("nj,snj->sn", group.Z, drawn["r_1"][:, group.level])
+    sigmas = fit.stan_variable("sigma")
+    true = {
+        "phi[0]": (phi[0], drawn["phi"][:, 0]), "theta[2]": (theta[2], drawn["theta"][:, 2]),
+        "s[0]": (s[0], drawn["s_1"][:, 0]), "r[0, 0]": (r[0, 0], drawn["r_1"][:, 0, 0]),
+        "r[3, 1]": (r[3, 1], drawn["r_1"][:, 3, 1]), "eta[0]": (eta[0], etas[:, 0]),
+        "log_lik": tuple(
+            log_lik(bundle, y, at, {"sigma": value}, {})
+            for at, value in ((eta, sigma), (etas, sigmas))
+        ),
+    }  # fmt: skip
+    named = {
+        "sigma": sigma, "sds_sv_1": sds, "sd_g__Intercept": sd[0], "sd_g__x1": sd[1],
+        "cor_g__Intercept__x1": cor,
+    }  # fmt: skip
+    return ranks_of(true | {name: (x, fit.stan_variable(name)) for name, x in named.items()})
+
+
+def replicate_categorical(bundle, model, rows, number, folder):
+    """As ``replicate``, with a predictor of the third category."""
+    generator = np.random.default_rng([number, 13])
+    phi, theta, further = (generator.normal(0, sd, n) for sd, n in ((0.7, 4), (0.5, 1), (0.5, 1)))
+    eta, mutrain = predictors_of_categories(bundle, rows, phi[None], theta[None], further[None])
+    y = bundle.family.rng(eta[0], {"mutrain": mutrain[0]}, generator)
+    fit = sampled(bundle, model, replace(rows, y=y), number, folder)
+    drawn = [fit.stan_variable(name) for name in ("phi", "theta", "theta_mutrain")]
+    etas, mutrains = predictors_of_categories(bundle, rows, *drawn)
+    return ranks_of({
+        **{f"phi[{i}]": (phi[i], drawn[0][:, i]) for i in range(4)},
+        "theta": (theta[0], drawn[1][:, 0]), "theta_mutrain": (further[0], drawn[2][:, 0]),
+        "eta[0]": (eta[0, 0], etas[:, 0]), "mutrain[0]": (mutrain[0, 0], mutrains[:, 0]),
+        "log_lik": tuple(
+            bundle.family.log_lik(*map(torch.tensor, (y, at)), {"mutrain": torch.tensor(mu)})
+            .sum(-1).numpy()
+            for at, mu in ((eta[0], mutrain[0]), (etas, mutrains))
+        ),
+    })  # fmt: skip
+
+
+def predictors_of_categories(bundle, rows, phi, theta, further):
+    """The predictors (S, n) of the second and the third category."""
+    w = bundle.subspace.lift(phi)
+    f = network_output(bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, "mutrain")
+    return predictor(bundle, rows, phi, theta), further @ rows.further["mutrain"].T + f
+
+
+def assert_uniform(replicate, bundle, rows, toolchain, folder):
+    """Replicate, and test the ranks of every quantity."""
+    program = compile_program(bundle_program(bundle), toolchain)
+    model = quiet_cmdstanpy().CmdStanModel(exe_file=str(program.executable))
+    with ThreadPoolExecutor(2) as pool:
+        ranks = list(
+            pool.map(lambda n: replicate(bundle, model, rows, n, folder), range(REPLICATIONS))
+        )
+    for name in ranks[0]:
+        assert_uniform_ranks([rank[name] for rank in ranks], THINNED, name)
+
+
+def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
+    formula = "y ~ x1 + x2 + s(v, k=4) + (1 + x1 | g) + nn(u1, u2, u3)"
+    priors = PRIORS | {"sd": "normal(0, 0.7)", "sds": "normal(0, 0.7)", "cor": "lkj(2)"}
+    bundle, rows = random_bundle("gaussian", formula=formula, n=12, hidden=(3,), k=2, priors=priors)
+    bundle, generator = plain_units(bundle), np.random.default_rng(1)
+    smooth, group = rows.blocks
+    group = replace(group, Z=np.column_stack([np.ones(12), generator.normal(size=12)]))
+    rows = replace(
+        rows, X=generator.normal(size=(12, 3)), U=generator.normal(size=(12, 3)),
+        blocks=(smooth, group),
+    )  # fmt: skip
+    assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path)
+
+
+@pytest.mark.parametrize("family", [*RESPONSES, *MORE_RESPONSES, "cumulative(probit, 4)"])
+def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
+    bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
+    rows = standard_rows(np.random.default_rng(1), 8, family)  # few, so that a wrong prior shows
+    assert_uniform(replicate, bundle, rows, toolchain, tmp_path)
+
+
+def test_ranks_are_uniform_with_a_predictor_of_each_category(toolchain, tmp_path):
+    formula, generator = "y ~ x1 + nn(u1, u2, u3)", np.random.default_rng(1)
+    bundle, rows = random_bundle(
+        CATEGORICAL, formula=formula, n=12, hidden=(3,), k=2, priors=PRIORS
+    )
+    X, U = generator.normal(size=(12, 1)), generator.normal(size=(12, 3))
+    rows = replace(rows, X=X, U=np.hstack([U, U]), further={"mutrain": X})
+    assert_uniform(replicate_categorical, plain_units(bundle), rows, toolchain, tmp_path)
