@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from semistan.errors import InputError
+from semistan.infer import stan_json
 from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.networks.mlp import ACTIVATIONS
-from semistan.program import data as data_module
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from support.small import RESPONSES, family_bundle, small_bundle
@@ -129,7 +129,7 @@ def test_the_rows_are_read_back_as_they_were(settings, tmp_path):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
 def test_rows_are_written_in_pieces_without_a_seam(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(data_module, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(stan_json, "ROWS_AT_A_TIME", 2)
     content = {"a": np.arange(2.0 * rows).reshape(rows, 2), "b": 3, "c": np.zeros((rows, 0))}
     write_stan_json(tmp_path / "a.json", content)
     read = json.loads((tmp_path / "a.json").read_text())
