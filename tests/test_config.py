@@ -205,6 +205,36 @@ def test_a_table_with_more_fields_than_names_is_refused(content, tmp_path):
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    ("header", "repeated"),
+    [
+        ("y,x,x,u", r"'x' \(2\);"),
+        ("x,u,x,x", r"'x' \(3\);"),
+        ('x,"x",x.1,x.1', r"'x' \(2\), 'x.1' \(2\);"),
+        ("\n\ny,NA,u,NA", r"'NA' \(2\);"),
+        ('y,"odd\nname",u,"odd\nname"', r"'odd\nname' \(2\);"),
+    ],
+)
+def test_a_name_of_several_columns_is_refused(header, repeated, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(f"{header}\n1,2,3,4\n5,6,7,8\n")
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}' has several.*: {repeated}"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("names", [["x", "x.1", "x.2.1"], ["x.1", "x.1.1", "x.1.2"]])
+def test_names_with_numbers_are_names_of_their_own(names, tmp_path):
+    frame = pd.DataFrame([[1, 2, 3], [4, 5, 6]], columns=names)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert read_table(tmp_path / "data.csv").equals(frame)
+
+
+def test_columns_without_a_name_do_no_harm(tmp_path):
+    (tmp_path / "data.csv").write_text(",y,x,\n1,2,3,\n4,5,6,\n")
+    frame = read_table(tmp_path / "data.csv")
+    assert frame[["y", "x"]].to_numpy().tolist() == [[2, 3], [5, 6]]
+
+
 def test_commas_that_end_rows_are_no_fields(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("y,x\n1,2,\n3,4,\n")

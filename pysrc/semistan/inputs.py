@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +45,7 @@ def read_table(path: Path | str) -> pd.DataFrame:
     ------
     InputError
         If the file is missing, empty, or not what its suffix says, or if the rows of a CSV file
-        have more fields than its header has names.
+        have more fields than its header has names, or two columns have the same one.
     """
     import pandas as pd
     import pyarrow as pa
@@ -64,7 +66,10 @@ def read_table(path: Path | str) -> pd.DataFrame:
 
 
 def _read_csv(path: Path | str) -> pd.DataFrame:
-    """Read a CSV file each of whose fields has a name; pandas shifts the names of others."""
+    """Read a CSV file each of whose fields has a name of its own.
+
+    pandas would shift the names where there are too few, and rename where one stands twice.
+    """
     import pandas as pd
 
     try:
@@ -79,6 +84,8 @@ def _read_csv(path: Path | str) -> pd.DataFrame:
             "row names that R's write.table() writes, use write.csv(data, file, row.names = FALSE)"
         ) from None
     _check_separator(path, frame.columns)
+    if {re.sub(r"\.\d+$", "", name) for name in frame.columns if "." in name} & {*frame.columns}:
+        _check_distinct(path, _header(path))  # the second x is called x.1, as another may be
     return frame
 
 
@@ -88,6 +95,16 @@ def _header(path: Path | str) -> list[str]:
 
     options = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
     return list(pd.read_csv(path, header=None, **options).iloc[0])
+
+
+def _check_distinct(path: Path | str, names: Sequence[str]) -> None:
+    """Refuse a name of two columns; columns without a name cannot be meant by a formula."""
+    repeated = [f"'{name}' ({n})" for name, n in Counter(names).items() if name and n > 1]
+    if repeated:
+        raise InputError(
+            f"data file '{path}' has several columns of the same name: {', '.join(repeated)}; "
+            "rename them, or keep one of each"
+        )
 
 
 def _check_separator(path: Path | str, names: Sequence[str]) -> None:
