@@ -86,6 +86,32 @@ def test_an_interaction_is_a_product_of_columns():
     assert np.array_equal(X["x:C(g)[T.b]"], frame["x"] * (frame["g"] == "b"))
 
 
+@pytest.mark.parametrize(
+    ("terms", "main"),
+    [("h:g", ""), ("g:h", ""), ("x + h:g", "x"), ("C(h):C(g)", ""), ("h:(g + x)", "h:x")],
+)
+def test_an_interaction_of_factors_alone_spans_the_means_of_all_cells(terms, main):
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn(f"y ~ {terms} + nn(u)", frame)
+    cells = [(frame.g == g) & (frame.h == h) for g in "abc" for h in "pq"]
+    slopes = {"": [], "x": [frame.x], "h:x": [frame.x * (frame.h == h) for h in "pq"]}[main]
+    space = np.column_stack([*cells, *slopes]).astype(float)
+    X = np.column_stack([np.ones(60), rows.X])
+    assert X.shape[1] == np.linalg.matrix_rank(X) == space.shape[1]
+    assert np.allclose(space @ np.linalg.lstsq(space, X)[0], X, atol=1e-9)
+    again = apply_design(design, frame.iloc[[5, 2]], response=False)
+    assert np.array_equal(again.X, rows.X[[5, 2]])
+
+
+def test_columns_of_a_margin_are_those_of_one_factor():
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn("y ~ h:g + nn(u)", frame)
+    X = dict(zip(design.coefficients, rows.X.T, strict=True))
+    assert list(X) == ["b_gb", "b_gc", "b_hq_ga", "b_hq_gb", "b_hq_gc"]
+    assert np.array_equal(X["b_gb"], frame.g == "b")
+    assert np.array_equal(X["b_hq_ga"], (frame.h == "q") & (frame.g == "a"))
+
+
 @pytest.mark.parametrize("expression", ["(x + 1) * (z + 2)", "log(z) + exp(z)", "x / z"])
 def test_arithmetic_in_braces_is_one_column(expression):
     frame = small_frame()
