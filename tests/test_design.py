@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,39 @@ def test_the_order_of_a_categorical_is_kept():
 def test_levels_can_be_listed():
     design, _ = learn("y ~ C(g, levels=['b', 'a', 'c']) + nn(u)")
     assert design.coefficients == ("b_ga", "b_gc")
+
+
+@pytest.mark.parametrize(
+    ("terms", "lacking"),
+    [
+        ("C(g, levels=['a', 'b']) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x:C(g, contr.sum, levels=['c']) + nn(u)", "20 of 30 rows have: 'a' (10), 'b' (10)."),
+        ("x + nn(u, C(g, levels=['a', 'b']))", "10 of 30 rows have: 'c' (10)."),
+        ("x + (C(g, levels=['a', 'b']) | flag) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x + nn(u), sigma ~ C(g, levels=['a', 'b'])", "10 of 30 rows have: 'c' (10)."),
+        ("C(`odd name`, levels=[2, 3]) + nn(u)", "1 of 30 rows have: 1 (1)."),
+        ("C(flag, levels=['0', '1']) + nn(u)", "30 of 30 rows have: 0 (15), 1 (15)."),
+        ("C(row, levels=[9]) + nn(u)", "0 (1), 1 (1), 2 (1), 3 (1), 4 (1), ...."),
+        ("C(kind, levels=['a']) + nn(u)", "10 of 30 rows have: 'b' (10)."),
+    ],
+)
+def test_levels_that_are_left_out_are_named_with_their_rows(terms, lacking):
+    frame = small_frame().assign(row=range(30), **{"odd name": [1] + [2, 3] * 14 + [2]})
+    kinds = pd.Categorical(frame["g"].replace("c", "a"), ["a", "b", "unused"])
+    with pytest.raises(InputError, match=f"leaves out levels that .*{re.escape(lacking)}"):
+        learn(f"y ~ {terms}", frame.assign(kind=kinds))
+
+
+@pytest.mark.parametrize("levels", ["[]", "'abc'", "5", "['a', None]", "[['a', 'b', 'c']]"])
+def test_levels_are_a_list(levels):
+    with pytest.raises(InputError, match=f"a list of all levels .*got levels={re.escape(levels)}"):
+        learn(f"y ~ C(g, levels={levels}) + nn(u)")
+
+
+def test_listed_levels_may_hold_backticks():
+    frame = small_frame().replace({"g": {"a": "`a`"}})
+    design, _ = learn("y ~ C(g, levels=('b', '`a`', 'c')) + nn(u)", frame)
+    assert list(design.x.levels.values()) == [["b", "`a`", "c"]]
 
 
 def test_the_reference_level_can_be_chosen():
