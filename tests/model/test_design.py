@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,39 @@ def test_levels_can_be_listed():
     assert design.coefficients == ("b_ga", "b_gc")
 
 
+@pytest.mark.parametrize(
+    ("terms", "lacking"),
+    [
+        ("C(g, levels=['a', 'b']) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x:C(g, contr.sum, levels=['c']) + nn(u)", "20 of 30 rows have: 'a' (10), 'b' (10)."),
+        ("x + nn(u, C(g, levels=['a', 'b']))", "10 of 30 rows have: 'c' (10)."),
+        ("x + (C(g, levels=['a', 'b']) | flag) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x + nn(u), sigma ~ C(g, levels=['a', 'b'])", "10 of 30 rows have: 'c' (10)."),
+        ("C(`odd name`, levels=[2, 3]) + nn(u)", "1 of 30 rows have: 1 (1)."),
+        ("C(flag, levels=['0', '1']) + nn(u)", "30 of 30 rows have: 0 (15), 1 (15)."),
+        ("C(row, levels=[9]) + nn(u)", "0 (1), 1 (1), 2 (1), 3 (1), 4 (1), ...."),
+        ("C(kind, levels=['a']) + nn(u)", "10 of 30 rows have: 'b' (10)."),
+    ],
+)
+def test_levels_that_are_left_out_are_named_with_their_rows(terms, lacking):
+    frame = small_frame().assign(row=range(30), **{"odd name": [1] + [2, 3] * 14 + [2]})
+    kinds = pd.Categorical(frame["g"].replace("c", "a"), ["a", "b", "unused"])
+    with pytest.raises(InputError, match=f"leaves out levels that .*{re.escape(lacking)}"):
+        learn(f"y ~ {terms}", frame.assign(kind=kinds))
+
+
+@pytest.mark.parametrize("levels", ["[]", "'abc'", "5", "['a', None]", "[['a', 'b', 'c']]"])
+def test_levels_are_a_list(levels):
+    with pytest.raises(InputError, match=f"a list of all levels .*got levels={re.escape(levels)}"):
+        learn(f"y ~ C(g, levels={levels}) + nn(u)")
+
+
+def test_listed_levels_may_hold_backticks():
+    frame = small_frame().replace({"g": {"a": "`a`"}})
+    design, _ = learn("y ~ C(g, levels=('b', '`a`', 'c')) + nn(u)", frame)
+    assert list(design.x.levels.values()) == [["b", "`a`", "c"]]
+
+
 def test_the_reference_level_can_be_chosen():
     design, _ = learn("y ~ C(g, contr.treatment('b')) + nn(u)")
     assert design.coefficients == ("b_ga", "b_gc")
@@ -84,6 +118,32 @@ def test_an_interaction_is_a_product_of_columns():
     X = dict(zip(design.x.columns, rows.X.T, strict=True))
     assert np.array_equal(X["x:z"], frame["x"] * frame["z"])
     assert np.array_equal(X["x:C(g)[T.b]"], frame["x"] * (frame["g"] == "b"))
+
+
+@pytest.mark.parametrize(
+    ("terms", "main"),
+    [("h:g", ""), ("g:h", ""), ("x + h:g", "x"), ("C(h):C(g)", ""), ("h:(g + x)", "h:x")],
+)
+def test_an_interaction_of_factors_alone_spans_the_means_of_all_cells(terms, main):
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn(f"y ~ {terms} + nn(u)", frame)
+    cells = [(frame.g == g) & (frame.h == h) for g in "abc" for h in "pq"]
+    slopes = {"": [], "x": [frame.x], "h:x": [frame.x * (frame.h == h) for h in "pq"]}[main]
+    space = np.column_stack([*cells, *slopes]).astype(float)
+    X = np.column_stack([np.ones(60), rows.X])
+    assert X.shape[1] == np.linalg.matrix_rank(X) == space.shape[1]
+    assert np.allclose(space @ np.linalg.lstsq(space, X)[0], X, atol=1e-9)
+    again = apply_design(design, frame.iloc[[5, 2]], response=False)
+    assert np.array_equal(again.X, rows.X[[5, 2]])
+
+
+def test_columns_of_a_margin_are_those_of_one_factor():
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn("y ~ h:g + nn(u)", frame)
+    X = dict(zip(design.coefficients, rows.X.T, strict=True))
+    assert list(X) == ["b_gb", "b_gc", "b_hq_ga", "b_hq_gb", "b_hq_gc"]
+    assert np.array_equal(X["b_gb"], frame.g == "b")
+    assert np.array_equal(X["b_hq_ga"], (frame.h == "q") & (frame.g == "a"))
 
 
 @pytest.mark.parametrize("expression", ["(x + 1) * (z + 2)", "log(z) + exp(z)", "x / z"])

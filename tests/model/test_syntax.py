@@ -62,10 +62,32 @@ def marked(message):
         ("y ~ log(nn(u))", "nn(u)"),
         ("y ~ z + x:nn(u)", "x:nn(u)"),
         ("y ~ x # comment + nn(u)", "#"),
+        ("y ~ x + `1` + nn(u)", "`1`"),
+        ("y ~ C(g, levels=['`1`', '``']) + x:`1` + nn(u)", "`1`"),
+        ("y ~ x + nn(`1`)", "`1`"),
+        ("y ~ x + (`1` | g) + nn(u)", "`1`"),
+        ("y ~ x + nn(u), sigma ~ `1`", "`1`"),
+        ("y ~ x + `` + nn(u)", "``"),
+        ("y ~ x + nn(``, u)", "``"),
+        ("y ~ x + nn(````)", "``"),
     ],
 )
 def test_the_place_of_a_mistake_is_marked(text, place):
     assert marked(refusal(text)) == place
+
+
+@pytest.mark.parametrize("name", ["0", "2", "1.0", "-1", "1 "])
+def test_a_column_may_be_called_like_another_number(name):
+    frame = small_frame().rename(columns={"z": name})
+    _, rows = learn_design(parse_formula(f"y ~ x + `{name}` + x:`{name}` + nn(`{name}`)"), frame)
+    z = frame[name].to_numpy()
+    assert np.array_equal(rows.X, np.column_stack([frame.x, z, frame.x * z]))
+    assert np.array_equal(rows.U, z[:, None])
+
+
+def test_what_to_do_about_a_column_called_1():
+    assert "cannot be told from the intercept; rename it" in refusal("y ~ `1` + nn(u)")
+    assert "expected the name of a column" in refusal("y ~ `` + nn(u)")
 
 
 def test_an_error_shows_the_formula_and_what_was_expected():

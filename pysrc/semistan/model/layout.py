@@ -82,9 +82,7 @@ class Layout:
     @cached_property
     def log_units(self) -> float:
         """The logarithms of all units, summed: the rest of the log Jacobian."""
-        return float(
-            sum(np.log(np.broadcast_to(p.unit, p.shape)).sum() for p in self.parameters)
-        )
+        return float(sum(np.log(np.broadcast_to(p.unit, p.shape)).sum() for p in self.parameters))
 
     def columns(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the columns (S,) of the file by name, given the parameters (S, ...)."""

@@ -159,7 +159,8 @@ class OwnPrior:
 def _log_normal_density(value: Tensor) -> Tensor:
     import torch
 
-    total: Tensor = torch.distributions.Normal(0.0, 1.0).log_prob(value).sum()
+    normal: Any = torch.distributions.Normal(0.0, 1.0)
+    total: Tensor = normal.log_prob(value).sum()
     return total
 
 
@@ -183,7 +184,7 @@ def lkj(shape: float) -> OwnPrior:
     def log_density(factor: Tensor) -> Tensor:
         import torch
 
-        prior = torch.distributions.LKJCholesky(factor.shape[-1], shape, validate_args=False)
+        prior: Any = torch.distributions.LKJCholesky(factor.shape[-1], shape, validate_args=False)
         total: Tensor = prior.log_prob(factor).sum()
         return total
 

@@ -242,6 +242,14 @@ def dated(expression: str) -> tuple[str, ...]:
     return _in_order([arg for call in calls for arg in call.args], quoted)
 
 
+def listed_levels(factor: str) -> Any:
+    """Return the option ``levels`` of ``C(g, levels=['a', 'b'])``, None where there is none."""
+    tree, quoted = _python(factor, factor)
+    options = tree.body.keywords if isinstance(tree.body, ast.Call) else []
+    listed = (_written(option.value, quoted) for option in options if option.arg == "levels")
+    return ast.literal_eval(next(listed, "None"))
+
+
 def factors(term: str) -> tuple[str, ...]:
     """Return the factors of a term: ``a`` and ``C(b)`` of ``a:C(b)``."""
     return tuple(_split(term, ":"))
@@ -467,8 +475,12 @@ def _name(column: str) -> str:
 
 def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:
     """Write a node of Python as a factor: arithmetic goes into ``I()``."""
-    source = re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", ast.unparse(node))
+    source = _written(node, quoted)
     return source if isinstance(node, ast.Name | ast.Call) else f"I({source})"
+
+
+def _written(node: ast.expr, quoted: Mapping[str, str]) -> str:
+    return re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", ast.unparse(node))
 
 
 def _calls(term: Iterable[str], name: str) -> bool:

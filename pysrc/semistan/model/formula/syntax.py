@@ -107,6 +107,7 @@ def check_text(text: str, plain: str | None = None) -> None:
     """
     if len(text) > LONGEST:
         raise InputError(f"a formula has at most {LONGEST} characters, got {len(text)}")
+    _check_quoted_names(text)
     source = masked(text if plain is None else plain)
     tildes = [match.start() for match in re.finditer("~", source)]
     if len(tildes) != 1:
@@ -117,6 +118,20 @@ def check_text(text: str, plain: str | None = None) -> None:
     for start, end in ((0, tildes[0]), (tildes[0] + 1, len(source))):
         if source[start:end].strip():
             check_part(text, source, start, end)
+
+
+def _check_quoted_names(text: str) -> None:
+    """Refuse names in backticks that formulaic reads as the intercept, or as nothing."""
+    for token in re.finditer("`([^`]*)`|'[^'\n]*'|\"[^\"\n]*\"", text):
+        if token[1] == "":
+            message = "expected the name of a column between the backticks, got nothing"
+            raise formula_error(text, message, token.span())
+        if token[1] == "1":
+            message = (
+                "a column called '1' cannot be told from the intercept; rename it in the data, "
+                "as x1, say"
+            )
+            raise formula_error(text, message, token.span())
 
 
 def check_expression(tree: ast.Expression, text: str) -> None:
