@@ -20,7 +20,7 @@ from semistan.model.design import Design
 from semistan.model.predictor import ParameterDesign
 from semistan.model.table.rows import Rows
 from semistan.model.varying import predictor_start
-from semistan.program.layout import WIDTH, declarations, statement
+from semistan.model.stan_text import WIDTH, declarations, statement
 from semistan.program.networks import network_call, shared_weights
 
 Lines = list[tuple[str, str]]

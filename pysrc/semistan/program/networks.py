@@ -13,7 +13,7 @@ from typing import Any
 
 from semistan.model.design import Design
 from semistan.model.networks.mlp import MU, Networks
-from semistan.program.layout import WIDTH, call
+from semistan.model.stan_text import WIDTH, call
 
 Lines = list[tuple[str, str]]
 

@@ -19,7 +19,7 @@ from semistan.model.design import Design
 from semistan.model.table.rows import Rows
 from semistan.model.terms.group import Group
 from semistan.model.terms.names import coefficient_columns
-from semistan.program.layout import WIDTH, call
+from semistan.model.stan_text import WIDTH, call
 
 Lines = list[tuple[str, str]]
 

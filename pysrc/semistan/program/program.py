@@ -31,7 +31,7 @@ from semistan.program.distributional import (
     parameter_quantities,
     parameter_vectors,
 )
-from semistan.program.layout import (
+from semistan.model.stan_text import (
     WIDTH,
     call,
     comment,

@@ -12,7 +12,7 @@ from textwrap import indent
 
 from semistan.model.bundle import Bundle
 from semistan.program.distributional import of_row, parameter_vectors
-from semistan.program.layout import WIDTH, comment, declarations, program_text, statement
+from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
 from semistan.program.networks import network_call, shared_weights, weights_lines
 from semistan.program.program import (
     Parts,

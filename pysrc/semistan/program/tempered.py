@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from semistan.program.layout import WIDTH, call
+from semistan.model.stan_text import WIDTH, call
 from semistan.program.networks import network_call
 from semistan.program.sources import stan_source
 

@@ -7,26 +7,34 @@ unless the bar is double, are sampled. Unlike a factor's levels, new ones can be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula, GroupTerm
 from semistan.model.names import stan_name
-from semistan.model.networks.mlp import Array
+from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Array, Parameter, lkj
+from semistan.model.priors.density import parse_prior
+from semistan.model.stan_text import WIDTH, call
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
 from semistan.model.table.rows import Block
+from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.term import Hyperparameter, Lines
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
     Labels = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class Group(Penalised):
     """The learnt state of one group-level term.
 
     Attributes
@@ -35,7 +43,7 @@ class Group:
         The columns whose combinations are the levels.
     levels : tuple of str
         The levels of the training rows.
-    effects : tuple of str
+    effect_names : tuple of str
         Names in Stan of what varies: ``Intercept``, then the columns.
     intercept : bool
         Whether the intercept is among them.
@@ -43,19 +51,25 @@ class Group:
         The learnt state of the columns.
     correlated : bool
         Whether the correlations of several effects are sampled.
+    key : str
+        What its names in the program end in.
+    of : str
+        The predictor, where it is not that of the mean.
     """
 
     by: tuple[str, ...]
     levels: tuple[str, ...]
-    effects: tuple[str, ...]
+    effect_names: tuple[str, ...]
     intercept: bool
     terms: Terms
     correlated: bool
+    key: str = "1"
+    of: str = ""
 
     @property
     def size(self) -> int:
         """Number of effects of each level."""
-        return len(self.effects)
+        return len(self.effect_names)
 
     @property
     def name(self) -> str:
@@ -63,16 +77,9 @@ class Group:
         return group_name(self.by)
 
     @property
-    def spread(self) -> tuple[str, ...]:
-        """Names of the standard deviations: ``sd_g__Intercept``."""
-        return tuple(f"sd_{self.name}__{effect}" for effect in self.effects)
-
-    @property
     def correlations(self) -> tuple[str, ...]:
         """Names of the correlations, of ``pairs`` of effects."""
-        return tuple(
-            f"cor_{self.name}__{self.effects[j]}__{self.effects[i]}" for i, j in self.pairs
-        )
+        return tuple(f"cor_{self.name}__{self._in(j)}__{self._in(i)}" for i, j in self.pairs)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -85,6 +92,27 @@ class Group:
     def units(self) -> Array:
         """Standard deviation of what each effect multiplies, 1 for the intercept."""
         return np.array([1.0] * self.intercept + list(self.terms.scale))
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names of z, L and r."""
+        return f"z_{self.key}", f"L_{self.key}" if self.correlated else "", f"r_{self.key}"
+
+    @property
+    def text(self) -> str:
+        """The term as users write it."""
+        first = ["1"] if self.intercept else ["0"]
+        bar = "|" if self.correlated or self.size == 1 else "||"
+        return f"({' + '.join([*first, *self.terms.terms])} {bar} {':'.join(self.by)})"
+
+    @property
+    def only_intercept(self) -> bool:
+        """Whether nothing but the intercept varies."""
+        return self.intercept and self.size == 1
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the state as JSON-ready data."""
+        return group_to_plain(self)
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:
         """Return the columns (N, size) and the level of each row.
@@ -109,6 +137,183 @@ class Group:
         level = np.array([-1 if x is None else codes[x] for x in labels], dtype=int)
         return Block(self._columns(table), level, new)
 
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
+        """Return the standardised effects, and the Cholesky factor of their correlations."""
+        z, L, _ = self.names
+        shape = (len(self.levels), self.size)
+        sizes = (f"N_{self.key}", self._effects)
+        text = f"effects of {self.name}, standardised"
+        found = [Parameter(z, text, shape, sizes, prior=STANDARD_NORMAL_MATRIX)]
+        if L:
+            text = f"Cholesky factor of the correlations of {self.name}"
+            square, M = (self.size,) * 2, (self._effects,) * 2
+            shape_of = parse_prior(priors.cor, "cor").argument("shape")
+            found.append(Parameter(L, text, square, M, CORRELATION, prior=lkj(shape_of)))
+        return tuple(found)
+
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the standard deviations of the effects: ``sd_g__Intercept``."""
+        by = ":".join(self.by)
+        return tuple(
+            Hyperparameter(
+                f"sd_{self.name}__{self._in(j)}",
+                f"standard deviation of {effect} by {by}",
+                "sd",
+                1 / float(units),
+            )
+            for j, (effect, units) in enumerate(zip(self.effect_names, self.units, strict=True))
+        )
+
+    def data_lines(self) -> Lines:
+        """Declare the levels, and the columns whose effects vary."""
+        N, J = f"N_{self.key}", f"J_{self.key}"
+        lines = [
+            (f"int<lower=1> {N};", f"levels of {':'.join(self.by)}"),
+            (f"array[N] int<lower=1, upper={N}> {J};", "level of each row"),
+        ]
+        if self.only_intercept:
+            return lines
+        M = self._effects
+        return [
+            *lines,
+            (f"int<lower=1> {M};", "effects that vary by level"),
+            (f"matrix[N, {M}] Z_{self.key};", "what they multiply"),
+        ]
+
+    def data(self, block: Block) -> dict[str, Any]:
+        """Return levels and columns of some rows."""
+        data = {f"N_{self.key}": len(self.levels), f"J_{self.key}": block.level + 1}
+        if self.only_intercept:
+            return data
+        return data | {self._effects: self.size, f"Z_{self.key}": block.Z}
+
+    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
+        """Return the block that ``data`` was made of."""
+        level = data[f"J_{self.key}"].astype(int) - 1
+        if self.only_intercept:
+            return Block(np.ones((rows, 1)), level)
+        return Block(data[f"Z_{self.key}"].reshape(rows, -1), level)
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments."""
+        columns = [] if self.only_intercept else [f"data matrix Z_{self.key}"]
+        return [f"data array[] int J_{self.key}", *columns], [f"matrix r_{self.key}"]
+
+    def made_lines(self) -> Lines:
+        """Declare the effects of the levels."""
+        declared = f"matrix[N_{self.key}, {self._effects}] r_{self.key}"
+        return [
+            (declared, f"effects of the levels of {self.name}"),
+            (indent(self._made_text(), "  ").rstrip(), ""),
+        ]
+
+    def _made_text(self) -> str:
+        z, L, _ = self.names
+        if self.size == 1:
+            return f"= {self.spread[0]} * {z};"
+        first, *others, last = self.spread
+        sd = [f"[{first}", *others, f"{last}]'"]
+        if L:
+            return call(f"= {z} * diag_pre_multiply", [*sd, L], "';", width=WIDTH - 4)
+        return call("= diag_post_multiply", [z, *sd], ";", width=WIDTH - 4)
+
+    def summand(self, rows: str) -> str:
+        """Return what is added to the predictor."""
+        level = f"J_{self.key}{rows}"
+        if self.only_intercept:
+            return f"r_{self.key}[{level}, 1]"
+        return f"rows_dot_product(Z_{self.key}{rows}, r_{self.key}[{level}])"
+
+    def quantity_lines(self) -> Lines:
+        """Declare the correlations by their names."""
+        lines, L = [], self.names[1]
+        for name, (a, b) in zip(self.correlations, self.pairs, strict=True):
+            declared, value = f"real {name}", f"= dot_product({L}[{b + 1}], {L}[{a + 1}]);"
+            fits = len(declared) + len(value) + 3 <= WIDTH
+            lines.append((f"{declared} {value}" if fits else f"{declared}\n  {value}", ""))
+        return lines
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the effects r (levels, effects)."""
+        return {self.names[2]: self.coefficients(values)}
+
+    def quantities(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the correlations."""
+        if not self.names[1]:
+            return {}
+        L = values[self.names[1]]
+        matrix = L @ L.T
+        pairs = (matrix[i, j] for i, j in self.pairs)
+        return dict(zip(self.correlations, pairs, strict=True))
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows, (S, N); nothing at level -1.
+
+        Levels that the model was not trained on are drawn from the distribution of the levels,
+        normal with the draw's standard deviations and correlations: the same for all rows of a
+        level, and whenever it is predicted.
+        """
+        r = draws[self.names[2]]
+        if block.new:
+            r = np.concatenate([r, self._new_levels(draws, block.new)], axis=1)
+        if r.shape[1] == 1:
+            return np.asarray(r[:, 0] @ block.Z.T)
+        total = np.zeros((len(r), len(block.Z)))
+        for j, column in enumerate(block.Z.T):
+            total += r[:, block.level, j] * (column * (block.level >= 0))
+        return total
+
+    def _new_levels(self, draws: Mapping[str, Array], labels: tuple[str, ...]) -> Array:
+        sd = np.stack([draws[name] for name in self.spread], axis=-1)
+        matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
+        for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
+            matrix[:, i, j] = matrix[:, j, i] = draws[name]
+        root = sd[:, :, None] * np.linalg.cholesky(matrix)
+        new = []
+        for label in labels:
+            seed = (crc32(self.seed_name.encode()), crc32(label.encode()))
+            z = np.random.default_rng(seed).normal(size=(len(sd), self.size))
+            new.append(np.einsum("sij,sj->si", root, z))
+        return np.stack(new, axis=1)
+
+    @property
+    def seed_name(self) -> str:
+        """What the effects of new levels are drawn by: the groups, and the predictor."""
+        return f"{self.of}_{self.name}" if self.of else self.name
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Standard deviations and correlations."""
+        return (*self.spread, *self.correlations)
+
+    def labels(self) -> dict[str, str]:
+        """Say what standard deviations and correlations are."""
+        by = ":".join(self.by)
+        texts = {item.name: item.text for item in self.hyperparameters()}
+        for name, (a, b) in zip(self.correlations, self.pairs, strict=True):
+            names = self.effect_names
+            texts[name] = f"correlation of {names[b]} and {names[a]} by {by}"
+        return texts
+
+    def level_labels(self) -> dict[str, str]:
+        """Map Stan's names of the effects to brms's: ``r_g[a,Intercept]``."""
+        r, of = self.names[2], f"__{self.of}" if self.of else ""
+        return {
+            f"{r}.{level}.{j}": f"r_{self.name}{of}[{label},{effect}]"
+            for j, effect in enumerate(self.effect_names, start=1)
+            for level, label in enumerate(self.levels, start=1)
+        }
+
+    @property
+    def _effects(self) -> str:
+        """The number of effects as the program has it."""
+        return "1" if self.only_intercept else f"M_{self.key}"
+
+    def _in(self, effect: int) -> str:
+        """Return an effect's part in the names, after its predictor where it is another's."""
+        name = self.effect_names[effect]
+        return f"{self.of}_{name}" if self.of else name
+
     def _columns(self, table: pd.DataFrame) -> Array:
         columns = np.ones((len(table), int(self.intercept)))
         if not self.terms.terms:
@@ -116,7 +321,7 @@ class Group:
         return np.hstack([columns, apply_terms(self.terms, table, {})])
 
 
-def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
+def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = "") -> Group:
     """Learn the levels and the columns from the training rows.
 
     Parameters
@@ -125,6 +330,10 @@ def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
         The parsed term.
     table : pandas.DataFrame
         The training rows.
+    key : str
+        What its names in the program end in.
+    of : str
+        The predictor, where it is not that of the mean.
 
     Raises
     ------
@@ -142,9 +351,10 @@ def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
         )
     effects = (*(["Intercept"] if term.intercept else []), *(stan_name(c) for c in terms.columns))
-    group = Group(term.by, levels, effects, term.intercept, terms,
-                  term.correlated and len(effects) > 1)  # fmt: skip
-    return group, group.block(table)
+    correlated = term.correlated and len(effects) > 1
+    group = Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
+    group.block(table)  # whose values must be finite
+    return group
 
 
 def group_name(by: tuple[str, ...]) -> str:
@@ -165,13 +375,22 @@ def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str | None]:
 
 def group_to_plain(group: Group) -> dict[str, Any]:
     """Return the state as JSON-ready data."""
-    from dataclasses import asdict
-
-    plain: dict[str, Any] = to_plain(asdict(group))
+    plain: dict[str, Any] = to_plain(
+        {
+            "by": group.by,
+            "levels": group.levels,
+            "effects": group.effect_names,
+            "intercept": group.intercept,
+            "terms": asdict(group.terms),
+            "correlated": group.correlated,
+        }
+    )
     return plain
 
 
-def group_from_plain(content: Mapping[str, Any], formula: Formula) -> Group:
+def group_from_plain(
+    content: Mapping[str, Any], formula: Formula, key: str = "1", of: str = ""
+) -> Group:
     """Rebuild a state that went through JSON.
 
     Raises
@@ -186,7 +405,7 @@ def group_from_plain(content: Mapping[str, Any], formula: Formula) -> Group:
     intercept = bool(content["intercept"])
     if len(effects) != intercept + len(terms.columns) or not set(by) <= set(formula.predictors):
         raise ValueError("a group-level term's columns do not fit")
-    return Group(by, levels, effects, intercept, terms, bool(content["correlated"]))
+    return Group(by, levels, effects, intercept, terms, bool(content["correlated"]), key, of)
 
 
 def _label(value: Any) -> str:

@@ -18,18 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import SmoothTerm
-from semistan.model.networks.mlp import Array
+from semistan.model.parameter import STANDARD_NORMAL, Array, Parameter
+from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
+from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.term import Hyperparameter, Lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smooth:
+class Smooth(Penalised):
     """The learnt state of one ``s()`` term.
 
     Attributes
@@ -37,7 +45,7 @@ class Smooth:
     expression : str
         What it is a function of.
     name : str
-        The term's part in Stan names: ``sx`` of ``s(x)``.
+        The term's part in Stan names: ``sx`` of ``s(x)``, ``sigma_sx`` in another predictor.
     loc, scale : float
         Mean and standard deviation of the expression over the training rows.
     knots : array, shape (k,)
@@ -46,6 +54,8 @@ class Smooth:
         From the m = k - 2 penalised coefficients to the values at the knots.
     line : array, shape (2, m)
         The part along 1 and x of each column of a(x)' T, which is taken out.
+    key : str
+        What its other names in the program end in.
     """
 
     expression: str
@@ -55,6 +65,12 @@ class Smooth:
     knots: Array
     T: Array
     line: Array
+    key: str = "1"
+
+    @property
+    def text(self) -> str:
+        """The term as users write it."""
+        return f"s({self.expression})"
 
     @property
     def size(self) -> int:
@@ -72,18 +88,86 @@ class Smooth:
         return ("",)
 
     @property
-    def spread(self) -> tuple[str, ...]:
-        """The name of its standard deviation."""
-        return (f"sds_{self.name}_1",)
+    def names(self) -> tuple[str, str, str]:
+        """The names of zs and s; there are no correlations."""
+        return f"zs_{self.key}", "", f"s_{self.key}"
 
-    def block(self, x: Array) -> Block:
+    def to_plain(self) -> dict[str, Any]:
+        """Return the state as JSON-ready data."""
+        return smooth_to_plain(self)
+
+    def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
+        """Return the basis (N, m) for each row."""
+        return self.basis(evaluate(self.expression, table))
+
+    def basis(self, x: Array) -> Block:
         """Return the basis (N, m) at values of the expression."""
         z = (x - self.loc) / self.scale
         columns = _basis(self.knots, z) @ self.T - _line(z) @ self.line
         return Block(columns, np.zeros(len(x), dtype=int))
 
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+        """Return the standardised coefficients."""
+        z, _, _ = self.names
+        size = (self.size,), (f"m_{self.key}",)
+        return (Parameter(z, f"{self.text}, standardised", *size, prior=STANDARD_NORMAL),)
 
-def learn_smooth(term: SmoothTerm, x: Array, name: str) -> Smooth:
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the standard deviation."""
+        return (Hyperparameter(f"sds_{self.name}_1", f"standard deviation of {self.text}", "sds"),)
+
+    def data_lines(self) -> Lines:
+        """Declare the basis."""
+        m = f"m_{self.key}"
+        return [
+            (f"int<lower=1> {m};", f"penalised coefficients of {self.text}"),
+            (f"matrix[N, {m}] Zs_{self.key};", f"basis of {self.text}"),
+        ]
+
+    def data(self, block: Block) -> dict[str, Any]:
+        """Return the basis of some rows."""
+        return {f"m_{self.key}": block.Z.shape[1], f"Zs_{self.key}": block.Z}
+
+    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
+        """Return the block that ``data`` was made of."""
+        return Block(data[f"Zs_{self.key}"].reshape(rows, -1), np.zeros(rows, dtype=int))
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments."""
+        return [f"data matrix Zs_{self.key}"], [f"vector s_{self.key}"]
+
+    def made_lines(self) -> Lines:
+        """Declare the coefficients."""
+        z, _, s = self.names
+        made = f"vector[m_{self.key}] {s} = {self.spread[0]} * {z};"
+        return [(made, f"penalised coefficients of {self.text}")]
+
+    def summand(self, rows: str) -> str:
+        """Return what is added to the predictor."""
+        return f"Zs_{self.key}{rows} * s_{self.key}"
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the coefficients s (m,)."""
+        return {self.names[2]: self.coefficients(values)[0]}
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows, (S, N)."""
+        return np.asarray(draws[self.names[2]] @ block.Z.T)
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The standard deviation."""
+        return self.spread
+
+    def labels(self) -> dict[str, str]:
+        """Say what the standard deviation is."""
+        return {item.name: item.text for item in self.hyperparameters()}
+
+    def _as_declared(self, z: Array) -> Array:
+        return z[:, 0]
+
+
+def learn_smooth(term: SmoothTerm, x: Array, name: str, key: str = "1") -> Smooth:
     """Choose the knots and the penalised directions.
 
     Parameters
@@ -92,8 +176,8 @@ def learn_smooth(term: SmoothTerm, x: Array, name: str) -> Smooth:
         The expression and the dimension k of its basis.
     x : array, shape (N,)
         Its values in the training rows.
-    name : str
-        The expression's name in Stan.
+    name, key : str
+        The term's names in Stan.
 
     Raises
     ------
@@ -115,10 +199,10 @@ def learn_smooth(term: SmoothTerm, x: Array, name: str) -> Smooth:
     line = np.linalg.lstsq(_line(z), _basis(knots, z) @ T, rcond=None)[0]
     columns = _basis(knots, z) @ T - _line(z) @ line
     size = np.sqrt((columns**2).sum(axis=1).mean())
-    return Smooth(term.expression, name, loc, scale, knots, T / size, line / size)
+    return Smooth(term.expression, name, loc, scale, knots, T / size, line / size, key)
 
 
-def smooth_from_plain(content: Mapping[str, Any]) -> Smooth:
+def smooth_from_plain(content: Mapping[str, Any], key: str = "1") -> Smooth:
     """Rebuild a state that went through JSON.
 
     Raises
@@ -131,7 +215,8 @@ def smooth_from_plain(content: Mapping[str, Any]) -> Smooth:
     if k < 3 or T.shape != (k, k - 2) or line.shape != (2, k - 2) or not (np.diff(knots) > 0).all():
         raise ValueError("a smooth's knots and directions do not fit")
     loc, scale = float(content["loc"]), float(content["scale"])
-    return Smooth(str(content["expression"]), str(content["name"]), loc, scale, knots, T, line)
+    names = str(content["expression"]), str(content["name"])
+    return Smooth(*names, loc, scale, knots, T, line, key)
 
 
 def smooth_to_plain(smooth: Smooth) -> dict[str, Any]:

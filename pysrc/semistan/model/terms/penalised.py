@@ -1,0 +1,175 @@
+"""What terms with penalised coefficients share: ``Z[n] . r[level[n]]`` with r of a sampled sd.
+
+The coefficients r (levels, m) are sampled non-centred, r = z diag(sd) L', with z standard normal
+and L the Cholesky factor of a correlation matrix, or 1. A smooth is of one level and has one sd for
+all of its coefficients, so that the roles of levels and coefficients change: one effect, m times.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.model.parameter import Array
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LEAST_SPREAD = 0.01  # of a standard deviation, in units of the predictor over those of the column
+MOST_CORRELATED = 0.95
+
+
+class Penalised(ABC):
+    """A term whose contribution is linear in coefficients r (levels, m)."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Coefficients m of each level."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[str, ...]:
+        """The levels of the training rows."""
+
+    @property
+    @abstractmethod
+    def units(self) -> Array:
+        """Standard deviation of what the coefficients of each sd multiply."""
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, str, str]:
+        """The names in the program of z, of L (empty without), and of the coefficients."""
+
+    @abstractmethod
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the standard deviations."""
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """Names of the standard deviations."""
+        return tuple(item.name for item in self.hyperparameters())
+
+    @property
+    def effects(self) -> int:
+        """Effects with a standard deviation of their own: one of a smooth."""
+        return len(self.hyperparameters())
+
+    def sd(self, values: Mapping[str, Any]) -> Tensor:
+        """Return the standard deviations (effects,)."""
+        import torch
+
+        found = [torch.as_tensor(values[name], dtype=torch.float64) for name in self.spread]
+        return torch.stack(found)
+
+    def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return r (levels, m) in the user's units."""
+        z, L, _ = self.names
+        made = values[z].reshape(-1, self.effects)
+        made = made @ values[L].T if L else made
+        return (self.sd(values) * made).reshape(len(self.levels), self.size)
+
+    def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
+        """Return what is added to the predictor of each row."""
+        return block.product(self.coefficients(values))
+
+    def quantity_lines(self) -> Lines:
+        """Declare nothing."""
+        return []
+
+    def quantities(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+    @property
+    def training_size(self) -> int:
+        """Number of coefficients."""
+        return len(self.levels) * self.size
+
+    def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
+        """Return what standardised coefficients add, in the predictor's unit."""
+        import torch
+
+        return block.product(x.reshape(len(self.levels), -1) / torch.as_tensor(self._each))
+
+    def training_columns(self, block: TensorBlock) -> Tensor | None:
+        """Return what each standardised coefficient multiplies, (n, size)."""
+        import torch
+
+        units = torch.as_tensor(np.tile(self._each, len(self.levels)))
+        return block.columns(len(self.levels)) / units
+
+    def training_units(self, scale: float) -> Array:
+        """Return the units of the coefficients, level by level."""
+        return np.tile(scale / self._each, len(self.levels))
+
+    def start(self, x: Array, scale: float) -> dict[str, Any]:
+        """Return z at the trained coefficients x, with their own spread and uncorrelated."""
+        z, L, _ = self.names
+        trained = x.reshape(-1, self.effects)
+        least = LEAST_SPREAD * scale / self.units
+        sd = np.maximum(np.sqrt((trained**2).mean(axis=0)), least)
+        found: dict[str, Any] = {z: self._as_declared(trained / sd)}
+        found |= {L: np.eye(self.effects)} if L else {}
+        return found | dict(zip(self.spread, sd.tolist(), strict=True))
+
+    def reestimated(
+        self, values: Mapping[str, Any], covariance: Array, fixed: set[str], scale: float
+    ) -> dict[str, Any]:
+        """Return new standard deviations and correlations, and z with the same coefficients.
+
+        They are the average over levels of E[r r'], r being normal around a mode, as in the EM
+        algorithm (Laird and Ware, 1982, Biometrics 38).
+
+        Parameters
+        ----------
+        values : mapping
+            The parameters at the mode.
+        covariance : array, shape (n, n)
+            Of z's coordinates, which are those of one effect after the other.
+        fixed : set of str
+            Standard deviations that are constants.
+        scale : float
+            The unit of the predictor.
+        """
+        z, L, _ = self.names
+        sd = np.array([float(values[name]) for name in self.spread])
+        root = sd[:, None] * (np.asarray(values[L]) if L else np.eye(self.effects))
+        matrix = np.asarray(values[z], dtype=float).reshape(-1, self.effects).T
+        rows = matrix.shape[1]
+        blocks = covariance.reshape(self.effects, rows, self.effects, rows)
+        second = matrix @ matrix.T / rows + np.einsum("aibi->ab", blocks) / rows
+        estimate = root @ second @ root.T
+        new = np.maximum(np.sqrt(np.diag(estimate)), LEAST_SPREAD * scale / self.units)
+        free = [name not in fixed for name in self.spread]
+        sd[free] = new[free]
+        factor = np.linalg.cholesky(_correlation(estimate)) if L else np.eye(self.effects)
+        found: dict[str, Any] = {L: factor} if L else {}
+        moved = np.linalg.solve(sd[:, None] * factor, root @ matrix)
+        found[z] = self._as_declared(moved.T)
+        return found | dict(zip(self.spread, sd.tolist(), strict=True))
+
+    @property
+    def _each(self) -> Array:
+        """The units of the coefficients of one level, shape (m,)."""
+        return np.broadcast_to(self.units, self.size).astype(float)
+
+    def _as_declared(self, z: Array) -> Array:
+        """Lay z (rows, effects) out as the program declares it."""
+        return z
+
+
+def _correlation(covariance: Array) -> Array:
+    """Return the correlation matrix, with the correlations kept away from 1."""
+    sd = np.sqrt(np.diag(covariance))
+    correlation = np.clip(covariance / np.outer(sd, sd), -MOST_CORRELATED, MOST_CORRELATED)
+    shrunk = correlation * min(1.0, MOST_CORRELATED / np.abs(correlation - np.eye(len(sd))).max())
+    np.fill_diagonal(shrunk, 1.0)
+    return np.asarray(shrunk)

@@ -1,0 +1,156 @@
+"""A term: one summand of a predictor, from the table to the program and to PyTorch.
+
+What a kind of term says of itself stands in one file: what it learns from the training rows, which
+parameters it brings, its lines of the program and, beside each of them, the same in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from semistan.model.config import PriorConfig
+from semistan.model.parameter import POSITIVE, Array, Kind, Parameter
+from semistan.model.table.rows import Block
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+Lines = list[tuple[str, str]]  # declarations or statements of a program with their comments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hyperparameter:
+    """A scalar parameter of a term whose prior the user can choose, as a standard deviation.
+
+    Attributes
+    ----------
+    name, text : str
+        Its name in program and table, and what it is.
+    prior_class : str
+        The key of its prior in ``[priors]`` that it shares with its like: ``sd``.
+    unit : float
+        Its unit, over that of the predictor.
+    default : str
+        Its prior where ``[priors]`` has no such key.
+    kind : Kind
+        Its constraint.
+    """
+
+    name: str
+    text: str
+    prior_class: str
+    unit: float = 1.0
+    default: str = "student_t(3, 0, 2.5)"
+    kind: Kind = POSITIVE
+
+
+class Term(Protocol):
+    """A term that is more than a linear combination of columns with coefficients of their own.
+
+    ``key`` tells it from others of the program: ``1``, or ``sigma_1`` in the predictor of sigma.
+    ``values`` are parameters by their names in the program.
+    """
+
+    @property
+    def key(self) -> str:
+        """What its names in the program end in."""
+
+    @property
+    def text(self) -> str:
+        """The term as users write it."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what was learnt as JSON-ready data."""
+
+    def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:
+        """Return what the term needs of each row of a table, dates in days."""
+
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
+        """Return what is sampled, but for the hyperparameters."""
+
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the scalars whose priors the user can choose."""
+
+    def data_lines(self) -> Lines:
+        """Declare the term's data."""
+
+    def data(self, block: Block) -> dict[str, Any]:
+        """Return them for some rows."""
+
+    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
+        """Return the block from which ``data`` made the program's data."""
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments with their types: data, and what is sampled."""
+
+    def made_lines(self) -> Lines:
+        """Declare, in the transformed parameters, what the parameters make."""
+
+    def summand(self, rows: str) -> str:
+        """Return the expression that is added to the predictor of some rows, ``[start : end]``."""
+
+    def quantity_lines(self) -> Lines:
+        """Declare what is reported besides, in the generated quantities."""
+
+    def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
+        """Return what is added to the predictor of each row, (n,): the twin of ``summand``."""
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what ``made_lines`` declares, by name."""
+
+    def quantities(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what ``quantity_lines`` declares, by name."""
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows in draws of ``made``, (S, N)."""
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The names of hyperparameters and quantities in the coefficient table."""
+
+    def labels(self) -> dict[str, str]:
+        """Say what the reported ones, and the elements of ``made``, are."""
+
+    @property
+    def training_size(self) -> int:
+        """Number of elements x that training moves; each is held by a normal(0, 1) penalty."""
+
+    def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
+        """Return what x (size,) adds to the predictor of each row, in the predictor's unit."""
+
+    def training_columns(self, block: TensorBlock) -> Tensor | None:
+        """Return the derivatives (n, size) of a linear ``training_value``; None of another."""
+
+    def training_units(self, scale: float) -> Array:
+        """Return the units (size,) of x, given that of the predictor."""
+
+    def start(self, x: Array, scale: float) -> dict[str, Any]:
+        """Return the parameters at which a chain starts, given the trained x in its units."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorBlock:
+    """A block of rows as tensors: columns Z (n, m), and the level of each row."""
+
+    Z: Tensor
+    level: Tensor
+
+    def rows(self, index: Tensor) -> TensorBlock:
+        """Return some rows."""
+        return TensorBlock(self.Z[index], self.level[index])
+
+    def product(self, r: Tensor) -> Tensor:
+        """Return Z[n] . r[level[n]] of coefficients r (levels, m)."""
+        if len(r) == 1:
+            return self.Z @ r[0]
+        return (self.Z * r[self.level]).sum(dim=1)
+
+    def columns(self, levels: int) -> Tensor:
+        """Return what each coefficient multiplies, (n, levels * m), level by level."""
+        n, m = self.Z.shape
+        spread = self.Z.new_zeros(n, levels, m)
+        spread[range(n), self.level] = self.Z
+        return spread.flatten(1)
