@@ -136,13 +136,15 @@ def test_truth_values_are_one_column_with_its_name():
 
 def test_arithmetic_with_truth_values_counts_them():
     frame = kinds_frame().assign(s=lambda f: f["u"] > 3)
-    design, rows = learn("{t + s} ~ {t + s} + nn(u, t + s, -t)", frame)
     count = frame["t"].astype(int) + frame["s"]
     assert set(count) == {0, 1, 2}
+    design, rows = learn("y ~ {t + s} + nn(u, t + s, -t)", frame)
     for got in (rows, apply_design(design, frame, response=True)):
-        assert np.array_equal(got.y, count)
         assert np.array_equal(got.X[:, 0], count)
         assert np.array_equal(got.U[:, 1:], np.column_stack([count, -frame["t"].astype(int)]))
+    design, rows = learn("{t + s} ~ x + nn(u)", frame)
+    for got in (rows, apply_design(design, frame, response=True)):
+        assert np.array_equal(got.y, count)
 
 
 @pytest.mark.parametrize("kind", ["boolean", "Int64", "Float64", "category"])

@@ -68,6 +68,35 @@ def test_the_place_of_a_mistake_is_marked(text, place):
     assert marked(refusal(text)) == place
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("y ~ y + nn(v)", "y"),
+        ("log(y) ~ x + y:x + nn(v)", "y"),
+        ("y ~ x + nn(v, log(y))", "y"),
+        ("y ~ s(y) + nn(v)", "y"),
+        ("y ~ offset(y) + nn(v)", "y"),
+        ("y ~ (1 | y) + nn(v)", "y"),
+        ("y ~ (1 + y | g) + nn(v)", "y"),
+        ("y ~ x + nn(v), sigma ~ x + y", "y"),
+        ("y ~ x + nn(v), sigma ~ nn(y)", "y"),
+        ("`my y` | weights(w) ~ x + `my y` + nn(v)", "`my y`"),
+        ("I(y - x) ~ x + nn(y)", "y"),
+    ],
+)
+def test_a_response_among_its_predictors_is_refused(text, place):
+    message = refusal(text)
+    assert "is the response, which cannot be a predictor of itself" in message
+    assert marked(message) == place
+    _, formula, carets, *_ = message.split("\n")
+    assert carets.index("^") > formula.index("~")
+
+
+def test_a_change_may_be_adjusted_for_where_it_began():
+    formula = parse_formula("I(after - before) ~ before + nn(u)")
+    assert formula.structured == ("before",)
+
+
 def test_an_error_shows_the_formula_and_what_was_expected():
     assert refusal("y ~ x + lgo(u) + nn(v)") == (
         "in the formula\n"

@@ -24,6 +24,7 @@ from semistan.model.syntax import (
     check_part,
     check_text,
     formula_error,
+    located,
     masked,
 )
 
@@ -186,15 +187,18 @@ def parse_formula(text: str) -> Formula:
     Raises
     ------
     InputError
-        If the text is no formula, calls an unlisted function, has no response, removes the
-        intercept, or has no ``nn()`` term or two with the same arguments.
+        If the text is no formula, calls an unlisted function, has no response or has it among
+        the predictors, removes the intercept, or has no ``nn()`` term or two with the same
+        arguments.
     """
     try:
-        return _all_parts(text)
+        formula = _all_parts(text)
     except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
         ) from None
+    _check_response(formula)
+    return formula
 
 
 def with_predictors(text: str, names: Iterable[str]) -> str:
@@ -251,6 +255,23 @@ def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str
     names = [node for node in nodes if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
     return _unique(quoted.get(node.id, node.id) for node in names)
+
+
+def _check_response(formula: Formula) -> None:
+    """Refuse predictors that determine the response.
+
+    A response of several columns may have some of them on the right, as a change that is adjusted
+    for where it began, ``I(after - before) ~ before``; but not all.
+    """
+    columns = variables(formula.response)
+    if set(columns) <= set(formula.predictors):
+        place = located(formula.text, columns[0], masked(formula.text).index("~") + 1)
+        raise formula_error(
+            formula.text,
+            f"'{columns[0]}' is the response, which cannot be a predictor of itself; leave it out "
+            "on the right of '~'",
+            place,
+        )
 
 
 def _all_parts(text: str) -> Formula:

@@ -81,7 +81,7 @@ def formula_error(text: str, message: str, place: Span | str | None = None) -> I
         First position and the one after the last, or a piece of the formula, such as a column;
         the whole formula by default.
     """
-    start, end = _located(text, place or "") if isinstance(place, str | None) else place
+    start, end = located(text, place or "") if isinstance(place, str | None) else place
     line = re.sub(r"\s", " ", text)
     first = max(0, start - SHOWN // 2) if len(line) > SHOWN else 0
     last = max(first + SHOWN, min(end, start + SHOWN))
@@ -343,10 +343,11 @@ def _combined(node: ast.BinOp, left: float) -> float:
     return left * right + (0 if isinstance(node.op, ast.MatMult) else left + right)
 
 
-def _located(text: str, piece: str) -> Span:
-    """Find a piece of the formula, whatever its blanks; the whole formula if it is not there."""
+def located(text: str, piece: str, start: int = 0) -> Span:
+    """Find a piece behind a place, whatever its blanks; the whole formula if it is not there."""
     tokens = [re.escape(token) for token in re.findall(r"\w+|[^\w\s]", piece.strip("`"))]
     pattern = r"\s*".join(tokens)
-    if tokens and (found := re.search(rf"(?<![\w.])`?{pattern}`?(?!\w)", text)):
+    whole = re.compile(rf"(?<![\w.])`?{pattern}`?(?!\w)")
+    if tokens and (found := whole.search(text, start)):
         return found.span()
     return len(text) - len(text.lstrip()), max(1, len(text.rstrip()))
