@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import subprocess
 
@@ -375,3 +376,38 @@ def test_wide_tables_are_read():
     assert np.array_equal(rows.X, frame[names])
     assert design.coefficients == tuple(f"b_{name}" for name in names)
     assert np.array_equal(apply_design(design, frame, response=False).X, rows.X)
+
+
+WORDS = {"x": "class", "g": "if", "u": "in", "v": "lambda", "z": "None"}
+OF_WORDS = [
+    ("y ~ x + g + C(g):z + nn(u, g, C(g), log(z))", ("b_x", "b_gb", "b_gc")),
+    ("y ~ poly(x, 2) + I(x * z) + nn(u), sigma ~ scale(z) + nn(g)", ()),
+    ("y | weights(z) ~ s(v) + offset(log(z)) + (1 + x | g) + nn(u)", ("b_v",)),
+    ("x ~ C(g, contr.sum) + nn(u)", ("b_ga", "b_gb")),
+]
+
+
+@pytest.mark.parametrize(("text", "names"), OF_WORDS)
+def test_columns_called_by_words_of_python_are_like_others(text, names):
+    """They are what the same columns are under other names, here and through JSON."""
+
+    def renamed(text, quote=""):
+        for old, new in WORDS.items():
+            text = re.sub(rf"\b{old}\b", f"{quote}{new}{quote}", text)
+        return text
+
+    frame = kinds_frame()
+    design, rows = learn(text, frame)
+    other, found = learn(renamed(text, "`"), frame.rename(columns=WORDS))
+    new = apply_design(through_json(other), frame.rename(columns=WORDS), response=True)
+    for each in (found, new):
+        assert np.array_equal(each.X, rows.X) and np.array_equal(each.U, rows.U)
+        assert np.array_equal(each.y, rows.y)
+        for ours, theirs in zip(each.blocks, rows.blocks, strict=True):
+            assert np.array_equal(ours.Z, theirs.Z) and np.array_equal(ours.level, theirs.level)
+    assert list(other.x.columns) == [renamed(column) for column in design.x.columns]
+    assert list(other.u.columns) == [renamed(column) for column in design.u.columns]
+    assert design.coefficients[: len(names)] == names
+    with pytest.raises(InputError, match=r"'if' has levels|must be numeric"):
+        apply_design(other, frame.rename(columns=WORDS).assign(**{"if": "d", "class": "d"}),
+                     response=True)  # fmt: skip

@@ -82,6 +82,29 @@ def test_a_python_keyword_is_a_column_like_any_other(term):
     assert parse_formula(f"y ~ {term} + nn(u)").structured_variables == (term.strip("`"),)
 
 
+@pytest.mark.parametrize("quote", ["", "`"])
+@pytest.mark.parametrize("word", ["class", "if", "in", "is", "lambda", "not"])
+def test_a_python_keyword_may_stand_wherever_a_column_may(word, quote):
+    name = f"{quote}{word}{quote}"
+    formula = parse_formula(
+        f"y | weights({name}) ~ C({name}):x + s({name}) + offset(log({name})) + (1 + {name} | g) "
+        f"+ (1 | {name}:h) + nn({name}, I({name} * 2)), sigma ~ scale({name}) + nn({name})"
+    )
+    assert formula.structured == (f"C(`{word}`):x", f"`{word}`")
+    assert formula.networks == ((f"`{word}`", f"I(`{word}` * 2)"), (f"`{word}`",))
+    assert formula.offsets == (f"log(`{word}`)",)
+    assert formula.groups[0].terms == (f"`{word}`",)
+    assert formula.groups[1].by == (word, "h")
+    assert formula.weights == f"`{word}`"
+    assert formula.parameters[0].structured == (f"scale(`{word}`)",)
+    assert parse_formula(f"{name} ~ nn(u)").outcome == (word,)
+
+
+@pytest.mark.parametrize("text", ["y ~ a if b else c + nn(u)", "y ~ not x + nn(u)", "y ~ a in b"])
+def test_words_of_python_are_columns_and_no_operators(text):
+    assert "cannot read" in refusal(text)
+
+
 @pytest.mark.parametrize(
     "expression", ["(x + 1) * (z + 2)", "log(x) + log(z)", "x + 1", "-x", "x * (z)"]
 )

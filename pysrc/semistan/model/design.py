@@ -30,6 +30,7 @@ from semistan.model.network import MU, Array
 from semistan.model.ordinal import category_numbers
 from semistan.model.rows import Block, Rows
 from semistan.model.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
+from semistan.model.spelling import spelled
 from semistan.model.table import (
     check_columns,
     check_kinds,
@@ -349,7 +350,7 @@ def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Ter
 def _all_levels(terms: Terms) -> dict[str, str]:
     """Return how formulaic is to read the factors among a network's inputs."""
     coded = {term: with_option(term, ALL_LEVELS) for term in terms.terms}
-    return {term: code for term, code in coded.items() if code in terms.levels}
+    return {term: code for term, code in coded.items() if spelled(code) in terms.levels}
 
 
 def _check_names(design: Design) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from semistan.errors import InputError
 from semistan.model.bars import Bars, GroupText, split_bars
+from semistan.model.spelling import spelled, unmarked
 from semistan.model.syntax import (
     DAYS,
     EXAMPLE,
@@ -254,7 +255,7 @@ def factors(term: str) -> tuple[str, ...]:
 def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str, ...]:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
-    return _unique(quoted.get(node.id, node.id) for node in names)
+    return _unique(quoted.get(node.id, unmarked(node.id)) for node in names)
 
 
 def _check_response(formula: Formula) -> None:
@@ -456,9 +457,11 @@ def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str
     from formulaic.errors import FormulaicError
 
     try:
-        parsed = Formulaic(plain)
+        parsed = Formulaic(spelled(plain))
     except (FormulaicError, SyntaxError, TypeError, ValueError, KeyError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error, SyntaxError):  # whose own words are about Python
+            reason = "expected columns and arithmetic between the parentheses of a function"
         raise formula_error(text, f"cannot read this: {reason}") from None
     parts = [getattr(parsed, side, ()) for side in ("lhs", "rhs")]
     sides = [list(part) for part in (parts if parts[1] else ((), parsed))]
@@ -475,7 +478,7 @@ def _rewritten(factor: Any, text: str) -> str:
     """Write a factor so that formulaic reads it again: ```odd name```, ``I(x + 1)``."""
     expression = str(factor.expr)
     if factor.eval_method.value == "lookup":
-        return _name(expression)
+        return _name(unmarked(expression))
     if factor.eval_method.value == "literal":
         return expression
     tree, quoted = _python(expression, text)
@@ -488,7 +491,8 @@ def _name(column: str) -> str:
 
 def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:
     """Write a node of Python as a factor: arithmetic goes into ``I()``."""
-    source = re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", ast.unparse(node))
+    plain = unmarked(ast.unparse(node), "`")
+    source = re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", plain)
     return source if isinstance(node, ast.Name | ast.Call) else f"I({source})"
 
 
@@ -555,7 +559,7 @@ def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]
         quoted[key] = match[1]
         return key
 
-    source = re.sub(r"`([^`]+)`", placeholder, expression)
+    source = re.sub(r"`([^`]+)`", placeholder, spelled(expression))
     try:
         return ast.parse(source, mode="eval"), quoted
     except SyntaxError:

@@ -12,12 +12,12 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from keyword import iskeyword
 from typing import Any, NoReturn
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.spelling import is_word
 
 EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
 
@@ -209,7 +209,7 @@ def masked(text: str) -> str:
             return f"{token[0]}{'_' * (len(token) - 2)}{token[0]}"
         if token == "%in%":
             return "@   "
-        if iskeyword(token) and token not in ("True", "False", "None"):
+        if is_word(token):
             return "_" * len(token)
         if token.isidentifier():
             return "".join(c if c.isascii() else "_" for c in token)
