@@ -113,6 +113,43 @@ def test_braces_make_one_term_of_arithmetic(expression):
     assert term.startswith("I(")
 
 
+@pytest.mark.parametrize(
+    ("term", "terms"),
+    [
+        ("W^2", ("W",)),
+        ("(a + b)^2", ("a", "b", "a:b")),
+        ("(a + b + c)^2 - a:b", ("a", "b", "c", "a:c", "b:c")),
+        ("a + (b + c) ^ 2", ("a", "b", "c", "b:c")),
+        ("a:b^2", ("a:b",)),
+        ("a*b^2", ("a", "b", "a:b")),
+        ("(a + b)^2:c", ("a:c", "b:c", "a:b:c")),
+        ("`x^2`^2", ("`x^2`",)),
+        ("W + I(W^2)", ("W", "I(W ** 2)")),
+        ("I(2 * (a + b)^2 + c)", ("I(2 * (a + b) ** 2 + c)",)),
+        ("I(-W^2)", ("I(-W ** 2)",)),
+        ("log(W^2)", ("log(W ** 2)",)),
+        ("{W^2}", ("I(W ** 2)",)),
+    ],
+)
+def test_a_power_is_what_it_is_in_r(term, terms):
+    """The terms are those of ``attr(terms(~ ...), "term.labels")``."""
+    formula = parse_formula(f"y ~ {term} + nn(u), sigma ~ {term}")
+    assert formula.structured == terms
+    assert formula.parameters[0].structured == terms
+
+
+def test_a_power_within_a_call_is_arithmetic():
+    formula = parse_formula(
+        "I(y^2) | weights(w^2) ~ s(x^2) + offset(z^2) + ((a + b)^2 | g) + nn(u^2, v)"
+    )
+    assert formula.response == "I(y ** 2)"
+    assert formula.weights == "I(w ** 2)"
+    assert formula.smooths[0].expression == "I(x ** 2)"
+    assert formula.offsets == ("I(z ** 2)",)
+    assert formula.groups[0].terms == ("a", "b", "a:b")
+    assert formula.network == ("I(u ** 2)", "v")
+
+
 @pytest.mark.parametrize("name", CALLABLE)
 def test_every_listed_function_can_be_called(name):
     assert parse_formula(f"y ~ {name}(x) + nn({name}(u))").predictors == ("x", "u")

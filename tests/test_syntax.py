@@ -62,6 +62,12 @@ def marked(message):
         ("y ~ log(nn(u))", "nn(u)"),
         ("y ~ z + x:nn(u)", "x:nn(u)"),
         ("y ~ x # comment + nn(u)", "#"),
+        ("y ~ a^2 + (b + c)^2 + lgo(x^2) + nn(v)", "lgo"),
+        ("y ~ a^2 + b^2 z + nn(v)", "z"),
+        ("y ~ a^2 + I(x^2^3) + nn(v)", "2^3"),
+        ("y ~ a^2 + x^z + nn(v)", "x^z"),
+        ("y ~ a^2 + x^-1 + nn(v)", "x^-1"),
+        ("y^2 ~ a + nn(v)", "y^2"),
     ],
 )
 def test_the_place_of_a_mistake_is_marked(text, place):
@@ -159,6 +165,7 @@ HOSTILE = {
     "repeated text": "I('a' * 999999999)",
     "repeated list": "C(g, levels=['a'] * 999999999)",
     "huge power of terms": "(x + z)**999999999",
+    "power of a power of terms": f"{'(' * 9}x + z){')'.join(['**99'] * 9)}",
     "exponential interaction": "*".join(f"x{i}" for i in range(40)),
     "very long": " + ".join("x" * 100 for _ in range(2000)),
     "deep parentheses": f"I({'(' * 5000}x{')' * 5000})",
@@ -181,7 +188,9 @@ HOSTILE = {
 }
 
 
-ARITHMETIC_IN_NN = ("huge power of terms", "exponential interaction")
+ARITHMETIC_IN_NN = (
+    "huge power of terms", "power of a power of terms", "exponential interaction",
+)  # fmt: skip
 CASES = [
     (name, place)
     for place in ("y ~ {} + nn(u)", "y ~ x + nn(u, {})", "{} ~ nn(u)")

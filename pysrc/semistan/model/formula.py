@@ -370,6 +370,8 @@ def _checked_formula(text: str) -> Formula:
     called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
     if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
+    if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
+        raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     _check_intercept(rhs, bars.plain, text)
     smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
     plain = (term for term in rhs if not any(_calls(term, name) for name in TERM_CALLS))

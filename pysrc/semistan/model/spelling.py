@@ -1,6 +1,7 @@
-"""How formulaic is given columns that are called by a word of Python's, as ``class``.
+"""How formulaic is given what R reads and Python does not: ``^``, and columns called ``class``.
 
-formulaic evaluates Python, where such a column has a mark at the end of its name.
+formulaic evaluates Python. A power is written ``**`` there, which binds as ``^`` does in R, and a
+column whose name is one of Python's words has a mark at its end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from keyword import iskeyword
 MARK = "\N{MODIFIER LETTER LOW MACRON}"  # may stand in a name of Python's, and hardly does in data
 CONSTANTS = ("True", "False", "None")  # words that have a meaning in a formula, outside backticks
 
-_TOKENS = re.compile(r"`[^`]+`|'[^'\n]*'|\"[^\"\n]*\"|%in%|[^\W\d]\w*")
+_TOKENS = re.compile(r"`[^`]+`|'[^'\n]*'|\"[^\"\n]*\"|%in%|[^\W\d]\w*|\^")
 _MARKED = re.compile(rf"(?<!\w)([A-Za-z]+){MARK}(?!\w)")
 
 
@@ -38,5 +39,7 @@ def unmarked(text: str, quote: str = "") -> str:
 
 
 def _spelled(token: str) -> str:
+    if token == "^":
+        return "**"
     quoted = token[0] == "`" and iskeyword(token[1:-1])
     return marked(token.strip("`")) if quoted or is_word(token) else token
