@@ -379,6 +379,7 @@ def test_wide_tables_are_read():
 
 
 WORDS = {"x": "class", "g": "if", "u": "in", "v": "lambda", "z": "None"}
+SIGNS = {"x": "m²", "g": "µg", "u": "вес (м²)", "v": "ﬁn", "z": "½"}
 OF_WORDS = [
     ("y ~ x + g + C(g):z + nn(u, g, C(g), log(z))", ("b_x", "b_gb", "b_gc")),
     ("y ~ poly(x, 2) + I(x * z) + nn(u), sigma ~ scale(z) + nn(g)", ()),
@@ -387,19 +388,20 @@ OF_WORDS = [
 ]
 
 
+@pytest.mark.parametrize("words", [WORDS, SIGNS], ids=["words", "signs"])
 @pytest.mark.parametrize(("text", "names"), OF_WORDS)
-def test_columns_called_by_words_of_python_are_like_others(text, names):
+def test_columns_that_python_could_not_call_so_are_like_others(text, names, words):
     """They are what the same columns are under other names, here and through JSON."""
 
     def renamed(text, quote=""):
-        for old, new in WORDS.items():
+        for old, new in words.items():
             text = re.sub(rf"\b{old}\b", f"{quote}{new}{quote}", text)
         return text
 
     frame = kinds_frame()
     design, rows = learn(text, frame)
-    other, found = learn(renamed(text, "`"), frame.rename(columns=WORDS))
-    new = apply_design(through_json(other), frame.rename(columns=WORDS), response=True)
+    other, found = learn(renamed(text, "`"), frame.rename(columns=words))
+    new = apply_design(through_json(other), frame.rename(columns=words), response=True)
     for each in (found, new):
         assert np.array_equal(each.X, rows.X) and np.array_equal(each.U, rows.U)
         assert np.array_equal(each.y, rows.y)
@@ -408,6 +410,6 @@ def test_columns_called_by_words_of_python_are_like_others(text, names):
     assert list(other.x.columns) == [renamed(column) for column in design.x.columns]
     assert list(other.u.columns) == [renamed(column) for column in design.u.columns]
     assert design.coefficients[: len(names)] == names
-    with pytest.raises(InputError, match=r"'if' has levels|must be numeric"):
-        apply_design(other, frame.rename(columns=WORDS).assign(**{"if": "d", "class": "d"}),
-                     response=True)  # fmt: skip
+    text = {words["g"]: "d", words["x"]: "d"}
+    with pytest.raises(InputError, match=r"has levels|must be numeric"):
+        apply_design(other, frame.rename(columns=words).assign(**text), response=True)

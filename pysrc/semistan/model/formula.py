@@ -558,7 +558,7 @@ def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]
 
     def placeholder(match: re.Match[str]) -> str:
         key = f"quoted_{len(quoted)}_"
-        quoted[key] = match[1]
+        quoted[key] = unmarked(match[1])
         return key
 
     source = re.sub(r"`([^`]+)`", placeholder, spelled(expression))
