@@ -12,6 +12,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.model.bundle import Bundle
+from semistan.model.design import Design
 from semistan.model.orthogonal import ORTHOGONAL, RAW
 from semistan.model.table.rows import Rows
 from semistan.posterior.collinearity import collinearity
@@ -148,8 +149,19 @@ def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
         phi_convergence(draws),
         diagnose(draws, worst(judged), eta),
         draws.reservations,
-        (*_orthogonal_note(draws), *filter(None, [collinearity(bundle, draws, rows).warning()])),
+        (
+            *_names_note(bundle.design),
+            *_orthogonal_note(draws),
+            *filter(None, [collinearity(bundle, draws, rows).warning()]),
+        ),
     )
+
+
+def _names_note(design: Design) -> tuple[str, ...]:
+    """Say which columns the names in the table do not tell."""
+    if not design.respelled:
+        return ()
+    return (f"{', '.join(f'{name}: {column}' for name, column in design.respelled.items())}.",)
 
 
 def _orthogonal_note(draws: Draws) -> tuple[str, ...]:
