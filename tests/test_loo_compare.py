@@ -37,6 +37,51 @@ def test_elpd_is_the_exact_leave_one_out_density():
     assert found.unreliable.size == 0
 
 
+def tempered_linear_model(temperature, n=60, size=4000):
+    """Draws of N(y | X beta, 1)^(1 / T) N(beta | 0, 4 I): density (S, N) and exact LOO (N,)."""
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(n, 6))
+    y = X @ generator.normal(size=6) + generator.normal(size=n)
+
+    def posterior(rows):
+        covariance = np.linalg.inv(X[rows].T @ X[rows] / temperature + np.eye(6) / 4)
+        return covariance @ X[rows].T @ y[rows] / temperature, covariance
+
+    beta = generator.multivariate_normal(*posterior(np.arange(n)), size)
+    exact = np.zeros(n)
+    for i in range(n):
+        mean, covariance = posterior(np.delete(np.arange(n), i))
+        exact[i] = stats.norm.logpdf(y[i], X[i] @ mean, np.sqrt(1 + X[i] @ covariance @ X[i]))
+    return stats.norm.logpdf(y, beta @ X.T, 1.0), exact
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0, 16.0])
+def test_elpd_of_a_tempered_posterior_is_its_exact_leave_one_out_density(temperature):
+    density, exact = tempered_linear_model(temperature)
+    found = psis_loo(density, temperature)
+    assert found.unreliable.size == 0
+    assert np.abs(found.elpd - exact).max() < 0.1
+    assert abs(found.elpd.sum() - exact.sum()) < 0.3
+
+
+def test_the_temperature_is_that_of_the_bundle():
+    bundle, rows = random_bundle("gaussian", sample={"temperature": 3.0})
+    draws = random_draws(bundle)
+    density = predict.log_lik(bundle, draws, rows)
+    found = loo(bundle, draws, rows)
+    assert found.elpd == pytest.approx(psis_loo(density, 3.0).elpd, rel=1e-12)
+    assert found.elpd != pytest.approx(psis_loo(density).elpd, rel=1e-3)
+
+
+def test_a_tempered_subspace_has_no_psis_loo():
+    sample = {"temperature": 2.0, "temper": "subspace"}
+    bundle, rows = random_bundle("gaussian", sample=sample)
+    with pytest.raises(InputError, match=r"temperature 2: p\(y \| phi\) .* use 'semistan kfold'"):
+        loo(bundle, random_draws(bundle), rows)
+    plain, rows = random_bundle("gaussian", sample=sample | {"temperature": 1.0})
+    assert np.isfinite(loo(plain, random_draws(plain), rows).elpd).all()
+
+
 def test_the_table_is_arvizs():
     _, density = normal_log_lik()
     arviz = quiet_arviz()

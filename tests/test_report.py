@@ -462,6 +462,17 @@ def test_draws_from_the_prior_are_not_held_against_the_rows():
     assert evidence.conditional.pictures
 
 
+@pytest.mark.parametrize("temper", ["likelihood", "subspace"])
+def test_the_page_says_why_a_tempered_subspace_has_no_leave_one_out(temper):
+    sample = {"sample__temperature": 2.0, "sample__temper": temper}
+    tempered = small_results("y ~ x + nn(u)", iterations=60, **sample)
+    evidence = gather(tempered, np.random.default_rng(1))
+    assert (evidence.loo is None) == (temper == "subspace")
+    text = text_of(page_of(tempered, evidence))
+    assert ("PSIS-LOO needs the temperature to act on each row" in text) == (temper == "subspace")
+    assert ("PSIS-LOO over 30 rows" in text) == (temper == "likelihood")
+
+
 def test_a_seed_gives_the_same_page_each_time():
     results = small_results(iterations=60)
     first, second = (report.report_html(results, np.random.default_rng(3)) for _ in range(2))

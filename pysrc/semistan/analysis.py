@@ -303,7 +303,7 @@ def loo(run: RunLike) -> Loo:
     Raises
     ------
     InputError
-        If the run draws from the prior or lacks chains.
+        If the run draws from the prior or lacks chains, or if p(y | phi) is tempered.
     """
     run = posterior_run(run)
     return psis.loo(run.bundle, read_draws(run), run.rows())

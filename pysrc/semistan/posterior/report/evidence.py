@@ -22,7 +22,7 @@ from semistan.posterior.report.blocks import Picture
 from semistan.posterior.report.illustrate import effect_pictures, run_pictures
 from semistan.posterior.report.numbers import part_of
 from semistan.posterior.report.results import Results
-from semistan.posterior.scoring.loo import Loo, loo
+from semistan.posterior.scoring.loo import Loo, loo, loo_obstacle
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Evidence:
     importance, scores : Estimates or None
         Permutation importance, and scores on the training rows; None for draws from the prior.
     loo : Loo or None
-        Leave-one-out; None for draws from the prior.
+        Leave-one-out; None for draws from the prior, and where weighting draws cannot give it.
     pictures : mapping
         Pictures of the whole run, by kind.
     conditional, dependence : Effects
@@ -99,7 +99,7 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
         marginal=_marginal(results, generator),
         importance=importance,
         scores=_scores(results, generator) if judged else None,
-        loo=loo(results.bundle, results.draws, _judged_rows(results)) if judged else None,
+        loo=_loo(results) if judged else None,
         pictures=run_pictures(results),
         conditional=_conditional(results, importance),
         dependence=_dependence(results, importance, generator),
@@ -135,6 +135,12 @@ def _scores(results: Results, generator: np.random.Generator) -> Estimates:
     judged = pointwise(results.bundle, draws, rows, generator=generator)
     frame = scores_table(scores(results.bundle, judged))
     return Estimates(frame, _basis(results, draws, len(rows)))
+
+
+def _loo(results: Results) -> Loo | None:
+    if loo_obstacle(results.bundle) is not None:
+        return None
+    return loo(results.bundle, results.draws, _judged_rows(results))
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:
