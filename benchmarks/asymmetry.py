@@ -25,14 +25,12 @@ from semistan.model.families import family
 from semistan.preparation import Prepared, configure, prepare
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
-    LOSS_NODES,
-    Parameters,
     descend,
     initial_parameters,
-    losses,
+    mean_loss,
     split_rows,
 )
-from semistan.subspace.problem import Problem, make_problem, units_of
+from semistan.subspace.problem import make_problem, units_of
 from semistan.subspace.trajectory import replica
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -40,7 +38,6 @@ NAMES = ("diabetes", "fair", "anes96")
 RATES = (5e-3, 1e-4)
 STARTS = ("zero", "random")
 ESTIMATES = ("Adam", "training rows", "solved")
-NODES = (np.polynomial.legendre.leggauss(LOSS_NODES)[0] + 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ def measure(setting: Setting, *, quick: bool) -> Outcome:
     return Outcome(
         {key: (state.theta.numpy() * units.theta_scale - mean) / sd
          for key, state in states.items()},
-        {key: _loss(held_out, state) for key, state in states.items()},
+        {key: mean_loss(held_out, state) for key, state in states.items()},
         dict(zip(ESTIMATES, (trained - begun, solving, solving), strict=True)),
     )  # fmt: skip
 
@@ -144,10 +141,6 @@ def _posterior(name: str, coefficients: tuple[str, ...]) -> tuple[np.ndarray, np
         np.array([reference[label][key] for label in coefficients]) for key in ("mean", "sd")
     )
     return mean, sd
-
-
-def _loss(problem: Problem, state: Parameters) -> float:
-    return float(losses(problem, state, NODES).mean())
 
 
 def summarise(
