@@ -1,5 +1,7 @@
 """PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,12 +12,20 @@ import xarray as xr
 from scipy import stats
 
 from drawn import random_draws
-from semistan.comparison import check_same_response
+from semistan import cli
+from semistan.comparison import check_same_response, compare
 from semistan.errors import InputError
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.scoring.compare import compare_elpd, stacking_weights
+from semistan.posterior.run import Run
+from semistan.posterior.scoring.compare import (
+    compare_elpd,
+    compare_loo,
+    stacking_weights,
+    unreliable_text,
+)
 from semistan.posterior.scoring.loo import Loo, loo, psis_loo
+from semistan.stan.methods import METHODS
 from untrained import random_bundle
 
 
@@ -141,6 +151,72 @@ def three_models(n=200):
     y = np.concatenate([generator.normal(0, 1, n // 2), generator.normal(4, 1, n // 2)])
     return {name: stats.norm.logpdf(y, mean, sd) for name, mean, sd in
             (("low", 0, 1), ("high", 4, 1), ("wide", 2, 4))}  # fmt: skip
+
+
+def found_loo(elpd, pareto_k, size=4000):
+    return Loo(np.asarray(elpd), np.asarray(elpd), np.asarray(pareto_k), size)
+
+
+def test_a_comparison_by_loo_says_where_pareto_k_is_too_large():
+    good, bad = np.random.default_rng(1).normal(size=(2, 5))
+    found = {"a": found_loo(bad, [0.1, 0.9, 0.2, 0.71, 0.3]), "b": found_loo(good, np.full(5, 0.5))}
+    table = compare_loo(found)
+    plain = compare_elpd({"a": bad, "b": good})
+    assert table[plain.columns].equals(plain)
+    by_name = table.set_index("model")
+    assert by_name["largest_k"].to_dict() == {"a": 0.9, "b": 0.5}
+    assert by_name["k_above"].to_dict() == {"a": 2, "b": 0}
+    assert "'a' in 2 rows (largest 0.90). Their elpd is unreliable" in unreliable_text(table)
+    assert "'b'" not in unreliable_text(table)
+    assert unreliable_text(compare_loo({"b": found["b"], "c": found["b"]})) is None
+    few = {name: replace(item, size=100) for name, item in found.items()}  # limit 0.5
+    assert compare_loo(few).set_index("model")["k_above"].to_dict() == {"a": 2, "b": 0}
+
+
+@pytest.mark.parametrize("method", ["meanfield", "fullrank", "pathfinder", "laplace", "flow"])
+def test_an_approximation_has_no_psis_loo(method):
+    bundle, rows = random_bundle("gaussian")
+    draws = replace(random_draws(bundle), method=METHODS[method])
+    with pytest.raises(InputError, match=r"from an approximation .* use 'semistan kfold'"):
+        loo(bundle, draws, rows)
+
+
+@pytest.fixture
+def two_runs(monkeypatch):
+    """Two runs of random draws, one of them with a row whose response is far from all else."""
+    bundle, rows = random_bundle("gaussian")
+    drawn = {"run": random_draws(bundle), "other": random_draws(bundle, seed=9)}
+    runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
+    monkeypatch.setattr(Run, "rows", lambda _: rows)
+    monkeypatch.setattr("semistan.analysis.read_draws", lambda run: drawn[run.path.name])
+    return runs, drawn
+
+
+def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
+    runs, drawn = two_runs
+    table = compare(runs).set_index("model")
+    for run in runs:
+        expected = loo(run.bundle, drawn[run.path.name], run.rows())
+        assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
+        assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
+    monkeypatch.setattr(
+        "semistan.comparison.posterior_run", lambda path: runs[str(path) == "other"]
+    )
+    monkeypatch.setattr("sys.argv", ["semistan", "compare", "run", "other", "--json"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert not left.value.code
+    counts = {line["model"]: line["k_above"] for line in json.loads(out)}
+    assert counts == table["k_above"].to_dict()
+    assert "warning: Pareto k is above its limit" in " ".join(err.split())
+
+
+def test_a_run_that_has_no_psis_loo_is_named(two_runs):
+    runs, drawn = two_runs
+    drawn["other"] = replace(drawn["other"], method=METHODS["meanfield"])
+    with pytest.raises(InputError, match=r"'other': PSIS-LOO needs draws from the posterior"):
+        compare(runs)
 
 
 def test_differences_and_their_standard_errors():

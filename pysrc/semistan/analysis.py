@@ -303,10 +303,15 @@ def loo(run: RunLike) -> Loo:
     Raises
     ------
     InputError
-        If the run draws from the prior or lacks chains, or if p(y | phi) is tempered.
+        If the run draws from the prior or an approximation or lacks chains, or if p(y | phi) is
+        tempered.
     """
     run = posterior_run(run)
-    return psis.loo(run.bundle, read_draws(run), run.rows())
+    draws = read_draws(run)
+    try:
+        return psis.loo(run.bundle, draws, run.rows())
+    except InputError as error:
+        raise InputError(f"'{run.path}': {error}") from None
 
 
 def effect(

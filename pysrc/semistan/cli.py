@@ -433,11 +433,16 @@ def compare(
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
     from semistan import comparison
     from semistan.inputs import read_table
+    from semistan.posterior.scoring.compare import unreliable_text
     from semistan.posterior.scoring.loo import CONDITIONAL
 
     frame = read_table(newdata) if newdata else None
-    screen.show_table(comparison.compare(runs, by=by, frame=frame), as_json=as_json)
+    table = comparison.compare(runs, by=by, frame=frame)
+    screen.show_table(table, as_json=as_json)
     if by == "loo" and frame is None:
+        unreliable = unreliable_text(table)
+        if unreliable is not None:
+            screen.say(f"warning: {unreliable}")
         screen.say(CONDITIONAL)
 
 

@@ -13,7 +13,7 @@ from semistan.model.categorical import level_text
 from semistan.model.formula import parse_formula
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
-from semistan.posterior.scoring.compare import compare_elpd
+from semistan.posterior.scoring.compare import compare_elpd, compare_loo
 from semistan.posterior.scoring.folds import read_kfold
 
 if TYPE_CHECKING:
@@ -39,12 +39,15 @@ def compare(
     Returns
     -------
     pandas.DataFrame
-        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``.
+        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``; by
+        ``loo`` also ``largest_k`` and ``k_above``, the largest Pareto k and the number of rows in
+        which it is above its limit: unless that is 0 for all models, none of it is reliable.
 
     Raises
     ------
     InputError
-        If the runs' responses or folds differ, or one of them cannot be judged.
+        If the runs' responses or folds differ, or one of them cannot be judged: approximations
+        and a tempered p(y | phi) have no PSIS-LOO.
     """
     judged = [posterior_run(run) for run in runs]
     names = _names(judged)
@@ -54,7 +57,7 @@ def compare(
         elpd = _kfold_elpd(judged, names)
     elif by == "loo":
         check_same_response(judged, names)
-        elpd = [loo(run).elpd for run in judged]
+        return compare_loo({name: loo(run) for name, run in zip(names, judged, strict=True)})
     else:
         raise InputError(f"--by is loo or kfold, got '{by}'")
     return compare_elpd(dict(zip(names, elpd, strict=True)))

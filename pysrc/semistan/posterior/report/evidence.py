@@ -138,7 +138,7 @@ def _scores(results: Results, generator: np.random.Generator) -> Estimates:
 
 
 def _loo(results: Results) -> Loo | None:
-    if loo_obstacle(results.bundle) is not None:
+    if loo_obstacle(results.bundle, results.draws) is not None:
         return None
     return loo(results.bundle, results.draws, _judged_rows(results))
 

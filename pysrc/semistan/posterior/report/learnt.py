@@ -177,7 +177,7 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
 
 def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
     if loo is None:
-        obstacle = loo_obstacle(results.bundle)
+        obstacle = loo_obstacle(results.bundle, results.draws)
         said = obstacle is not None and not results.prior_only
         return (Heading("Leave-one-out"), Paragraph(f"{obstacle}.")) if said else ()
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")

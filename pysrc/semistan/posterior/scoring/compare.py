@@ -15,7 +15,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.posterior.draws import Array
-from semistan.posterior.scoring.loo import standard_error
+from semistan.posterior.scoring.loo import Loo, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +59,38 @@ def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
             "se": [standard_error(column) for column in matrix.T],
             "weight": stacking_weights(matrix),
         }
+    )
+
+
+def compare_loo(found: Mapping[str, Loo]) -> pd.DataFrame:
+    """Rank models by PSIS-LOO, with what is known of its reliability.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of ``compare_elpd``, and ``largest_k`` and ``k_above``: the largest Pareto k of a model
+        and the number of rows in which it is above the limit. Where ``k_above`` is not 0, elpd is
+        unreliable, and with it the differences and all weights.
+    """
+    table = compare_elpd({name: item.elpd for name, item in found.items()})
+    return table.assign(
+        largest_k=[float(found[name].pareto_k.max()) for name in table["model"]],
+        k_above=[len(found[name].unreliable) for name in table["model"]],
+    )
+
+
+def unreliable_text(table: pd.DataFrame) -> str | None:
+    """Say of which models in a table of ``compare_loo`` Pareto k is too large, if there are any."""
+    bad = table[table["k_above"] > 0]
+    if bad.empty:
+        return None
+    models = ", ".join(
+        f"'{line.model}' in {line.k_above} rows (largest {line.largest_k:.2f})"
+        for line in bad.itertuples()
+    )
+    return (
+        f"Pareto k is above its limit: {models}. Their elpd is unreliable, and so are the "
+        "differences and the weights; use 'semistan kfold' and --by kfold"
     )
 
 

@@ -120,8 +120,13 @@ def standard_error(values: Array) -> float:
     return float(np.sqrt(len(values) * values.var(ddof=1)))
 
 
-def loo_obstacle(bundle: Bundle) -> str | None:
-    """Say why PSIS-LOO of a bundle's draws cannot be computed, or None if it can."""
+def loo_obstacle(bundle: Bundle, draws: Draws) -> str | None:
+    """Say why PSIS-LOO of draws cannot be computed, or None if it can."""
+    if draws.method.approximate:
+        return (
+            "PSIS-LOO needs draws from the posterior, but these are from an approximation "
+            f"({draws.method.text}); sample by --method nuts, or use 'semistan kfold'"
+        )
     temper = temper_of(bundle.config, bundle.design)
     if temper is not None and temper.integral is not None:
         return (
@@ -140,7 +145,7 @@ def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
     InputError
         If the draws are not such that a row can be left out by weighting them.
     """
-    obstacle = loo_obstacle(bundle)
+    obstacle = loo_obstacle(bundle, draws)
     if obstacle is not None:
         raise InputError(obstacle)
     temperature = bundle.config.sample.temperature
