@@ -261,6 +261,16 @@ def test_stacking_weights_are_arvizs():
         assert found[name] == pytest.approx(expected[name], abs=2e-4)
 
 
+def test_a_row_of_weight_3_counts_three_times():
+    elpd, weight = three_models(), np.random.default_rng(2).integers(0, 4, 200)
+    found = compare_elpd(elpd, weight.astype(float)).set_index("model")
+    repeated = compare_elpd({name: np.repeat(x, weight) for name, x in elpd.items()})
+    repeated = repeated.set_index("model").loc[found.index]
+    for column in ("elpd", "elpd_diff"):
+        assert found[column].to_numpy() == pytest.approx(repeated[column].to_numpy())
+    assert found["weight"].to_numpy() == pytest.approx(repeated["weight"].to_numpy(), abs=1e-4)
+
+
 def test_a_dominated_model_gets_no_weight():
     good = np.random.default_rng(1).normal(size=50)
     assert compare_elpd({"a": good - 3, "b": good})["weight"].to_numpy() == pytest.approx([1, 0])

@@ -438,6 +438,14 @@ def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidenc
         assert basis in text
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_scores_say_whether_they_are_weighted(weighted):
+    frame = small_frame().assign(w=np.arange(30) + 1.0)
+    formula = "y | weights(w) ~ x + nn(u)" if weighted else "y ~ x + nn(u)"
+    evidence = gather(small_results(formula, frame=frame, iterations=60), np.random.default_rng(1))
+    assert evidence.scores.basis == "240 draws, 30 rows" + ", weighted by w" * weighted
+
+
 def test_draws_are_fewer_where_the_work_is_much(computed, monkeypatch):
     monkeypatch.setattr("semistan.posterior.report.evidence.MOST_WORK", 1)
     scarce = gather(computed, np.random.default_rng(1))

@@ -256,7 +256,8 @@ def score(
     pandas.DataFrame
         ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
         bernoulli response, accuracy of an ordinal one, coverage and width of the predictive
-        interval, all means over rows. Of an unordered response LPPD, accuracy and Brier score.
+        interval, all means over rows, by their weights if the formula has them. Of an
+        unordered response LPPD, accuracy and Brier score.
 
     Raises
     ------

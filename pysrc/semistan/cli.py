@@ -343,14 +343,17 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
+    from semistan.analysis import opened
     from semistan.analysis import score as score_rows
     from semistan.inputs import read_table
 
+    opened_run = opened(run)
     table = score_rows(
-        run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
+        opened_run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
         allow_new_levels=allow_new_levels, say=screen.say,
     )  # fmt: skip
     screen.show_table(table, as_json=as_json)
+    screen.say_weighting(opened_run.bundle)
 
 
 @app.command()
@@ -411,6 +414,7 @@ def kfold(
     if found.failed:
         tables["failed diagnostics"] = found.failures()
     screen.show_tables(tables, as_json=as_json)
+    screen.say_weighting(opened.bundle)
     if found.failed:
         screen.say(
             f"warning: {len(found.failed)} of {folds} fits failed a diagnostic; their rows are "

@@ -23,7 +23,12 @@ from semistan.posterior.report.illustrate import effect_pictures, run_pictures
 from semistan.posterior.report.numbers import part_of
 from semistan.posterior.report.results import Results
 from semistan.posterior.scoring.loo import Loo, loo, loo_obstacle
-from semistan.posterior.scoring.scores import pointwise, scores, scores_table
+from semistan.posterior.scoring.scores import (
+    pointwise,
+    scores,
+    scores_table,
+    weighting,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +139,8 @@ def _scores(results: Results, generator: np.random.Generator) -> Estimates:
     draws, rows = results.draws.thin(MOST_DRAWS), _judged_rows(results)
     judged = pointwise(results.bundle, draws, rows, generator=generator)
     frame = scores_table(scores(results.bundle, judged))
-    return Estimates(frame, _basis(results, draws, len(rows)))
+    weights = weighting(results.bundle)
+    return Estimates(frame, _basis(results, draws, len(rows)) + f", {weights}" * bool(weights))
 
 
 def _loo(results: Results) -> Loo | None:

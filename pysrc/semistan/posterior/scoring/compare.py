@@ -2,7 +2,8 @@
 
     elpd_diff = sum_i (elpd_i - elpd_i of the best model),  SE from the variance of the terms
 
-Stacking weights maximise sum_i log sum_m weight_m exp(elpd_mi) over the simplex
+Stacking weights maximise sum_i w_i log sum_m weight_m exp(elpd_mi) over the simplex, w_i being 1
+unless rows are weighted
 (Yao, Vehtari, Simpson and Gelman, 2018, Bayesian Analysis 13).
 """
 
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
+def compare_elpd(elpd: Mapping[str, Array], weight: Array | None = None) -> pd.DataFrame:
     """Rank models by their summed log predictive density.
 
     Parameters
     ----------
     elpd : mapping of arrays, shape (N,)
         Log predictive density of the same N rows under each model, by its name.
+    weight : array, shape (N,), optional
+        How often each row counts; once by default.
 
     Returns
     -------
@@ -48,7 +51,9 @@ def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
         sizes = ", ".join(f"{name}: {len(values)}" for name, values in elpd.items())
         raise InputError(f"the models were judged on different numbers of rows ({sizes})")
     names = sorted(elpd, key=lambda name: -elpd[name].sum())
-    matrix = np.column_stack([elpd[name] for name in names])
+    each = np.column_stack([elpd[name] for name in names])
+    weight = np.ones(len(each)) if weight is None else weight
+    matrix = weight[:, None] * each
     difference = matrix - matrix[:, :1]
     return pd.DataFrame(
         {
@@ -57,7 +62,7 @@ def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
             "se_diff": [standard_error(column) for column in difference.T],
             "elpd": matrix.sum(axis=0),
             "se": [standard_error(column) for column in matrix.T],
-            "weight": stacking_weights(matrix),
+            "weight": stacking_weights(each, weight),
         }
     )
 
@@ -94,16 +99,21 @@ def unreliable_text(table: pd.DataFrame) -> str | None:
     )
 
 
-def stacking_weights(elpd: Array) -> Array:
-    """Return the weights (M,) of M models, given the log predictive densities (N, M)."""
+def stacking_weights(elpd: Array, weight: Array | None = None) -> Array:
+    """Return the weights (M,) of M models, given the log predictive densities (N, M).
+
+    ``weight`` (N,) says how often each row counts.
+    """
     from scipy.optimize import minimize
 
     models = elpd.shape[1]
     density = np.exp(elpd - elpd.max(axis=1, keepdims=True))
+    share = np.ones(len(elpd)) if weight is None else weight
+    share = share / share.sum()
 
     def loss(weights: Array) -> tuple[float, Array]:
         mixture = density @ weights
-        return -float(np.log(mixture).mean()), -(density / mixture[:, None]).mean(axis=0)
+        return -float(share @ np.log(mixture)), -(share @ (density / mixture[:, None]))
 
     result = minimize(
         loss,
