@@ -78,7 +78,7 @@ class Summary:
     rows : tuple of Row
         Coefficients and dispersion parameters, on the user's scale.
     eta, phi : Convergence
-        Worst figures of the linear predictor and of the subspace coordinates.
+        Worst figures of the linear predictors and of the subspace coordinates.
     checks : tuple of Check
         The diagnostics with advice.
     reservations : tuple of str
