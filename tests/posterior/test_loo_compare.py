@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from semistan import cli
+from semistan.command import cli
 from semistan.errors import InputError
 from semistan.infer.methods import METHODS
 from semistan.posterior import predict
@@ -188,7 +188,7 @@ def two_runs(monkeypatch):
     drawn = {"run": random_draws(bundle), "other": random_draws(bundle, seed=9)}
     runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
     monkeypatch.setattr(Run, "rows", lambda _: rows)
-    monkeypatch.setattr("semistan.analysis.read_draws", lambda run: drawn[run.path.name])
+    monkeypatch.setattr("semistan.workflow.answers.read_draws", lambda run: drawn[run.path.name])
     return runs, drawn
 
 
@@ -200,7 +200,7 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
         assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
         assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
     monkeypatch.setattr(
-        "semistan.comparison.posterior_run", lambda path: runs[str(path) == "other"]
+        "semistan.workflow.compare.posterior_run", lambda path: runs[str(path) == "other"]
     )
     monkeypatch.setattr("sys.argv", ["semistan", "compare", "run", "other", "--json"])
     with pytest.raises(SystemExit) as left:

@@ -17,7 +17,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from semistan import screen
+from semistan.command import screen
 from semistan.bundle.files import write_json
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family

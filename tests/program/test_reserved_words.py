@@ -11,7 +11,7 @@ from semistan.infer.cmdstan.compile import without_comments
 from semistan.program.program import bundle_program
 from support.programs import stanc_output
 
-SOURCES = sorted((Path(__file__).parents[1] / "stan").glob("*.stanfunctions"))
+SOURCES = sorted((Path(__file__).parents[2] / "stan").glob("*.stanfunctions"))
 OF_BOUNDS = "lower upper offset multiplier"  # keywords since 2.34, but for <lower=0>
 OF_TYPES = "array tuple complex complex_vector complex_row_vector complex_matrix"
 OTHERS = (
