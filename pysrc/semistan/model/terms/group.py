@@ -6,6 +6,7 @@ unless the bar is double, are sampled. Unlike a factor's levels, new ones can be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from textwrap import indent
@@ -17,7 +18,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula, GroupTerm
-from semistan.model.names import stan_name
+from semistan.model.names import latin, unique_names
 from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Array, Parameter, lkj
 from semistan.model.priors.density import parse_prior
 from semistan.model.stan_text import WIDTH, call
@@ -75,6 +76,11 @@ class Group(Penalised):
     def name(self) -> str:
         """The group's part in Stan names: ``g``, ``g_h`` of ``g:h``."""
         return group_name(self.by)
+
+    @property
+    def effect_labels(self) -> tuple[str, ...]:
+        """What varies, by its name in the table: ``Intercept``, then the columns."""
+        return (*("Intercept",) * self.intercept, *self.terms.columns)
 
     @property
     def correlations(self) -> tuple[str, ...]:
@@ -161,7 +167,7 @@ class Group(Penalised):
                 "sd",
                 1 / float(units),
             )
-            for j, (effect, units) in enumerate(zip(self.effect_names, self.units, strict=True))
+            for j, (effect, units) in enumerate(zip(self.effect_labels, self.units, strict=True))
         )
 
     def data_lines(self) -> Lines:
@@ -291,7 +297,7 @@ class Group(Penalised):
         by = ":".join(self.by)
         texts = {item.name: item.text for item in self.hyperparameters()}
         for name, (a, b) in zip(self.correlations, self.pairs, strict=True):
-            names = self.effect_names
+            names = self.effect_labels
             texts[name] = f"correlation of {names[b]} and {names[a]} by {by}"
         return texts
 
@@ -350,7 +356,76 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = 
         raise InputError(
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
         )
-    effects = (*(["Intercept"] if term.intercept else []), *(stan_name(c) for c in terms.columns))
+    intercept = ("Intercept",)
+    effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
+    correlated = term.correlated and len(effects) > 1
+    group = Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
+    group.block(table)  # whose values must be finite
+    return group
+
+
+def group_name(by: tuple[str, ...]) -> str:
+    """Return the name in Stan of grouping columns."""
+    return "_".join(re.sub("[^A-Za-z0-9]", "_", latin(column)) for column in by)
+
+
+def level_labels(self) -> dict[str, str]:
+        """Map Stan's names of the effects to brms's: ``r_g[a,Intercept]``."""
+        r, of = self.names[2], f"__{self.of}" if self.of else ""
+        return {
+            f"{r}.{level}.{j}": f"r_{self.name}{of}[{label},{effect}]"
+            for j, effect in enumerate(self.effect_names, start=1)
+            for level, label in enumerate(self.levels, start=1)
+        }
+
+    @property
+    def _effects(self) -> str:
+        """The number of effects as the program has it."""
+        return "1" if self.only_intercept else f"M_{self.key}"
+
+    def _in(self, effect: int) -> str:
+        """Return an effect's part in the names, after its predictor where it is another's."""
+        name = self.effect_names[effect]
+        return f"{self.of}_{name}" if self.of else name
+
+    def _columns(self, table: pd.DataFrame) -> Array:
+        columns = np.ones((len(table), int(self.intercept)))
+        if not self.terms.terms:
+            return columns
+        return np.hstack([columns, apply_terms(self.terms, table, {})])
+
+
+def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = "") -> Group:
+    """Learn the levels and the columns from the training rows.
+
+    Parameters
+    ----------
+    term : GroupTerm
+        The parsed term.
+    table : pandas.DataFrame
+        The training rows.
+    key : str
+        What its names in the program end in.
+    of : str
+        The predictor, where it is not that of the mean.
+
+    Raises
+    ------
+    InputError
+        If there is only one level, or two have one label; or the columns cannot be used.
+    """
+    empty = Terms((), (), {}, {}, (), ())
+    terms = learn_terms(term.terms, {}, table)[0] if term.terms else empty
+    labels = level_labels(table, term.by)
+    levels = tuple(sorted({label for label in labels if label is not None}))
+    if len(levels) < len(table[list(term.by)].dropna().drop_duplicates()):
+        raise InputError(f"{term.text}: two levels of '{':'.join(term.by)}' look alike; rename one")
+    if len(levels) < 2:
+        raise InputError(
+            f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
+        )
+    intercept = ("Intercept",)
+    effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
     correlated = term.correlated and len(effects) > 1
     group = Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
     group.block(table)  # whose values must be finite
