@@ -25,11 +25,11 @@ from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
 from semistan.model.config import parse_config
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import family
-from semistan.model.names import stan_name
+from semistan.model.names import MU, stan_name
 from semistan.model.networks.mlp import Array
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
-from semistan.model.units import Units, block_units, parameter_units
+from semistan.model.units import Units, column_units
 
 FORMAT_VERSION = 1
 MARKER = "bundle.json"
@@ -162,12 +162,9 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
         config=config,
         design=design,
         units=Units(
-            arrays["x_loc"], arrays["x_scale"], arrays["u_loc"], arrays["u_scale"],
-            eta["loc"], eta["scale"],
-            *block_units(design),
-            eta.get("y"),
-            parameter_units(design),
-            eta.get("locations", {}),
+            column_units(design) | {MU: (arrays["x_loc"], arrays["x_scale"])},
+            arrays["u_loc"], arrays["u_scale"], eta["loc"], eta["scale"],
+            eta.get("y"), eta.get("locations", {}),
         ),
         trained=Trained(
             subspace=Subspace(
@@ -178,13 +175,12 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             singular_values=arrays["singular_values"],
             control_points=arrays["control_points"],
             w_frozen=arrays["w_frozen"],
-            theta=arrays["theta"],
+            linear={MU: arrays["theta"], **prefixed("further_")},
             dispersion=content["dispersion"],
             history=prefixed("history_"),
             curve=prefixed("curve_"),
             arc_length=content["subspace"]["arc_length"],
-            r=arrays.get("r", np.zeros(0)),
-            further=prefixed("further_"),
+            terms={p.name: arrays.get(f"r{p.suffix}", np.zeros(0)) for p in design.predictors},
         ),
         source=Source(**content["source"]),
         versions=content["versions"],

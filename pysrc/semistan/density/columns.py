@@ -17,23 +17,24 @@ energy__ is -lp__, and n_leapfrog__ counts evaluations of the likelihood.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.density.noncentred import coordinates_of, log_slope
-from semistan.density.parameter_columns import parameter_columns
-from semistan.density.parameter_coordinates import coordinates_at, parameters_log_slope
-from semistan.density.penalised_columns import penalised_columns
 from semistan.density.predictor import network_sums
-from semistan.density.target import Target, log_prior
+from semistan.density.target import Target, log_prior_density
 from semistan.model.families.ordinal import thresholds
-from semistan.model.networks.mlp import MU, Array
+from semistan.model.layout import numbered
+from semistan.model.names import MU
 from semistan.model.orthogonal import further_names
-from semistan.model.priors.prior import prior_data, prior_groups
+from semistan.model.parameter import Array
+from semistan.model.predictor import Predictor
+from semistan.model.priors.prior import PHI, log_mass_inside
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+DRAWS_AT_A_TIME = 1000  # to bound memory
 
 
 def program_columns(target: Target, q: Array) -> dict[str, Array]:
@@ -51,128 +52,112 @@ def program_columns(target: Target, q: Array) -> dict[str, Array]:
     dict of arrays, shape (S,)
         By their names in the file.
     """
-    phi, theta, positive = _parameters(target, q)
-    vectors = {"phi": phi, "theta": theta}
-    if target.bundle.subspace.holds_theta:
-        del vectors["theta"]
-    names = target.bundle.design.coefficients
-    derived = {} if "theta" in vectors else _numbered("theta", theta)
-    raw = _theta_raw(target, phi, theta)
-    derived |= _numbered("theta_raw", raw) if target.shear else {}
-    fixed = {name: np.full(len(q), value) for name, value in target.constants.items()}
-    columns: dict[str, Array] = {}
-    for name, values in vectors.items():
-        columns |= _numbered(name, values)
-    penalised = penalised_columns(target, q, positive | fixed)
-    further = parameter_columns(target, q, lambda name: _mean_output(target, phi, name))
-    columns |= {
-        **penalised.parameters,
-        **further.parameters,
-        **positive,
-        **derived,
-        **fixed,
-        **penalised.coefficients,
-    }
-    columns["lprior"] = _lprior(target, q)
-    columns |= _intercepts(target, _intercept(target, phi, theta), positive | fixed)
-    columns |= {name: theta[:, j] for j, name in enumerate(names)}
-    if target.shear:
-        of_raw = further_names(target.bundle.config, target.bundle.design)
-        columns |= {name: raw[:, j] for name, j in of_raw.items()}
-    columns |= penalised.correlations | further.quantities
-    return columns
+    values, made = _by_draw(target, q)
+    raw = _theta_raw(target, values)
+    columns = target.layout.columns(values)
+    for name in ("theta",) if "theta" not in target.layout else ():
+        columns |= numbered(name, values[name])
+    columns |= numbered("theta_raw", raw) if target.shear else {}
+    for name in target.constants:
+        columns |= numbered(name, values[name])
+    for name, coefficients in made.items():
+        columns |= numbered(name, coefficients)
+    columns["lprior"] = values["lprior"]
+    return columns | _quantities(target, values, raw)
 
 
-def unconstrained(target: Target, values: Mapping[str, float | Array]) -> Array:
+def unconstrained(target: Target, values: Mapping[str, Any]) -> Array:
     """Return q (n,) at the parameters' values in the user's units, as in ``inits-<c>.json``."""
-    bundle = target.bundle
-    parts = [np.asarray(values["phi"]) / bundle.subspace.phi_scale]
-    if not bundle.subspace.holds_theta:
-        parts.append(np.asarray(values["theta"]) / bundle.units.theta_scale)
-    parts += [coordinates_of(bundle.design, values), coordinates_at(bundle, values)]
-    return np.concatenate([*parts, np.log([float(values[name]) for name in target.sampled])])
-
-
-def _parameters(target: Target, q: Array) -> tuple[Array, Array, dict[str, Array]]:
-    """Return phi (S, k), theta (S, P), sampled dispersion and spread, in the user's units."""
-    import torch
-
-    bundle = target.bundle
-    split = [target.split(row) for row in torch.tensor(q)]
-    phi, theta, log_values = (torch.stack([draw[i] for draw in split]).numpy() for i in range(3))
-    positive = dict(zip(target.sampled, np.exp(log_values).T, strict=True))
-    return phi, theta * bundle.units.theta_scale, positive
-
-
-def _numbered(name: str, values: Array) -> dict[str, Array]:
-    return {f"{name}.{i + 1}": column for i, column in enumerate(values.T)}
-
-
-def _lprior(target: Target, q: Array) -> Array:
-    """Return the program's lprior: without the Jacobians of its transformations, truncated."""
-    import torch
-
-    where = target.penalised
-
-    def of_one(row: Tensor) -> float:
-        jacobian = target.split(row)[2].sum() + log_slope(target.bundle.design, row[where])
-        return float(log_prior(target, row) - jacobian)
-
-    return np.array([of_one(row) for row in torch.tensor(q)]) - _log_mass_above_zero(target)
+    return target.layout.pack(values)
 
 
 def lp_constant(target: Target) -> float:
-    """Return what lp__ has besides the log density: multipliers and truncation."""
-    bundle = target.bundle
-    scales = [bundle.subspace.phi_scale]
-    if not bundle.subspace.holds_theta:
-        scales.append(bundle.units.theta_scale)
-    multipliers = float(np.log(np.concatenate(scales)).sum()) + parameters_log_slope(bundle)
-    return multipliers - _log_mass_above_zero(target)
+    """Return what lp__ has besides the log density: the units, and what cuts densities off."""
+    return target.layout.log_units - log_mass_inside(target.bundle)
 
 
-def _log_mass_above_zero(target: Target) -> float:
-    """Return the log probability of positive values under the dispersion's priors, summed."""
-    data = prior_data(target.bundle)
-    return sum(
-        float(group.density.in_scipy(*(data[name] for name in group.data_names)).logsf(0))
-        for group in prior_groups(target.bundle.config, target.bundle.design)
-        if group.is_truncated
+def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return parameters, constants, lprior and correlations, and what terms make, of draws."""
+    import torch
+
+    terms = target.bundle.design.terms
+
+    def of_one(x: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        sampled = target.layout.unpack(x)
+        values = target.completed(sampled)
+        made, reported = {}, {"lprior": log_prior_density(target, sampled)}
+        for term in terms:
+            made |= term.made(values)
+            reported |= term.quantities(values)
+        return values | reported, made
+
+    with torch.no_grad():
+        pieces = [
+            torch.func.vmap(of_one)(torch.tensor(q[start : start + DRAWS_AT_A_TIME]))
+            for start in range(0, len(q), DRAWS_AT_A_TIME)
+        ]
+    values, made = (
+        {name: np.concatenate([piece[i][name].numpy() for piece in pieces]) for name in first}
+        for i, first in enumerate(pieces[0])
     )
+    values["lprior"] = values["lprior"] - log_mass_inside(target.bundle)
+    return values, made
 
 
-def _intercepts(
-    target: Target, intercept: Array, dispersion: Mapping[str, Array]
-) -> dict[str, Array]:
+def _quantities(target: Target, values: Mapping[str, Array], raw: Array) -> dict[str, Array]:
+    """Return intercepts, coefficients by their names, and correlations."""
+    found: dict[str, Array] = {}
+    for predictor in target.bundle.design.predictors:
+        intercept = _intercept(target, predictor, values)
+        if predictor.is_mean:
+            found |= _thresholds(target, intercept, values)
+        else:
+            found[predictor.intercept] = intercept
+        for j, name in enumerate(predictor.coefficients):
+            found[name] = values[predictor.theta][:, j]
+        if predictor.is_mean and target.shear:
+            of_raw = further_names(target.bundle.config, target.bundle.design)
+            found |= {name: raw[:, j] for name, j in of_raw.items()}
+        for term in predictor.terms:
+            found |= {name: values[name] for name in term.reported if name not in target.layout
+                      and name not in target.constants}  # fmt: skip
+    return found
+
+
+def _intercept(target: Target, predictor: Predictor, values: Mapping[str, Array]) -> Array:
+    """Return the mean of a predictor over the rows, moved to X = 0, for each draw."""
+    units, name = target.bundle.units, predictor.name
+    level = values[predictor.tau] if predictor.has_tau else _mean_output(target, values[PHI], name)
+    total = units.location(target.bundle.family, name) + units.scale(name) * level
+    if not predictor.coefficients:
+        return np.asarray(total)
+    return np.asarray(total - values[predictor.theta] @ units.columns[name][0])
+
+
+def _thresholds(target: Target, intercept: Array, values: Mapping[str, Array]) -> dict[str, Array]:
     """Return the intercept (S,), or the thresholds of ordered categories less it."""
     name, family = target.bundle.design.intercept, target.bundle.family
     if not family.categories:
         return {name: intercept}
-    tau = thresholds([dispersion[gap] for gap in family.dispersion])
-    return _numbered(name, np.stack([each - intercept for each in tau], axis=1))
+    tau = thresholds([values[gap] for gap in family.dispersion])
+    return numbered(name, np.stack([each - intercept for each in tau], axis=1))
 
 
-def _intercept(target: Target, phi: Array, theta: Array) -> Array:
-    """Return the mean of eta over the rows, moved to X = 0, for each draw."""
-    units = target.bundle.units
-    mean = _mean_output(target, phi)
-    return np.asarray(units.eta_loc + units.eta_scale * mean - theta @ units.x_loc)
+def _theta_raw(target: Target, values: Mapping[str, Array]) -> Array:
+    """Return theta (S, P) beside the network as it is."""
+    theta = values["theta"]
+    if target.shear is None:
+        return theta
+    raw, columns = theta.copy(), target.shear.columns.numpy()
+    gamma = _network_sums(target, values[PHI], target.shear.along.numpy())
+    raw[:, columns] -= gamma * target.bundle.units.theta_scale[columns]
+    return raw
 
 
 def _mean_output(target: Target, phi: Array, predictor: str = MU) -> Array:
     """Return the mean (S,) over the rows of the output of a predictor's networks."""
     N = sum(len(chunk) for chunk in target.chunks)
     return _network_sums(target, phi, np.ones((1, N)), predictor)[:, 0] / N
-
-
-def _theta_raw(target: Target, phi: Array, theta: Array) -> Array:
-    """Return theta (S, P) beside the network as it is."""
-    if target.shear is None:
-        return theta
-    raw, columns = theta.copy(), target.shear.columns.numpy()
-    gamma = _network_sums(target, phi, target.shear.along.numpy())
-    raw[:, columns] -= gamma * target.bundle.units.theta_scale[columns]
-    return raw
 
 
 def _network_sums(target: Target, phi: Array, by_rows: Array, predictor: str = MU) -> Array:

@@ -32,16 +32,24 @@ from semistan.density.problem import Problem
 from semistan.density.spread import held_coordinates, reestimated
 from semistan.density.target import (
     Target,
+    Values,
     log_lik,
     log_marginal_likelihood,
     log_prior,
     negative_log_posterior,
     weights,
 )
-from semistan.model.networks.mlp import MU, Array, output_and_jacobian
+from semistan.model.names import MU
+from semistan.model.networks.mlp import output_and_jacobian
+from semistan.model.parameter import Array
+from semistan.model.predictor import Predictor
+from semistan.model.priors.prior import PHI
+from semistan.model.terms.term import TensorBlock, Term
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    Predictors = Mapping[str, Tensor]
 
 MAX_STEPS = 100
 ENOUGH = 1e-2  # nats: the search ends when a step promises less
@@ -90,7 +98,7 @@ def find_mode(target: Target, start: Array) -> Mode | None:
         The last state that was accepted, with the metric there; None if the density or its
         curvature is not finite.
     """
-    if not target.bundle.design.penalised:
+    if not target.bundle.design.terms:
         return _climbed(target, start, np.zeros(len(start), dtype=bool))
     held, q, mode = held_coordinates(target, len(start)), start, None
     for _ in range(ESTIMATES):
@@ -159,53 +167,32 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return both derivatives of minus the log-likelihood as it is, not tempered."""
-    import torch
-
-    gradient, matrix = torch.zeros_like(q), q.new_zeros(len(q), len(q))
-    phi, _, log_dispersion = target.split(q)
-    w, P = weights(target, phi), len(target.bundle.design.coefficients)
+    gradient, matrix = torch_zeros(q)
+    values = target.values(q)
+    w = weights(target, values[PHI])
     held = _held_by_theta(target, w)
-    made = _by_penalised(target, q)
-    predictors = target.predictors(phi, target.linear(q))
-    further_predictors = target.further_predictors(q)
-    for chunk, eta, added in zip(target.chunks, predictors, further_predictors, strict=True):
-        J_phi = _by_phi(target, w, chunk)
-        if target.shear:
-            J_phi = J_phi - chunk.Z[:, target.shear.columns] @ held
-        J = _by_q(target, J_phi, chunk.Z)
-        further = chunk.columns()[:, P:] @ made if len(made) else J.new_zeros(len(J), made.shape[1])
-        J = chunk.eta_scale * torch.cat([J, further], dim=1)
-        along = {MU: J}
-        by_eta, by_dispersion = _likelihood_curvature(target, chunk, eta, log_dispersion, added)
-        rest = slice(len(q) - len(log_dispersion), None)
-        gradient += J.T @ by_eta[0]
-        matrix += J.T @ (by_eta[1].clamp(min=0)[:, None] * J)
-        gradient[rest] += by_dispersion[0]
-        matrix[rest, rest] += torch.diag(by_dispersion[1].clamp(min=0))
-        for name in added:
-            slope, bend = _further_curvature(target, chunk, eta, log_dispersion, added, name)
-            J = along[name] = _by_further(target, w, chunk, name, len(q))
+    scalars = target.layout.positions([item.name for item in target.scalars])
+    for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
+        along = {
+            p.name: _by_q(target, q, w, chunk, p, held) for p in target.bundle.design.predictors
+        }
+        for name, J in along.items():
+            slope, bend = _predictor_curvature(target, chunk, predictors, values, name)
             gradient += J.T @ slope
             matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
-        for (a, b), bend in _common_curvatures(target, chunk, eta, log_dispersion, added):
+        if len(scalars):
+            slope, bend = _scalar_curvature(target, chunk, predictors, values, q)
+            gradient[scalars] += slope
+            matrix[scalars, scalars] += bend.clamp(min=0)
+        for (a, b), bend in _common_curvatures(target, chunk, predictors, values):
             block = along[a].T @ (bend[:, None] * along[b])
             matrix += block + block.T
     return gradient, matrix
 
 
-def _by_penalised(target: Target, q: Tensor) -> Tensor:
-    """Return the derivatives (R, n - m) of the penalised coefficients by q after phi and theta."""
-    import torch
-
-    m, P = target.coordinates, len(target.bundle.design.coefficients)
-    if not target.bundle.design.penalised:
-        return q.new_zeros(0, len(q) - m)
-
-    def made(x: Tensor) -> Tensor:
-        return target.linear(torch.cat([q[:m], x]))[P:]
-
-    derivatives: Tensor = torch.func.jacrev(made)(q[m:])
-    return derivatives
+def torch_zeros(q: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a gradient and a matrix of zeros for q."""
+    return q.new_zeros(len(q)), q.new_zeros(len(q), len(q))
 
 
 def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,16 +204,15 @@ def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tup
     """
     import torch
 
-    k, m = target.bundle.subspace.k, target.coordinates
-    phi, theta = slice(0, k), slice(k, m)
+    phi, theta = (target.layout.slices[name] for name in (PHI, "theta"))
+    rest = slice(theta.stop, None)
     x = q.detach().clone().requires_grad_()
-    coordinates, _, log_dispersion = target.split(x)
-    value = log_marginal_likelihood(target, coordinates, log_dispersion)
+    value = log_marginal_likelihood(target, target.values(x))
     (slope,) = torch.autograd.grad(value, x)
     inner = matrix[theta, theta] + torch.diag(bend[theta])
     schur = matrix[phi, phi] - matrix[phi, theta] @ torch.linalg.solve(inner, matrix[theta, phi])
     of_phi = torch.zeros_like(matrix)
-    of_phi[phi, phi], of_phi[m:, m:] = schur, matrix[m:, m:]
+    of_phi[phi, phi], of_phi[rest, rest] = schur, matrix[rest, rest]
     return (1 - target.power) * slope, (target.power - 1) * of_phi
 
 
@@ -234,21 +220,6 @@ def _by_phi(target: Target, w: Tensor, chunk: Problem, predictor: str = MU) -> T
     """Return the derivatives (n, k) of the output of a predictor's networks by phi."""
     _, J_w = output_and_jacobian(target.bundle.network, w, chunk.U, predictor)
     return onto(target.bundle.subspace, J_w)
-
-
-def _by_further(target: Target, w: Tensor, chunk: Problem, name: str, size: int) -> Tensor:
-    """Return the derivatives (n, size) of a dispersion parameter's predictor by q."""
-    import torch
-
-    J, k = w.new_zeros(len(chunk), size), target.bundle.subspace.k
-    J[:, :k] = torch.from_numpy(target.bundle.subspace.phi_scale) * _by_phi(target, w, chunk, name)
-    start = target.further.start
-    for item in target.bundle.design.parameters:
-        if item.name == name:
-            J[:, start : start + item.has_tau] = 1
-            J[:, start + item.has_tau : start + item.size] = chunk.further[name]
-        start += item.size
-    return J
 
 
 def _held_by_theta(target: Target, w: Tensor) -> Tensor:
@@ -262,77 +233,78 @@ def _held_by_theta(target: Target, w: Tensor) -> Tensor:
     return held
 
 
-def _by_q(target: Target, J_phi: Tensor, Z: Tensor) -> Tensor:
-    """Return the derivatives (n, m) of the standardised predictor by phi's and theta's q."""
+def _by_q(
+    target: Target, q: Tensor, w: Tensor, chunk: Problem, predictor: Predictor, held: Tensor
+) -> Tensor:
+    """Return the derivatives (rows, n) of a predictor of a chunk's rows by q."""
     import torch
 
-    subspace = target.bundle.subspace
-    scale = torch.from_numpy(subspace.phi_scale)
-    if not subspace.holds_theta:
-        return torch.cat([scale * J_phi, Z], dim=1)
-    by_phi = subspace.theta_Pi / target.bundle.units.theta_scale[:, None]
-    return scale * (J_phi + Z @ torch.from_numpy(by_phi))
+    layout, subspace, units = target.layout, target.bundle.subspace, target.bundle.units
+    J, columns = q.new_zeros(len(chunk), len(q)), chunk.columns[predictor.name]
+    by_phi = _by_phi(target, w, chunk, predictor.name)
+    if predictor.is_mean and target.shear:
+        by_phi = by_phi - columns.Z[:, target.shear.columns] @ held
+    if predictor.is_mean and subspace.holds_theta:
+        of_theta = torch.from_numpy(subspace.theta_Pi / units.theta_scale[:, None])
+        by_phi = by_phi + columns.Z @ of_theta
+    scale = units.scale(predictor.name)
+    J[:, layout.slices[PHI]] = scale * torch.from_numpy(subspace.phi_scale) * by_phi
+    if predictor.theta in layout:
+        J[:, layout.slices[predictor.theta]] = scale * columns.Z
+    if predictor.tau in layout:
+        J[:, layout.slices[predictor.tau]] = scale
+    for term, block in zip(predictor.terms, columns.blocks, strict=True):
+        names = {p.name for p in term.parameters(target.bundle.config.priors)}
+        names |= {item.name for item in term.hyperparameters()}
+        at = layout.positions(names)
+
+        def value(x: Tensor, term: Term = term, block: TensorBlock = block) -> Tensor:
+            own = layout.values_at(names, x)
+            return term.value({**target.fixed(x), **own}, block)
+
+        J[:, at] += torch.func.jacfwd(value)(q[at])
+    return J
 
 
-def _likelihood_curvature(
-    target: Target,
-    chunk: Problem,
-    eta: Tensor,
-    log_dispersion: Tensor,
-    further: Mapping[str, Tensor],
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
-    import torch
-
-    def of_eta(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, x, log_dispersion, further).sum()
-
-    def of_dispersion(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, eta, x, further).sum()
-
-    by_eta = curvature(of_eta, eta)
-    if not set(target.sampled) & set(target.bundle.family.dispersion):
-        return by_eta, (torch.zeros_like(log_dispersion), torch.zeros_like(log_dispersion))
-    return by_eta, curvature(of_dispersion, log_dispersion)
-
-
-def _further_curvature(
-    target: Target,
-    chunk: Problem,
-    eta: Tensor,
-    log_dispersion: Tensor,
-    further: Mapping[str, Tensor],
-    name: str,
+def _predictor_curvature(
+    target: Target, chunk: Problem, predictors: Predictors, values: Values, name: str
 ) -> tuple[Tensor, Tensor]:
-    """Return slopes and bends (n,) of minus the log-likelihood in a parameter's predictor."""
+    """Return slopes and bends (rows,) of minus the log-likelihood in one predictor."""
 
     def minus_log_lik(x: Tensor) -> Tensor:
-        return -log_lik(target, chunk, eta, log_dispersion, {**further, name: x}).sum()
+        return -log_lik(target, chunk, {**predictors, name: x}, values).sum()
 
-    return curvature(minus_log_lik, further[name])
+    return curvature(minus_log_lik, predictors[name])
+
+
+def _scalar_curvature(
+    target: Target, chunk: Problem, predictors: Predictors, values: Values, q: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return slopes and bends of minus the log-likelihood in the scalars' coordinates."""
+    names = [item.name for item in target.scalars]
+
+    def minus_log_lik(x: Tensor) -> Tensor:
+        moved = {**values, **target.layout.values_at(names, x)}
+        return -log_lik(target, chunk, predictors, moved).sum()
+
+    return curvature(minus_log_lik, q[target.layout.positions(names)])
 
 
 def _common_curvatures(
-    target: Target,
-    chunk: Problem,
-    eta: Tensor,
-    log_dispersion: Tensor,
-    further: Mapping[str, Tensor],
+    target: Target, chunk: Problem, predictors: Predictors, values: Values
 ) -> Iterator[tuple[tuple[str, str], Tensor]]:
-    """Yield what minus the log-likelihood bends (n,) in two predictors at once.
+    """Yield mixed second derivatives (rows,) of minus the log-likelihood in pairs of predictors.
 
     Only of those with which it is convex: eta and the predictors of unordered categories.
     """
     import torch
 
     convex = [p.name for p in target.bundle.family.parameters if p.link == "identity"]
-    leaves = {MU: eta, **further}
-    leaves = {name: x.detach().clone().requires_grad_() for name, x in leaves.items()}
-    names = [MU, *(name for name in convex if name in further)]
+    names = [MU, *(name for name in convex if name in predictors)]
     if len(names) == 1:
         return
-    rest = {name: x for name, x in leaves.items() if name != MU}
-    value = -log_lik(target, chunk, leaves[MU], log_dispersion, rest).sum()
+    leaves = {name: x.detach().clone().requires_grad_() for name, x in predictors.items()}
+    value = -log_lik(target, chunk, leaves, values).sum()
     for i, a in enumerate(names):
         (slope,) = torch.autograd.grad(value, leaves[a], create_graph=True)
         for b in names[:i]:

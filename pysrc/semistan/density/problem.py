@@ -3,29 +3,33 @@
 Inputs are standardised and the linear predictor has the family's units, so that training
 does not depend on the units of y, x or u:
 
-    eta = eta_loc + eta_scale * (Z theta + f(u; w)) + offsets
+    eta = eta_loc + eta_scale * (Z theta + other terms + f(u; w)) + offset
 
-Penalised coefficients, of smooths and groups, follow theta in the same vector. Their penalty is the
-prior normal(0, 1) in these units, in place of the one whose standard deviation is sampled later.
-Behind them are the coefficients of dispersion parameters that have a predictor. That of sigma is
+What the other terms are made of follows theta in the same vector. Its penalty is the prior
+normal(0, 1) in these units, in place of the one whose standard deviation is sampled later. Behind
+them are the same of the predictors behind commas. That of sigma is
 
-    log sigma = log(unit of sigma) + tau + Z_sigma theta_sigma + f_sigma(u; w)
+    log sigma = log(unit of sigma) + tau + Z_sigma theta_sigma + other terms + f_sigma(u; w)
 
 with tau left out where the network's output bias is the intercept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.model.families.families import Family
-from semistan.model.networks.mlp import Array, Network, forward, frozen_features
+from semistan.model.model import Model
+from semistan.model.names import MU
+from semistan.model.networks.mlp import Network, forward, frozen_features
+from semistan.model.parameter import Array
 from semistan.model.table.rows import Rows
-from semistan.model.units import Units
+from semistan.model.terms.term import TensorBlock, Term
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,8 +39,9 @@ if TYPE_CHECKING:
 class Weights:
     """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others.
 
-    ``theta`` has the structured coefficients, then the penalised ones, then those of dispersion
-    parameters. ``log_dispersion`` are the intercepts of these, over where they start.
+    ``theta`` has, predictor by predictor, the structured coefficients and what the other terms are
+    made of. ``log_dispersion`` are the intercepts of the dispersion parameters, over where they
+    start.
     """
 
     w: Tensor
@@ -46,44 +51,27 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TensorBlock:
-    """The columns Z (N, m) of one penalised term, standardised, and the level of each row."""
+class TensorColumns:
+    """What one predictor needs of the rows: standardised X, what its terms need, its offset."""
 
     Z: Tensor
-    level: Tensor
-    levels: int
+    blocks: tuple[TensorBlock, ...] = ()
+    offset: Tensor | None = None
 
-    @property
-    def coefficients(self) -> int:
-        """Levels times columns."""
-        return self.levels * int(self.Z.shape[1])
-
-    def rows(self, index: Tensor) -> TensorBlock:
+    def rows(self, index: Tensor) -> TensorColumns:
         """Return some rows."""
-        return TensorBlock(self.Z[index], self.level[index], self.levels)
-
-    def product(self, r: Tensor) -> Tensor:
-        """Return what coefficients r, level by level, add to each row."""
-        if self.levels == 1:
-            return self.Z @ r
-        return (self.Z * r.reshape(self.levels, -1)[self.level]).sum(dim=1)
-
-    def columns(self) -> Tensor:
-        """Return what each coefficient multiplies, (N, levels * m)."""
-        n, m = self.Z.shape
-        spread = self.Z.new_zeros(n, self.levels, m)
-        spread[range(n), self.level] = self.Z
-        return spread.flatten(1)
+        blocks = tuple(block.rows(index) for block in self.blocks)
+        offset = None if self.offset is None else self.offset[index]
+        return TensorColumns(self.Z[index], blocks, offset)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
     """Training rows as tensors, with the family and the network, or several.
 
-    ``given`` has what is known of each row: offsets, weights, trials. ``blocks`` has the columns of
-    penalised terms, ``all_rows`` counts the rows that share their penalty, ``starts`` has those of
-    ``Units`` of each dispersion parameter, and ``further`` the standardised columns (N, P_s) of
-    those that have a predictor.
+    ``columns`` has what each predictor needs, ``terms`` their terms, ``given`` what is known of
+    each row, ``all_rows`` counts the rows that share the terms' penalty, and ``starts`` has those
+    of ``Units`` of each dispersion parameter.
     """
 
     family: Family
@@ -91,87 +79,120 @@ class Problem:
     eta_loc: float
     eta_scale: float
     y: Tensor
-    Z: Tensor
+    columns: dict[str, TensorColumns]
     U: Tensor
     given: dict[str, Tensor] = field(default_factory=dict)
-    blocks: tuple[TensorBlock, ...] = ()
+    terms: dict[str, tuple[Term, ...]] = field(default_factory=dict)
     all_rows: int = 0
     starts: dict[str, float] = field(default_factory=dict)
-    further: dict[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
 
     def rows(self, index: Tensor) -> Problem:
         """Return the problem restricted to some rows."""
-        return Problem(
-            self.family, self.network, self.eta_loc, self.eta_scale,
-            self.y[index], self.Z[index], self.U[index],
-            {name: values[index] for name, values in self.given.items()},
-            tuple(block.rows(index) for block in self.blocks), self.all_rows,
-            self.starts, {name: Z[index] for name, Z in self.further.items()},
-        )  # fmt: skip
+        return replace(
+            self,
+            y=self.y[index],
+            columns={name: columns.rows(index) for name, columns in self.columns.items()},
+            U=self.U[index],
+            given={name: values[index] for name, values in self.given.items()},
+        )
 
     @property
-    def coefficients(self) -> int:
-        """Number of the mean's structured and penalised coefficients, P + R."""
-        return int(self.Z.shape[1]) + sum(block.coefficients for block in self.blocks)
+    def Z(self) -> Tensor:
+        """The mean's structured columns, standardised, (N, P)."""
+        return self.columns[MU].Z
 
     @property
-    def further_coefficients(self) -> dict[str, slice]:
-        """Where ``theta`` has the coefficients of each parameter that has a predictor."""
-        found, start = {}, self.coefficients
-        for name, Z in self.further.items():
-            found[name] = slice(start, start + int(Z.shape[1]))
-            start = found[name].stop
+    def slices(self) -> dict[str, tuple[slice, ...]]:
+        """Where ``theta`` has each predictor's coefficients, and then each of its terms."""
+        found, start = {}, 0
+        for name, columns in self.columns.items():
+            sizes = [int(columns.Z.shape[1])]
+            sizes += [term.training_size for term in self.terms.get(name, ())]
+            ends = list(accumulate(sizes, initial=start))
+            found[name] = tuple(map(slice, ends, ends[1:]))
+            start = ends[-1]
         return found
 
     @property
-    def all_coefficients(self) -> int:
-        """Number of the coefficients of all predictors."""
-        return self.coefficients + sum(int(Z.shape[1]) for Z in self.further.values())
+    def others(self) -> tuple[str, ...]:
+        """The predictors behind commas."""
+        return tuple(name for name in self.columns if name != MU)
 
-    def columns(self) -> Tensor:
-        """Return what the structured and the penalised coefficients multiply, (N, P + R)."""
+    @property
+    def coefficients(self) -> int:
+        """Number of elements of ``theta`` that are the mean's."""
+        return int(self.slices[MU][-1].stop)
+
+    @property
+    def all_coefficients(self) -> int:
+        """Number of elements of ``theta``."""
+        return max(parts[-1].stop for parts in self.slices.values())
+
+    def mean_columns(self) -> Tensor:
+        """Return what the mean's elements of ``theta`` multiply, (N, P + R); 0 if not linear."""
         import torch
 
-        return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
+        blocks = self.columns[MU].blocks
+        found = [
+            self.y.new_zeros(len(self), term.training_size) if made is None else made
+            for term, block in zip(self.terms.get(MU, ()), blocks, strict=True)
+            for made in [term.training_columns(block)]
+        ]
+        return torch.cat([self.Z, *found], dim=1)
+
+    def linear(self, name: str, theta: Tensor) -> Tensor:
+        """Return what structured and other terms add to a predictor, in its unit."""
+        columns, (own, *parts) = self.columns[name], self.slices[name]
+        total = columns.Z @ theta[own]
+        for term, block, part in zip(self.terms.get(name, ()), columns.blocks, parts, strict=True):
+            total = total + term.training_value(theta[part], block)
+        return total
+
+    def eta(self, theta: Tensor, f: Tensor) -> Tensor:
+        """Return the mean's predictor, given standardised theta and the network's output."""
+        eta = self.eta_loc + self.eta_scale * (self.linear(MU, theta) + f)
+        offset = self.columns[MU].offset
+        return eta if offset is None else eta + offset
+
+    def other_predictors(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
+        """Return the predictors (..., N) behind commas, without start and tau.
+
+        They take standardised theta, the Bayesian weights (..., d) and their layers' input.
+        """
+        found = {}
+        for name in self.others:
+            value = self.linear(name, theta) + forward(self.network, w, h, name)
+            offset = self.columns[name].offset
+            found[name] = value if offset is None else value + offset
+        return found
 
     def dispersion(
-        self, log_dispersion: Tensor, further: Mapping[str, Tensor] | None = None
+        self, log_dispersion: Tensor, added: Mapping[str, Tensor] | None = None
     ) -> dict[str, Tensor]:
         """Return the dispersion parameters in the user's units, by name.
 
-        ``further`` is added to their predictors. Of one that has networks, the start alone is
+        ``added`` is added to their predictors. Of one that has networks, the start alone is
         taken: their output biases are the rest.
         """
-        added, own = further or {}, self.network.predictors
+        others, own = added or {}, self.network.predictors
         return {
             item.name: item.moved(
                 self.starts[item.name],
-                (value.new_zeros(()) if item.name in own else value) + added.get(item.name, 0.0),
+                (value.new_zeros(()) if item.name in own else value) + others.get(item.name, 0.0),
             )
             for item, value in zip(self.family.parameters, log_dispersion, strict=True)
         }
 
-    def further_predictors(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
-        """Return the predictors (..., N) of dispersion parameters, without start and tau.
-
-        They take standardised theta, the Bayesian weights (..., d) and their layers' input.
-        """
-        parts = self.further_coefficients
-        return {
-            name: Z @ theta[parts[name]] + forward(self.network, w, h, name)
-            for name, Z in self.further.items()
-        }
-
     def dispersion_at(self, state: Weights) -> dict[str, Tensor]:
         """Return the dispersion parameters, with values of each row where they have predictors."""
-        if not self.further:
+        if not self.others:
             return self.dispersion(state.log_dispersion)
         h = frozen_features(self.network, state.w_frozen, self.U)
-        further = self.further_predictors(state.theta, state.w, h)
-        return self.dispersion(state.log_dispersion, further)
+        others = self.other_predictors(state.theta, state.w, h)
+        return self.dispersion(state.log_dispersion, others)
 
     def log_dispersion(self, values: Mapping[str, float]) -> Array:
         """Return what ``dispersion`` maps to these values."""
@@ -181,16 +202,6 @@ class Problem:
                 for item in self.family.parameters
             ]
         )
-
-    def eta(self, theta: Tensor, f: Tensor) -> Tensor:
-        """Return the linear predictor, given standardised theta and the network's output."""
-        P = self.Z.shape[1]
-        linear = self.Z @ theta[:P] if self.blocks or self.further else self.Z @ theta
-        for block in self.blocks:
-            linear = linear + block.product(theta[P : P + block.coefficients])
-            P += block.coefficients
-        eta = self.eta_loc + self.eta_scale * (linear + f)
-        return eta + self.given["offsets"] if "offsets" in self.given else eta
 
     def log_lik(self, eta: Tensor, dispersion: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted log-likelihood of each row, given the linear predictor (..., N)."""
@@ -204,43 +215,44 @@ class Problem:
         f = forward(self.network, state.w, h)
         eta = self.eta(state.theta, f)
         loss = -self.log_lik(eta, self.dispersion_at(state)).mean(dim=-1)
-        if not self.blocks:
-            return loss
-        penalised = state.theta[self.Z.shape[1] : self.coefficients]
-        return loss + penalised.square().sum() / (2 * self.all_rows)
+        for _, *parts in self.slices.values():
+            if parts:
+                penalised = state.theta[parts[0].start : parts[-1].stop]
+                loss = loss + penalised.square().sum() / (2 * self.all_rows)
+        return loss
 
 
-def make_problem(
-    family: Family, network: Network, units: Units, rows: Rows, device: str
-) -> Problem:
+def make_problem(model: Model, rows: Rows, device: str) -> Problem:
     """Standardise the rows and move them to the device as float64."""
     import torch
 
     def tensor(array: Array) -> Tensor:
         return torch.tensor(array, dtype=torch.float64, device=device)
 
+    def columns(name: str) -> TensorColumns:
+        loc, scale = units.columns[name]
+        own = rows.predictors[name]
+        blocks = tuple(
+            TensorBlock(tensor(block.Z), torch.tensor(block.level, device=device))
+            for block in own.blocks
+        )
+        offset = None if own.offset is None else tensor(own.offset)
+        return TensorColumns(tensor((own.X - loc) / scale), blocks, offset)
+
     assert rows.y is not None
+    units, predictors = model.units, model.design.predictors
     return Problem(
-        family,
-        network,
+        model.family,
+        model.network,
         units.eta_loc,
         units.eta_scale,
         tensor(rows.y),
-        tensor((rows.X - units.x_loc) / units.x_scale),
+        {predictor.name: columns(predictor.name) for predictor in predictors},
         tensor((rows.U - units.u_loc) / units.u_scale),
         {name: tensor(values) for name, values in rows.given.items()},
-        tuple(
-            TensorBlock(tensor(block.Z / units), torch.tensor(block.level, device=device), levels)
-            for block, units, levels in zip(
-                rows.blocks, units.block_units, units.block_levels, strict=True
-            )
-        ),
+        {predictor.name: predictor.terms for predictor in predictors},
         len(rows),
-        {item.name: units.start(item) for item in family.parameters},
-        {
-            name: tensor((rows.further[name] - loc) / scale)
-            for name, (loc, scale) in units.further.items()
-        },
+        {item.name: units.start(item) for item in model.family.parameters},
     )
 
 
@@ -249,13 +261,25 @@ def all_rows(parts: Sequence[Problem]) -> Problem:
     import torch
 
     first = parts[0]
-    y, Z, U = (torch.cat([getattr(part, name) for part in parts]) for name in ("y", "Z", "U"))
-    given = {name: torch.cat([part.given[name] for part in parts]) for name in first.given}
-    blocks = tuple(
-        TensorBlock(
-            torch.cat([part.Z for part in block]), torch.cat([part.level for part in block]),
-            block[0].levels,
+
+    def joined(values: Iterable[Tensor]) -> Tensor:
+        return torch.cat(list(values))
+
+    def columns(name: str) -> TensorColumns:
+        own = [part.columns[name] for part in parts]
+        blocks = tuple(
+            TensorBlock(joined(b.Z for b in block), joined(b.level for b in block))
+            for block in zip(*(each.blocks for each in own), strict=True)
         )
-        for block in zip(*(part.blocks for part in parts), strict=True)
-    )  # fmt: skip
-    return replace(first, y=y, Z=Z, U=U, given=given, blocks=blocks)
+        offsets = [each.offset for each in own if each.offset is not None]
+        return TensorColumns(
+            joined(each.Z for each in own), blocks, joined(offsets) if offsets else None
+        )
+
+    return replace(
+        first,
+        y=joined(part.y for part in parts),
+        U=joined(part.U for part in parts),
+        columns={name: columns(name) for name in first.columns},
+        given={name: joined(part.given[name] for part in parts) for name in first.given},
+    )

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from semistan.model.bundle import Bundle
-from semistan.model.orthogonal import in_model, least_squares, orthogonal_columns
+from semistan.model.model import Model
+from semistan.model.orthogonal import least_squares
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,11 +41,11 @@ class Shear:
         return theta.index_add(0, self.columns, -gamma)
 
 
-def shear_of(bundle: Bundle, Z: Tensor) -> Shear | None:
-    """Return a bundle's shear, given the standardised columns (N, P); None if it has none."""
+def shear_of(model: Model, Z: Tensor) -> Shear | None:
+    """Return a model's shear, given the standardised columns (N, P); None if it has none."""
     import torch
 
-    if not in_model(bundle.config, bundle.design):
+    if not model.samples_orthogonal:
         return None
-    columns = torch.tensor(orthogonal_columns(bundle.config, bundle.design))
+    columns = torch.tensor(model.orthogonal)
     return Shear(columns, torch.from_numpy(least_squares(Z[:, columns].numpy())))

@@ -1,76 +1,74 @@
 """The posterior that the program samples, computed in PyTorch.
 
-It is a function of the program's unconstrained coordinates
-
-    q = (phi / phi_scale, theta / theta_scale, penalised coordinates, those of dispersion parameters
-         with predictors, log dispersion, log spread),
-
-without theta where the subspace holds it (the coordinates of smooths and groups are those of
-``noncentred.py``, the predictors' those of ``distributional.py``), and it reads the rows some at a
-time. The posterior is tempered as the bundle's configuration says.
+It is a function of the program's unconstrained coordinates q (``model/layout.py``), and it reads
+the rows some at a time. The posterior is tempered as the bundle's configuration says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from semistan.density.marginal import Conditional, log_marginal
-from semistan.density.noncentred import coefficients, penalised_coordinates
-from semistan.density.noncentred import log_prior as penalised_log_prior
-from semistan.density.parameter_coordinates import (
-    parameter_coordinates,
-    parameter_values,
-    split_coordinates,
-)
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
 from semistan.model.bundle import Bundle
-from semistan.model.config import ModelConfig
-from semistan.model.design import Design
+from semistan.model.families.families import Dispersion
+from semistan.model.layout import Layout
+from semistan.model.names import MU
 from semistan.model.networks.mlp import forward, frozen_features
-from semistan.model.priors.density import parse_prior
-from semistan.model.priors.prior import prior_data, prior_groups
+from semistan.model.predictor import Predictor
+from semistan.model.priors.horseshoe import horseshoe_theta
+from semistan.model.priors.prior import PHI, TorchPrior, prior_data, torch_priors
 from semistan.model.table.rows import Rows
-from semistan.model.temper import Temper, temper_of
+from semistan.model.temper import Temper
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 4_000_000  # derivatives by weights that are held at a time
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TorchPrior:
-    """The prior of a parameter, or of some of its elements."""
-
-    parameter: str
-    distribution: Any
-    members: Tensor | None = None
-
-    def log_density(self, values: Tensor) -> Tensor:
-        """Return the log density of the parameter's value, summed."""
-        chosen = values if self.members is None else values[self.members]
-        total: Tensor = self.distribution.log_prob(chosen).sum()
-        return total
+Values = Mapping[str, "Tensor"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Target:
-    """The negative log posterior of q as the program computes it, up to a constant.
+    """The negative log posterior of q as the program computes it.
 
-    A horseshoe on theta is left out: it is no density of q.
+    Attributes
+    ----------
+    bundle : Bundle
+        The trained model.
+    chunks : tuple of Problem
+        Of the rows; U holds the first free layer's input.
+    priors : tuple of TorchPrior
+        Those that the user chose.
+    constants : dict
+        Dispersion parameters and standard deviations that are not sampled.
+    prior_only : bool
+        Whether the likelihood is left out.
+    shear : Shear, optional
+        What of the network some coefficients hold.
     """
 
     bundle: Bundle
-    chunks: tuple[Problem, ...]  # of the rows; U holds the first free layer's input
+    chunks: tuple[Problem, ...]
     priors: tuple[TorchPrior, ...]
-    sampled: tuple[str, ...]  # dispersion parameters and standard deviations of coefficients
-    constants: dict[str, float]  # those that are not sampled
+    constants: dict[str, float]
     prior_only: bool
-    temper: Temper | None = None
     shear: Shear | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """The order of q."""
+        return self.bundle.layout
+
+    @property
+    def temper(self) -> Temper | None:
+        """How the posterior is tempered, if it is."""
+        return self.bundle.model.temper
 
     @property
     def power(self) -> float:
@@ -80,126 +78,109 @@ class Target:
     @property
     def integrates_theta(self) -> bool:
         """Whether theta is integrated out, to temper phi alone."""
-        return self.temper is not None and self.temper.integral is not None
+        return self.bundle.model.integrates_theta
 
-    @property
-    def coordinates(self) -> int:
-        """How many of q's elements, the first ones, are phi's and theta's."""
-        return coordinates(self.bundle)
+    @cached_property
+    def scalars(self) -> tuple[Dispersion, ...]:
+        """The dispersion parameters without a predictor."""
+        names = self.bundle.model.scalars
+        return tuple(item for item in self.bundle.family.parameters if item.name in names)
 
-    @property
-    def penalised(self) -> slice:
-        """Where q has the coordinates of smooths and groups."""
-        return penalised_slice(self.bundle)
+    @cached_property
+    def prior_data(self) -> dict[str, Any]:
+        """The arguments of the priors as used."""
+        return prior_data(self.bundle)
 
-    @property
-    def further(self) -> slice:
-        """Where q has the coordinates of dispersion parameters' predictors."""
-        return further_slice(self.bundle)
+    def values(self, q: Tensor) -> dict[str, Tensor]:
+        """Return all parameters and constants at q by name, as the program has them."""
+        return self.completed(self.layout.unpack(q))
 
-    def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return phi, theta / theta_scale and the log of the sampled dispersion and spread."""
+    def completed(self, values: Values) -> dict[str, Tensor]:
+        """Add the constants, and theta where it is made of others, to the sampled parameters."""
+        return {**values, **self.fixed(values[PHI]), **self._made_theta(values)}
+
+    def fixed(self, like: Tensor) -> dict[str, Tensor]:
+        """Return the constants as tensors of some tensor's kind."""
+        return {name: like.new_tensor(value) for name, value in self.constants.items()}
+
+    def _made_theta(self, values: Values) -> dict[str, Tensor]:
         import torch
 
-        subspace, m, rest = self.bundle.subspace, self.coordinates, q[self.further.stop :]
-        phi = torch.tensor(subspace.phi_scale) * q[: subspace.k]
-        if not subspace.holds_theta:
-            return phi, q[subspace.k : m], rest
-        theta = torch.from_numpy(subspace.theta_bar) + torch.from_numpy(subspace.theta_Pi) @ phi
-        return phi, theta / torch.from_numpy(self.bundle.units.theta_scale), rest
+        subspace = self.bundle.subspace
+        if subspace.holds_theta:
+            bar, along = torch.from_numpy(subspace.theta_bar), torch.from_numpy(subspace.theta_Pi)
+            return {"theta": bar + along @ values[PHI]}
+        if self.bundle.model.has_horseshoe:
+            return {"theta": horseshoe_theta(values, self.prior_data)}
+        return {}
 
-    def positive(self, log_values: Tensor) -> dict[str, Tensor | float]:
-        """Return dispersion and spread by name, sampled and constant, given the sampled logs."""
-        return {**self.constants, **dict(zip(self.sampled, log_values.exp(), strict=True))}
-
-    def linear(self, q: Tensor) -> Tensor:
-        """Return theta / theta_scale, followed by the penalised coefficients over r_scale."""
+    def coefficients(self, values: Values, predictor: Predictor) -> Tensor:
+        """Return a predictor's structured coefficients over their units."""
         import torch
 
-        _, theta, log_values = self.split(q)
-        if not self.bundle.design.penalised:
-            return theta
-        spread = self.positive(log_values)
-        return torch.cat([theta, coefficients(self.bundle, q[self.penalised], spread)])
-
-    def raw(self, theta: Tensor, f: Tensor) -> Tensor:
-        """Return theta / theta_scale beside the network's output f (N,) over all rows."""
-        return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
-
-    def further_predictors(self, q: Tensor) -> list[dict[str, Tensor]]:
-        """Return dispersion parameters' predictors for each chunk's rows, without their starts."""
-        if not self.bundle.design.parameters:
-            return [{} for _ in self.chunks]
-        w, network = weights(self, self.split(q)[0]), self.bundle.network
-        parts = list(split_coordinates(self.bundle.design, q[self.further]))
-        return [
-            {
-                item.name: tau.sum()
-                + chunk.further[item.name] @ theta
-                + forward(network, w, chunk.U, item.name)
-                for item, tau, theta in parts
-            }
-            for chunk in self.chunks
-        ]
+        scale = torch.from_numpy(self.bundle.units.coefficient_scale(predictor.name))
+        value = values.get(predictor.theta)
+        return scale.new_zeros(0) if value is None else value / scale
 
     def outputs(self, phi: Tensor) -> list[Tensor]:
-        """Return the network's output at phi for each chunk's rows."""
+        """Return the output of the mean's networks at phi for each chunk's rows."""
         w = weights(self, phi)
         return [forward(self.bundle.network, w, chunk.U) for chunk in self.chunks]
 
-    def predictors(self, phi: Tensor, theta: Tensor) -> list[Tensor]:
-        """Return the linear predictor of each chunk's rows, given phi and ``linear``."""
+    def raw(self, theta: Tensor, f: Tensor) -> Tensor:
+        """Return the mean's theta / theta_scale beside the network's output f (N,) of all rows."""
+        return self.shear.raw(theta, self.shear.along @ f) if self.shear else theta
+
+    def predictors(self, values: Values) -> list[dict[str, Tensor]]:
+        """Return the predictors of each chunk's rows by name, that of the mean as ``mu``."""
         import torch
 
-        f = self.outputs(phi)
-        raw = self.raw(theta, torch.cat(f)) if self.shear else theta
-        return [chunk.eta(raw, part) for chunk, part in zip(self.chunks, f, strict=True)]
+        w, outputs = weights(self, values[PHI]), self.outputs(values[PHI])
+        theta = {p.name: self.coefficients(values, p) for p in self.bundle.design.predictors}
+        if self.shear:
+            theta[MU] = self.raw(theta[MU], torch.cat(outputs))
+        return [
+            {
+                p.name: self._predictor(p, values, chunk, theta[p.name], w, f)
+                for p in self.bundle.design.predictors
+            }
+            for chunk, f in zip(self.chunks, outputs, strict=True)
+        ]
 
-
-def coordinates(bundle: Bundle) -> int:
-    """Return the number of phi's and free theta's elements."""
-    free = 0 if bundle.subspace.holds_theta else len(bundle.trained.theta)
-    return bundle.subspace.k + free
-
-
-def penalised_slice(bundle: Bundle) -> slice:
-    """Return where q has the coordinates of smooths and groups."""
-    start = coordinates(bundle)
-    return slice(start, start + penalised_coordinates(bundle.design))
-
-
-def further_slice(bundle: Bundle) -> slice:
-    """Return where q has the coordinates of dispersion parameters' predictors."""
-    start = penalised_slice(bundle).stop
-    return slice(start, start + parameter_coordinates(bundle.design))
-
-
-def sampled_positive(config: ModelConfig, design: Design) -> tuple[str, ...]:
-    """Return the dispersion parameters and standard deviations that are sampled, in q's order."""
-    groups = prior_groups(config, design)
-    return tuple(g.parameter for g in groups if g.positive and not g.density.is_constant)
+    def _predictor(
+        self,
+        predictor: Predictor,
+        values: Values,
+        chunk: Problem,
+        theta: Tensor,
+        w: Tensor,
+        f: Tensor,
+    ) -> Tensor:
+        """Return one predictor of a chunk's rows, given the mean's networks' output f."""
+        name, units = predictor.name, self.bundle.units
+        columns = chunk.columns[name]
+        own = f if predictor.is_mean else forward(self.bundle.network, w, chunk.U, name)
+        inner = columns.Z @ theta + own
+        if predictor.has_tau:
+            inner = inner + values[predictor.tau]
+        total = units.location(self.bundle.family, name) + units.scale(name) * inner
+        for term, block in zip(predictor.terms, columns.blocks, strict=True):
+            total = total + term.value(values, block)
+        return total if columns.offset is None else total + columns.offset
 
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
     """Collect what the posterior needs from a bundle and its training rows."""
-    import torch
-
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
-    data, groups = prior_data(bundle), prior_groups(bundle.config, bundle.design)
-    priors = tuple(
-        TorchPrior(
-            group.parameter, group.density.in_torch(*(data[name] for name in group.data_names)),
-            None if group.members is None else torch.tensor(group.members),
-        )
-        for group in groups
-        if not (group.density.is_constant or group.density.is_horseshoe)
-    )  # fmt: skip
-    constants = {g.label: data[g.data_names[0]] for g in groups if g.density.is_constant}
-    sampled = sampled_positive(bundle.config, bundle.design)
-    temper = temper_of(bundle.config, bundle.design)
+    problem = make_problem(bundle.model, rows, "cpu")
+    data = prior_data(bundle)
+    constants = {
+        group.parameter: float(data[group.data_names[0]])
+        for group in bundle.model.priors
+        if group.density.is_constant
+    }
     chunks = tuple(_chunks(bundle, problem))
-    shear = shear_of(bundle, problem.Z)
-    return Target(bundle, chunks, priors, sampled, constants, prior_only, temper, shear)
+    shear = shear_of(bundle.model, problem.Z)
+    return Target(bundle, chunks, torch_priors(bundle), constants, prior_only, shear)
 
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
@@ -218,22 +199,19 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
 
     If theta is integrated out, that is log p(y | phi, theta) + (1 / T - 1) log p(y | phi).
     """
-    phi, _, log_dispersion = target.split(q)
-    total = q.new_zeros(())
-    predictors = target.predictors(phi, target.linear(q))
-    further = target.further_predictors(q)
-    for chunk, eta, added in zip(target.chunks, predictors, further, strict=True):
-        total = total + log_lik(target, chunk, eta, log_dispersion, added).sum()
+    values, total = target.values(q), q.new_zeros(())
+    for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
+        total = total + log_lik(target, chunk, predictors, values).sum()
     if not target.integrates_theta:
         return target.power * total
-    return total + (target.power - 1) * log_marginal_likelihood(target, phi, log_dispersion)
+    return total + (target.power - 1) * log_marginal_likelihood(target, values)
 
 
-def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor) -> Tensor:
+def log_marginal_likelihood(target: Target, values: Values) -> Tensor:
     """Return log p(y | phi, dispersion), theta integrated out, with its derivatives."""
     import torch
 
-    f, chunks = torch.cat(target.outputs(phi)), target.chunks
+    f, chunks = torch.cat(target.outputs(values[PHI])), target.chunks
     rows = all_rows(chunks)
     scale = torch.tensor(target.bundle.units.theta_scale)
     start = torch.tensor(target.bundle.trained.theta) / scale
@@ -241,7 +219,7 @@ def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor)
     conditional = Conditional(
         rows.eta(target.raw(torch.zeros_like(start), f), f),
         rows.eta_scale * rows.Z,
-        lambda eta: log_lik(target, rows, eta, log_dispersion),
+        lambda eta: log_lik(target, rows, {MU: eta}, values),
         lambda t: prior.distribution.log_prob(scale * t) + scale.log(),
     )
     return log_marginal(conditional, start)
@@ -269,35 +247,32 @@ def weights(target: Target, phi: Tensor) -> Tensor:
 
 
 def log_lik(
-    target: Target,
-    chunk: Problem,
-    eta: Tensor,
-    log_dispersion: Tensor,
-    further: Mapping[str, Tensor] | None = None,
+    target: Target, chunk: Problem, predictors: Mapping[str, Tensor], values: Values
 ) -> Tensor:
     """Return the log-likelihood of each row of a chunk, given its predictors."""
-    import torch
-
-    values, added = dict(target.positive(log_dispersion)), further or {}
-    for item in target.bundle.family.parameters:
-        if item.name in added:
-            values[item.name] = item.moved(chunk.starts[item.name], added[item.name])
-    names = target.bundle.family.dispersion
-    return chunk.log_lik(eta, {n: torch.as_tensor(values[n], dtype=eta.dtype) for n in names})
+    parameters = {
+        item.name: item.value(predictors[item.name])
+        if item.name in predictors
+        else values[item.name]
+        for item in target.bundle.family.parameters
+    }
+    return chunk.log_lik(predictors[MU], parameters)
 
 
 def log_prior(target: Target, q: Tensor) -> Tensor:
-    """Return the log prior density of q, the Jacobians of its transformations included."""
-    import torch
+    """Return the log prior density of q with the Jacobians of the constraints.
 
-    phi, theta, log_dispersion = target.split(q)
-    values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
-    values |= dict(zip(target.sampled, log_dispersion.exp(), strict=True))
-    values |= parameter_values(target.bundle, q[target.further], torch.from_numpy)
-    total = log_dispersion.sum()
+    Constants are left out: the units, and what cuts a density off.
+    """
+    return target.layout.log_jacobian(q) + log_prior_density(target, target.layout.unpack(q))
+
+
+def log_prior_density(target: Target, values: Values) -> Tensor:
+    """Return the log prior density of the sampled parameters, not cut off."""
+    total = values[PHI].new_zeros(())
     for prior in target.priors:
-        total = total + prior.log_density(values[prior.parameter])
-    if target.bundle.design.penalised:
-        shape = parse_prior(target.bundle.config.priors.cor, "cor").argument("shape")
-        total = total + penalised_log_prior(target.bundle.design, q[target.penalised], shape)
+        total = total + prior.log_density(values)
+    for parameter in target.layout.parameters:
+        if parameter.prior is not None:
+            total = total + parameter.prior.log_density(values[parameter.name])
     return total

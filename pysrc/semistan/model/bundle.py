@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
-from semistan.model.families.families import Family, family
-from semistan.model.networks.mlp import Array, Networks, NetworkSpec
+from semistan.model.families.families import Family
+from semistan.model.layout import Layout
+from semistan.model.model import Model
+from semistan.model.names import MU
+from semistan.model.networks.mlp import Array, Networks
+from semistan.model.priors.prior import prior_data
+from semistan.model.sampled import parameters_of
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -26,7 +32,7 @@ class Source:
     dropped: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Bundle:
     """A trained model, ready to be sampled.
 
@@ -53,15 +59,25 @@ class Bundle:
     source: Source
     versions: dict[str, str]
 
+    @cached_property
+    def model(self) -> Model:
+        """The model that was trained."""
+        return Model(self.config, self.design, self.units)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The order of the unconstrained coordinates and of the program's columns."""
+        return Layout(parameters_of(self.model, self.subspace.phi_scale, prior_data(self)))
+
     @property
     def family(self) -> Family:
         """The response family's record."""
-        return family(self.config.family)
+        return self.model.family
 
     @property
     def network(self) -> Networks:
         """The architecture of the network, or of several."""
-        return network_spec(self.config, self.design)
+        return self.model.network
 
     @property
     def subspace(self) -> Subspace:
@@ -80,18 +96,6 @@ class Bundle:
         return facts_html("Bundle", bundle_facts(self))
 
 
-def network_spec(config: ModelConfig, design: Design) -> Networks:
-    """Combine the configured layers with the number of inputs that each network has."""
-    network = config.network
-    return Networks(
-        tuple(
-            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
-            for terms in design.networks
-        ),
-        design.network_predictors,
-    )
-
-
 def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
     """Return the arrays that were trained, under their names in ``arrays.npz``."""
     trained, units = bundle.trained, bundle.units
@@ -105,8 +109,8 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
         "theta": trained.theta,
-        **({"r": trained.r} if len(trained.r) else {}),
-        **{f"further_{name}": values for name, values in trained.further.items()},
+        **{f"further_{name}": theta for name, theta in trained.linear.items() if name != MU},
+        **{f"r{_of(name)}": r for name, r in trained.terms.items() if len(r)},
         "x_loc": units.x_loc,
         "x_scale": units.x_scale,
         "u_loc": units.u_loc,
@@ -114,6 +118,10 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         **{f"history_{name}": values for name, values in trained.history.items()},
         **{f"curve_{name}": values for name, values in trained.curve.items()},
     }
+
+
+def _of(predictor: str) -> str:
+    return "" if predictor == MU else f"_{predictor}"
 
 
 def _theta_inside(subspace: Subspace) -> dict[str, Array]:

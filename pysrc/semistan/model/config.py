@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.families.families import SIGMA, family
+from semistan.model.families.families import SIGMA, dispersion_keys, family
 from semistan.model.priors.density import parse_prior
 
 
@@ -88,8 +88,25 @@ class PriorConfig(_Section):
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """The priors of single coefficients and standard deviations, by their names."""
-        return dict(self.__pydantic_extra__)
+        """The priors of single coefficients and scalars, by their names."""
+        known = dispersion_keys()
+        return {key: text for key, text in self.__pydantic_extra__.items() if key not in known}
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """The priors of parameters of families that have no key of their own above."""
+        known = dispersion_keys()
+        return {key: text for key, text in self.__pydantic_extra__.items() if key in known}
+
+    def of_class(self, key: str) -> str | None:
+        """Return the prior of a class of parameters, or None where it has its own default."""
+        return getattr(self, key) if key in type(self).model_fields else self.classes.get(key)
+
+    @classmethod
+    def default(cls, key: str) -> str | None:
+        """Return a class's prior where the user gives none."""
+        field = cls.model_fields.get(key)
+        return None if field is None else field.default
 
     @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap")
     @classmethod
@@ -99,9 +116,10 @@ class PriorConfig(_Section):
         return text
 
     @model_validator(mode="after")
-    def _readable_coefficients(self) -> PriorConfig:
-        for name, text in self.coefficients.items():
-            if not re.fullmatch(r"(b|sd|sds)_\w+", name, re.ASCII):
+    def _readable_keys(self) -> PriorConfig:
+        for name, text in self.__pydantic_extra__.items():
+            single = re.fullmatch(r"(b|sd|sds)_\w+", name, re.ASCII)
+            if not single and name not in dispersion_keys():
                 hint = did_you_mean(name, _keys(("priors",)))
                 raise InputError(
                     f"unknown key '{name}'.{hint} The key of a coefficient is its name in the "

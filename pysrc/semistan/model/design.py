@@ -17,26 +17,24 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.ordinal import category_numbers
-from semistan.model.formula.formula import Formula, SmoothTerm, parse_formula, variables
-from semistan.model.names import tells, unique_names
-from semistan.model.networks.mlp import MU, Array
+from semistan.model.formula.formula import Formula, parse_formula, variables
+from semistan.model.names import MU, tells
+from semistan.model.parameter import Array
 from semistan.model.predictor import (
-    ParameterDesign,
-    learn_parameter,
-    parameter_to_plain,
-    parameters_from_plain,
+    INTERCEPT,
+    Predictor,
+    learn_predictor,
+    predictor_from_plain,
+    predictor_to_plain,
 )
 from semistan.model.spelling import spelled
 from semistan.model.table.columns import (
     Terms,
-    apply_structured,
     apply_terms,
-    check_collinear,
     check_finite,
     check_varies,
     evaluate,
     factor_columns,
-    learn_structured,
     learn_terms,
     may_be_factor,
     side_by_side,
@@ -53,50 +51,54 @@ from semistan.model.table.kinds import (
     is_factor,
     used_levels_only,
 )
-from semistan.model.table.rows import Block, Rows
-from semistan.model.terms.group import Group, group_from_plain, group_to_plain, learn_group
-from semistan.model.terms.smooth import Smooth, learn_smooth, smooth_from_plain, smooth_to_plain
+from semistan.model.table.rows import Rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from semistan.model.terms.term import Term
+
 ALL_LEVELS = "spans_intercept=False"  # the network needs no reference level: it has biases
-INTERCEPT = "Intercept"
 MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The learnt design: ``x`` for the structured terms, ``u`` for the networks.
+    """The learnt design: the predictors with their terms, and the networks' inputs.
 
     Attributes
     ----------
     formula : str
         The formula as written.
-    x : Terms
-        The learnt state of the structured terms.
+    predictors : tuple of Predictor
+        The learnt predictors, that of the mean first.
     networks : tuple of Terms
-        The learnt states of each network's inputs, the mean's networks first.
+        The learnt states of each network's inputs, predictor by predictor.
     origins : dict
         First training date, in ISO 8601, of each column that ``days()`` counts from there.
-    smooths : tuple of Smooth
-        The learnt bases of ``s()`` terms.
-    groups : tuple of Group
-        The learnt group-level terms.
-    parameters : tuple of ParameterDesign
-        The learnt predictors of dispersion parameters.
     categories : tuple of str
         The response's unordered categories, the reference first; empty for other responses.
     """
 
     formula: str
-    x: Terms
+    predictors: tuple[Predictor, ...]
     networks: tuple[Terms, ...]
     origins: dict[str, str] = field(default_factory=dict)
-    smooths: tuple[Smooth, ...] = ()
-    groups: tuple[Group, ...] = ()
-    parameters: tuple[ParameterDesign, ...] = ()
     categories: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> Predictor:
+        """The predictor of the mean, or of the second category."""
+        return self.predictors[0]
+
+    @property
+    def others(self) -> tuple[Predictor, ...]:
+        """The predictors behind commas."""
+        return self.predictors[1:]
+
+    def predictor(self, name: str) -> Predictor:
+        """Return a predictor by its name."""
+        return next(item for item in self.predictors if item.name == name)
 
     @property
     def mean_name(self) -> str:
@@ -104,25 +106,25 @@ class Design:
         return predictor_name(self.categories[1]) if self.categories else ""
 
     @property
-    def of_categories(self) -> tuple[ParameterDesign, ...]:
-        """The predictors of unordered categories besides eta."""
-        return self.parameters if self.categories else ()
-
-    @property
-    def of_dispersion(self) -> tuple[ParameterDesign, ...]:
+    def of_dispersion(self) -> tuple[Predictor, ...]:
         """The predictors of dispersion parameters that are no categories'."""
-        return () if self.categories else self.parameters
+        return () if self.categories else self.others
 
     @property
     def varying(self) -> tuple[str, ...]:
         """The dispersion parameters that have a predictor."""
-        return tuple(parameter.name for parameter in self.parameters)
+        return tuple(predictor.name for predictor in self.others)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of all predictors that have parameters of their own."""
+        return tuple(term for predictor in self.predictors for term in predictor.terms)
 
     @property
     def network_predictors(self) -> tuple[str, ...]:
         """The predictor that each network is of; empty if all are the mean's."""
-        further = tuple(p.name for p in self.parameters for _ in range(p.networks))
-        return (*(MU,) * (len(self.networks) - len(further)), *further) if further else ()
+        of = tuple(p.name for p in self.predictors for _ in range(p.networks))
+        return of if set(of) != {MU} else ()
 
     @property
     def u(self) -> Terms:
@@ -131,47 +133,42 @@ class Design:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is known of each training row: ``offsets``, ``weights``, ``trials``."""
+        """What is known of each training row: ``weights``, ``trials``."""
         formula = parse_formula(self.formula)
-        present = (formula.offsets, formula.weights, formula.trials)
-        names = ("offsets", "weights", "trials")
-        return tuple(name for name, text in zip(names, present, strict=True) if text)
+        present = {"weights": formula.weights, "trials": formula.trials}
+        return tuple(name for name, text in present.items() if text)
 
     @property
-    def penalised(self) -> tuple[Smooth | Group, ...]:
-        """The terms whose coefficients have sampled standard deviations."""
-        return (*self.smooths, *self.groups)
+    def x(self) -> Terms:
+        """The learnt state of the mean's structured terms."""
+        return self.mean.x
 
     @property
     def coefficients(self) -> tuple[str, ...]:
-        """Names of the structured coefficients, valid in Stan: ``b_age``, ``b_gb``."""
-        names = unique_names(self.x.columns, (INTERCEPT,))
-        return tuple(f"{self._prefix}{name}" for name in names)
+        """Names of the mean's structured coefficients, valid in Stan: ``b_age``, ``b_gb``."""
+        return self.mean.coefficients
+
+    @property
+    def intercept(self) -> str:
+        """Name of the mean's intercept."""
+        return self.mean.intercept
 
     @property
     def respelled(self) -> dict[str, str]:
         """The columns that the names of their coefficients do not tell, by these names."""
-        mean = zip(self.coefficients, self.x.columns, strict=True)
-        others = (zip(p.coefficients, p.x.columns, strict=True) for p in self.parameters)
         return {
             name: column
-            for pairs in (mean, *others)
-            for name, column in pairs
+            for predictor in self.predictors
+            for name, column in zip(predictor.coefficients, predictor.x.columns, strict=True)
             if not tells(name, column)
         }
 
-    @property
-    def intercept(self) -> str:
-        """Name of the intercept."""
-        return f"{self._prefix}{INTERCEPT}"
-
-    @property
-    def _prefix(self) -> str:
-        return f"b_{self.mean_name}_" if self.mean_name else "b_"
-
 
 def learn_design(
-    formula: Formula, frame: pd.DataFrame, categories: tuple[str, ...] = ()
+    formula: Formula,
+    frame: pd.DataFrame,
+    categories: tuple[str, ...] = (),
+    links: Mapping[str, str] | None = None,
 ) -> tuple[Design, Rows]:
     """Learn the design from the training rows.
 
@@ -183,6 +180,9 @@ def learn_design(
         The training rows, without missing values in the columns that the formula uses.
     categories : tuple of str
         The response's unordered categories, the reference first, if it has some.
+    links : mapping, optional
+        What the predictors behind commas are of, where it is not the logarithm, or the log odds of
+        categories.
 
     Returns
     -------
@@ -199,30 +199,40 @@ def learn_design(
     """
     if len(frame) < 2:
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
-    used = tuple(dict.fromkeys((*formula.outcome, *formula.predictors)))
+    used = tuple(dict.fromkeys((*formula.outcome, *formula.columns)))
     check_columns(frame, used, formula.text)
     y = response_values(formula, frame, categories)
-    table = used_levels_only(frame[list(used)], formula.predictors)
+    table = used_levels_only(frame[list(used)], formula.columns)
     origins = first_dates(table, formula.dated)
     numbers = in_days(table, origins)
-    check_kinds(numbers, formula.predictors)
-    x, X = _learn_structured(formula, numbers)
+    check_kinds(numbers, formula.columns)
+    _check_intercept_column(formula)
     inputs = [_learn_network(network, numbers) for network in formula.networks]
-    U = np.hstack([matrix for _, matrix in inputs])
-    smooths = _learn_smooths(formula.smooths, numbers)
-    groups = tuple(learn_group(term, numbers)[0] for term in formula.groups)
-    networks = tuple(terms for terms, _ in inputs)
-    link = "identity" if categories else "log"
-    learnt = [learn_parameter(parameter, numbers, link) for parameter in formula.parameters]
-    parameters = tuple(parameter for parameter, _ in learnt)
-    design = Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
-    check_varies(x)
+    prefixes, default = _prefixes(formula, categories), _default_link(categories)
+    learnt = [
+        learn_predictor(part, numbers, prefix, (links or {}).get(part.name, default))
+        for part, prefix in zip(formula.predictors, prefixes, strict=True)
+    ]
+    predictors = tuple(predictor for predictor, _ in learnt)
+    design = Design(
+        formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories
+    )
     check_varies(design.u)
-    check_collinear(x, X)
     _check_names(design)
     given = given_values(formula, numbers, response=True)
-    blocks, further = _blocks(design, numbers), {p.name: columns for p, columns in learnt}
-    return design, Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
+    columns = {predictor.name: found for predictor, found in learnt}
+    U = np.hstack([matrix for _, matrix in inputs])
+    return design, Rows(y, columns, U, tuple(frame.index), table, given)
+
+
+def _prefixes(formula: Formula, categories: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the names of each predictor's coefficients start with."""
+    mean = f"b_{predictor_name(categories[1])}_" if categories else "b_"
+    return (mean, *(f"b_{part.name}_" for part in formula.others))
+
+
+def _default_link(categories: tuple[str, ...]) -> str:
+    return "identity" if categories else "log"
 
 
 def apply_design(
@@ -254,17 +264,18 @@ def apply_design(
     formula = parse_formula(design.formula)
     if len(frame) == 0:
         raise InputError("the data have no rows")
-    needed = (*(formula.outcome if response else ()), *formula.predictors)
+    needed = (*(formula.outcome if response else ()), *formula.columns)
     check_columns(frame, needed, formula.text)
     table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
-    X = apply_structured(design.x, table)
     U = np.hstack([apply_terms(terms, table, _all_levels(terms)) for terms in design.networks])
     check_finite(U, design.u.columns, frame)
     y = response_values(formula, frame, design.categories) if response else None
+    columns = {
+        predictor.name: predictor.columns(table, allow_new_levels=allow_new_levels)
+        for predictor in design.predictors
+    }
     given = given_values(formula, table, response=response)
-    blocks = _blocks(design, table, allow_new_levels=allow_new_levels)
-    further = {item.name: apply_structured(item.x, table) for item in design.parameters}
-    return Rows(y, X, U, tuple(frame.index), table, given, blocks, further)
+    return Rows(y, columns, U, tuple(frame.index), table, given)
 
 
 def response_values(
@@ -279,39 +290,18 @@ def response_values(
     return evaluate(formula.response, frame) if numbers is None else numbers
 
 
-def _learn_smooths(terms: tuple[SmoothTerm, ...], table: pd.DataFrame) -> tuple[Smooth, ...]:
-    expressions = tuple(dict.fromkeys(term.expression for term in terms))
-    calls = unique_names(f"s({expression})" for expression in expressions)
-    names = dict(zip(expressions, calls, strict=True))
-    return tuple(
-        learn_smooth(term, evaluate(term.expression, table), names[term.expression])
-        for term in terms
-    )
-
-
-def _blocks(
-    design: Design, table: pd.DataFrame, *, allow_new_levels: bool = False
-) -> tuple[Block, ...]:
-    """Return the columns of the smooths and of the group-level terms."""
-    smooth = (s.block(evaluate(s.expression, table)) for s in design.smooths)
-    group = (g.block(table, allow_new_levels=allow_new_levels) for g in design.groups)
-    return (*smooth, *group)
-
-
 def design_to_plain(design: Design) -> dict[str, Any]:
     """Return the design as JSON-ready data."""
+    mean = predictor_to_plain(design.mean)
+    others = [predictor_to_plain(predictor) for predictor in design.others]
     return {
         "formula": design.formula,
-        "x": to_plain(asdict(design.x)),
+        "x": mean["x"],
         "networks": [to_plain(asdict(terms)) for terms in design.networks],
         "origins": design.origins,
-        "smooths": [smooth_to_plain(smooth) for smooth in design.smooths],
-        "groups": [group_to_plain(group) for group in design.groups],
-        **(
-            {"parameters": [parameter_to_plain(item) for item in design.parameters]}
-            if design.parameters
-            else {}
-        ),
+        "smooths": mean["smooths"],
+        "groups": mean["groups"],
+        **({"parameters": others} if others else {}),
         **({"categories": list(design.categories)} if design.categories else {}),
     }
 
@@ -326,35 +316,41 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
     KeyError
         If they lack a part, as the data of other versions.
     """
-    formula, structured = parse_formula(str(plain["formula"])), plain["x"]
-    of_networks = plain["networks"]
+    formula, of_networks = parse_formula(str(plain["formula"])), plain["networks"]
+    parts = [{"name": MU, "x": plain["x"], **_terms_of(plain)}]
     try:
-        x = terms_from_plain(structured, formula)
+        parts += plain.get("parameters", [])
+        if [part["name"] for part in parts] != [part.name for part in formula.predictors]:
+            raise ValueError("the predictors are not the formula's")
         networks = tuple(terms_from_plain(item, formula) for item in of_networks)
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
-        smooths = tuple(smooth_from_plain(item) for item in plain.get("smooths", ()))
-        groups = tuple(group_from_plain(item, formula) for item in plain.get("groups", ()))
         categories = tuple(str(level) for level in plain.get("categories", ()))
-        link = "identity" if categories else "log"
-        parameters = parameters_from_plain(plain.get("parameters", []), formula, link)
-        if [smooth.expression for smooth in smooths] != [s.expression for s in formula.smooths]:
-            raise ValueError("the smooths are not the formula's")
+        predictors = tuple(
+            predictor_from_plain(part, own, formula, prefix, _default_link(categories))
+            for part, own, prefix in zip(
+                parts, formula.predictors, _prefixes(formula, categories), strict=True
+            )
+        )
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
-        return Design(formula.text, x, networks, origins, smooths, groups, parameters, categories)
+        return Design(formula.text, predictors, networks, origins, categories)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the design is damaged: {error!r}") from None
 
 
-def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:
-    if INTERCEPT in formula.structured:
+def _terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mean's smooths and groups, which stand beside its predictor's other data."""
+    return {key: plain.get(key, ()) for key in ("smooths", "groups")}
+
+
+def _check_intercept_column(formula: Formula) -> None:
+    if INTERCEPT in formula.mean.structured:
         raise InputError(
             "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
         )
-    return learn_structured(formula.structured, frame)
 
 
 def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
@@ -373,25 +369,26 @@ def _all_levels(terms: Terms) -> dict[str, str]:
 
 
 def _check_names(design: Design) -> None:
-    names = zip(design.coefficients, design.x.columns, strict=True)
-    seen = {name: f"column '{column}'" for name, column in names}
-    for parameter in design.parameters:
-        columns = ("Intercept", *parameter.x.columns)
-        for name, column in zip(parameter.names, columns, strict=True):
-            own = f"'{column}' of {parameter.name}"
+    mean = zip(design.coefficients, design.x.columns, strict=True)
+    seen = {name: f"column '{column}'" for name, column in mean}
+    for predictor in design.others:
+        columns = (INTERCEPT, *predictor.x.columns)
+        for name, column in zip(predictor.names, columns, strict=True):
+            own = f"'{column}' of {predictor.name}"
             if name in seen:
                 raise InputError(
                     f"{own} and {seen[name]} would both be called '{name}' in Stan; rename a "
                     "column in the data"
                 )
             seen[name] = own
-    for item in design.penalised:
-        for name in item.spread:
-            if name in seen:
+    for term in design.terms:
+        for item in term.hyperparameters():
+            if item.name in seen:
                 raise InputError(
-                    f"two terms would both have a standard deviation '{name}'; write them as one"
+                    f"two terms would both have a standard deviation '{item.name}'; write them as "
+                    "one"
                 )
-            seen[name] = "a term"
+            seen[item.name] = "a term"
 
 
 def factor_notes(design: Design) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ numbered with the first index running fastest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -50,12 +50,29 @@ class Layout:
 
     def unpack(self, q: Tensor) -> dict[str, Tensor]:
         """Return the parameters at q (n,) by name, as the program has them."""
-        import torch
-
         return {
-            p.name: value if isinstance(p.unit, float) else value * torch.as_tensor(p.unit)
+            p.name: value if isinstance(p.unit, float) else value * _tensor(p.unit)
             for p, value in zip(self.parameters, self.standardised(q).values(), strict=True)
         }
+
+    def values_at(self, names: Iterable[str], x: Tensor) -> dict[str, Tensor]:
+        """Return some parameters by name, given their coordinates one after the other."""
+        found, start = {}, 0
+        for p in self.parameters:
+            if p.name in names:
+                value = p.kind.value(x[start : start + p.size], p.shape)
+                found[p.name] = value if isinstance(p.unit, float) else value * _tensor(p.unit)
+                start += p.size
+        return found
+
+    def positions(self, names: Iterable[str]) -> np.ndarray:
+        """Return where q has some parameters' coordinates, in the layout's order."""
+        ranges = [
+            np.arange(self.slices[p.name].start, self.slices[p.name].stop)
+            for p in self.parameters
+            if p.name in names
+        ]
+        return np.concatenate([np.zeros(0, dtype=int), *ranges])
 
     def unpack_draws(self, q: Array) -> dict[str, Array]:
         """Return the parameters (S, ...) at draws (S, n) by name, as the program has them."""
@@ -91,6 +108,12 @@ class Layout:
             for p in self.parameters
             for name, column in numbered(p.name, values[p.name]).items()
         }
+
+
+def _tensor(array: Array) -> Tensor:
+    import torch
+
+    return torch.as_tensor(array)
 
 
 def numbered(name: str, values: Array) -> dict[str, Array]:

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import count
 
+MU = "mu"  # the predictor of the response's mean
 NAMELESS = "column"  # of what has neither a letter nor a digit
 
 _CYRILLIC = "а б в г ґ д е ж з и й к л м н о п р с т у ф х ц ч ш щ ъ ы ь э ю я"

@@ -41,7 +41,7 @@ def orthogonal_columns(config: ModelConfig, design: Design) -> tuple[int, ...]:
         return everything if config.orthogonalise == "all" else ()
     networks = [
         {name for term in network for name in variables(term)}
-        for network in parse_formula(design.formula).mean_networks
+        for network in parse_formula(design.formula).mean.networks
     ]
     used = _factors_by_column(columns, design.x.terms)
     return tuple(j for j in everything if _imitated(used[columns[j]], networks))

@@ -1,12 +1,14 @@
-"""Predictors of dispersion parameters: ``sigma ~ z + nn(u)`` beside that of the mean.
+"""A predictor: a linear predictor of the response's distribution, with its terms.
 
-A dispersion parameter that has a predictor varies from row to row,
+The first is that of the mean; behind commas stand those of dispersion parameters and of unordered
+categories. All have the same terms,
 
-    log sigma_n = log(unit of sigma) + tau + (z_n - mean of z)' theta_sigma + f_sigma(u_n; w),
+    predictor_n = loc + scale (tau + (x_n - mean of x)' theta + f(u_n; w)) + other terms + offset,
 
-as in ``bf(y ~ ..., sigma ~ ...)`` of brms. With a network, its output bias is the intercept and
-there is no tau. The coefficients are called ``b_sigma_z``, and ``b_sigma_Intercept`` is log sigma
-at z = 0, with a network on average over the training rows.
+and a parameter is the inverse link of its predictor, sigma = exp(predictor), as in
+``bf(y ~ ..., sigma ~ ...)`` of brms. With a network, its output bias is the intercept and there is
+no tau. The coefficients are called ``b_sigma_z``, and ``b_sigma_Intercept`` is the predictor at
+z = 0, with a network on average over the training rows.
 """
 
 from __future__ import annotations
@@ -17,55 +19,80 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families.families import Family
-from semistan.model.formula.formula import Formula, ParameterFormula
-from semistan.model.names import unique_names
-from semistan.model.networks.mlp import Array
+from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula, SmoothTerm
+from semistan.model.names import MU, unique_names
+from semistan.model.parameter import Array
 from semistan.model.table.columns import (
     Terms,
+    apply_structured,
     check_collinear,
     check_varies,
+    evaluate,
     learn_structured,
     terms_from_plain,
     to_plain,
 )
+from semistan.model.table.given import offset_values
+from semistan.model.table.rows import Columns
+from semistan.model.terms.group import Group, group_from_plain, learn_group
+from semistan.model.terms.smooth import Smooth, learn_smooth, smooth_from_plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from semistan.model.terms.term import Term
 
-@dataclass(frozen=True, slots=True)
-class ParameterDesign:
-    """The learnt predictor of one dispersion parameter.
+INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictor:
+    """The learnt predictor of the mean, of a dispersion parameter or of a category.
 
     Attributes
     ----------
     name : str
-        The parameter.
+        ``mu``, or the parameter.
     x : Terms
         The learnt state of its structured terms.
     coefficients : tuple of str
-        Their names: ``b_sigma_z``.
+        Their names, valid in Stan: ``b_age``, ``b_sigma_z``.
+    intercept : str
+        The intercept's name.
     networks : int
         How many networks it has.
+    terms : tuple of Term
+        Its other terms.
+    offsets : tuple of str
+        What is added as it is.
     link : str
-        ``log``, or ``identity`` of a parameter on the whole line.
+        What the predictor is of: the ``log`` of a positive parameter, the ``logit`` of one
+        between 0 and 1, or the parameter itself (``identity``).
     """
 
     name: str
     x: Terms
     coefficients: tuple[str, ...]
+    intercept: str
     networks: int
-    link: str = "log"
+    terms: tuple[Term, ...] = ()
+    offsets: tuple[str, ...] = ()
+    link: str = "identity"
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the first one."""
+        return self.name == MU
+
+    @property
+    def suffix(self) -> str:
+        """What its names in the program end in: nothing for the mean, ``_sigma``."""
+        return "" if self.is_mean else f"_{self.name}"
 
     @property
     def words(self) -> str:
         """What the predictor is of: ``log sigma``."""
-        return f"log {self.name}" if self.link == "log" else self.name
-
-    @property
-    def intercept(self) -> str:
-        """The intercept's name."""
-        return f"b_{self.name}_Intercept"
+        return self.name if self.link == "identity" else f"{self.link} {self.name}"
 
     @property
     def has_tau(self) -> bool:
@@ -73,20 +100,58 @@ class ParameterDesign:
         return not self.networks
 
     @property
-    def size(self) -> int:
-        """Number of parameters besides the networks' weights."""
-        return len(self.coefficients) + self.has_tau
+    def tau(self) -> str:
+        """The name in the program of the intercept at average columns."""
+        return f"tau{self.suffix}"
+
+    @property
+    def theta(self) -> str:
+        """The name in the program of the coefficients."""
+        return f"theta{self.suffix}"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of intercept and coefficients."""
         return (self.intercept, *self.coefficients)
 
+    def columns(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Columns:
+        """Return what the predictor needs of the rows of a table, dates in days.
 
-def learn_parameter(
-    formula: ParameterFormula, table: pd.DataFrame, link: str
-) -> tuple[ParameterDesign, Array]:
-    """Learn a predictor from the training rows; return it and its columns (N, P).
+        Raises
+        ------
+        InputError
+            For values that are not finite, or levels that the model was not trained on.
+        """
+        X = apply_structured(self.x, table)
+        return self.rest(X, table, allow_new_levels=allow_new_levels)
+
+    def rest(self, X: Array, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Columns:
+        """Return the same, given the structured design X (N, P)."""
+        blocks = tuple(term.block(table, allow_new_levels=allow_new_levels) for term in self.terms)
+        return Columns(X, blocks, offset_values(self.offsets, table))
+
+    @property
+    def others_text(self) -> str:
+        """Its terms but the structured ones and the networks, as users write them."""
+        return ", ".join((*(term.text for term in self.terms),
+                          *(f"offset({text})" for text in self.offsets)))  # fmt: skip
+
+
+def learn_predictor(
+    formula: PredictorFormula, table: pd.DataFrame, prefix: str, link: str = "identity"
+) -> tuple[Predictor, Columns]:
+    """Learn a predictor from the training rows; return it and what it needs of them.
+
+    Parameters
+    ----------
+    formula : PredictorFormula
+        Its terms.
+    table : pandas.DataFrame
+        The training rows, dates in days.
+    prefix : str
+        What the names of its coefficients start with: ``b_``.
+    link : str
+        What the predictor is of.
 
     Raises
     ------
@@ -94,32 +159,48 @@ def learn_parameter(
         For unusable values, or constant or collinear columns.
     """
     x, X = learn_structured(formula.structured, table)
+    of = "" if formula.name == MU else formula.name
+    terms = (*_learn_smooths(formula.smooths, table, of), *_learn_groups(formula.groups, table, of))
     check_varies(x)
     check_collinear(x, X)
-    return _named(formula, x, link), X
+    predictor = _named(formula, x, terms, prefix, link)
+    return predictor, predictor.rest(X, table)
 
 
-def parameter_to_plain(design: ParameterDesign) -> dict[str, Any]:
+def predictor_to_plain(predictor: Predictor) -> dict[str, Any]:
     """Return the learnt state as JSON-ready data."""
-    return {"name": design.name, "x": to_plain(asdict(design.x))}
+    return {
+        "name": predictor.name,
+        "link": predictor.link,
+        "x": to_plain(asdict(predictor.x)),
+        "smooths": [term.to_plain() for term in predictor.terms if isinstance(term, Smooth)],
+        "groups": [term.to_plain() for term in predictor.terms if isinstance(term, Group)],
+    }
 
 
-def parameters_from_plain(
-    plain: list[Mapping[str, Any]], formula: Formula, link: str
-) -> tuple[ParameterDesign, ...]:
-    """Rebuild the predictors of a formula from their plain data.
+def predictor_from_plain(
+    plain: Mapping[str, Any], part: PredictorFormula, formula: Formula, prefix: str, link: str
+) -> Predictor:
+    """Rebuild a predictor from plain data.
 
     Raises
     ------
     ValueError
-        If they are not the formula's.
+        If the data are not those of the formula's predictor.
     """
-    if [item["name"] for item in plain] != [parameter.name for parameter in formula.parameters]:
-        raise ValueError("the predictors are not the formula's")
-    return tuple(
-        _named(parameter, terms_from_plain(item["x"], formula), link)
-        for parameter, item in zip(formula.parameters, plain, strict=True)
-    )
+    of = "" if part.name == MU else part.name
+    smooths = [
+        smooth_from_plain(item, _key(of, i)) for i, item in enumerate(plain.get("smooths", ()), 1)
+    ]
+    groups = [
+        group_from_plain(item, formula, _key(of, i), of)
+        for i, item in enumerate(plain.get("groups", ()), 1)
+    ]
+    same = [s.expression for s in smooths] == [term.expression for term in part.smooths]
+    if not same or [group.by for group in groups] != [term.by for term in part.groups]:
+        raise ValueError("the smooths and groups are not the formula's")
+    x = terms_from_plain(plain["x"], formula)
+    return _named(part, x, (*smooths, *groups), prefix, str(plain.get("link", link)))
 
 
 def check_parameters(formula: Formula, family: Family) -> None:
@@ -131,21 +212,53 @@ def check_parameters(formula: Formula, family: Family) -> None:
         Naming the nearest parameter.
     """
     free = [item.name for item in family.parameters if not item.of_class]
-    for parameter in formula.parameters:
-        if parameter.name in free:
+    for predictor in formula.others:
+        if predictor.name in free:
             continue
         if not free:
             raise InputError(
-                f"'{parameter.name} ~ ...': family {family.name} has no dispersion parameter that "
+                f"'{predictor.name} ~ ...': family {family.name} has no dispersion parameter that "
                 "could have a predictor"
             )
         raise InputError(
-            f"'{parameter.name} ~ ...': family {family.name} has no such parameter."
-            f"{did_you_mean(parameter.name, free)}"
+            f"'{predictor.name} ~ ...': family {family.name} has no such parameter."
+            f"{did_you_mean(predictor.name, free)}"
         )
 
 
-def _named(formula: ParameterFormula, x: Terms, link: str) -> ParameterDesign:
-    columns = unique_names(x.columns, ("Intercept",))
-    names = tuple(f"b_{formula.name}_{column}" for column in columns)
-    return ParameterDesign(formula.name, x, names, len(formula.networks), link)
+def _named(
+    formula: PredictorFormula, x: Terms, terms: tuple[Term, ...], prefix: str, link: str
+) -> Predictor:
+    names = tuple(f"{prefix}{name}" for name in unique_names(x.columns, (INTERCEPT,)))
+    return Predictor(
+        formula.name, x, names, f"{prefix}{INTERCEPT}", len(formula.networks), terms,
+        formula.offsets, link,
+    )  # fmt: skip
+
+
+def _learn_smooths(
+    terms: tuple[SmoothTerm, ...], table: pd.DataFrame, of: str
+) -> tuple[Smooth, ...]:
+    expressions = tuple(dict.fromkeys(term.expression for term in terms))
+    calls = unique_names(f"s({expression})" for expression in expressions)
+    names = dict(zip(expressions, calls, strict=True))
+    return tuple(
+        learn_smooth(
+            term,
+            evaluate(term.expression, table),
+            f"{of}_{names[term.expression]}" if of else names[term.expression],
+            _key(of, number),
+        )
+        for number, term in enumerate(terms, start=1)
+    )
+
+
+def _learn_groups(terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str) -> tuple[Group, ...]:
+    return tuple(
+        learn_group(term, table, _key(of, number), of) for number, term in enumerate(terms, start=1)
+    )
+
+
+def _key(of: str, number: int) -> str:
+    """Return what the names in the program of a predictor's term end in."""
+    return f"{of}_{number}" if of else str(number)

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig
+from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import family
-from semistan.model.priors.prior import penalised_text, prior_groups
-from semistan.model.varying import parameters_text
+from semistan.model.priors.density import parse_prior
+from semistan.model.varying import parameters_text, terms_text
 
 LAPLACE_FAMILIES = ("gaussian", "poisson", "bernoulli")  # stan/cumulant_<family>.stanfunctions
 
@@ -78,21 +78,22 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
             "temper = 'subspace' leaves theta given phi untempered, but in the construction "
             f"'{config.subspace.construction}' theta moves with phi; use temper = 'likelihood'"
         )
-    if design.penalised:
+    if design.terms:
         raise InputError(
-            f"temper = 'subspace' has no {penalised_text(design)}; use temper = 'likelihood'"
+            f"temper = 'subspace' has no {terms_text(design)}; use temper = 'likelihood'"
         )
     if not design.coefficients:
         return Temper(options.temperature, None)
-    densities = {group.density.name for group in prior_groups(config, design) if group.label == "b"}
+    densities = coefficient_densities(config.priors, design)
     if len(densities) > 1:
         raise InputError(
             "temper = 'subspace' needs priors of the same density on all coefficients, got "
             f"{', '.join(sorted(densities))}; use temper = 'likelihood'"
         )
-    if design.given or design.parameters:
-        further = ", ".join(design.given) or parameters_text(design)
-        raise InputError(f"temper = 'subspace' has no {further}; use temper = 'likelihood'")
+    known = (*(["offset()"] if design.mean.offsets else []), *design.given)
+    if known or design.others:
+        others = ", ".join(known) or parameters_text(design)
+        raise InputError(f"temper = 'subspace' has no {others}; use temper = 'likelihood'")
     if "horseshoe" in densities:
         raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
     name = str(family(config.family))
@@ -106,7 +107,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     return Temper(options.temperature, "laplace")
 
 
-def integrates_theta(config: ModelConfig, design: Design) -> bool:
-    """Say whether theta is integrated out, which only pure Stan does, on one thread."""
-    temper = temper_of(config, design)
-    return temper is not None and temper.integral is not None
+def coefficient_densities(priors: PriorConfig, design: Design) -> set[str]:
+    """Return the names of the densities of the priors on the mean's coefficients."""
+    own = priors.coefficients
+    return {parse_prior(own.get(name, priors.b), name).density.name for name in design.coefficients}

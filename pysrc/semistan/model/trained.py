@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from semistan.model.networks.mlp import Array
+from semistan.model.names import MU
+from semistan.model.parameter import Array
 from semistan.model.subspace import Subspace
 
 
@@ -24,11 +23,13 @@ class Trained:
         Of the trained curve; a single network is one point. Chains start along it.
     w_frozen : array, shape (d_frozen,)
         Weights of the frozen layers.
-    theta : array, shape (P,)
-        Structured coefficients in the user's units, solved for given the trained network
-        (``coefficients.py``); their mean where each control point has its own.
+    linear : dict of arrays, shape (P,)
+        Structured coefficients of each predictor in the user's units. Those of the mean are
+        solved for given the trained network (``coefficients.py``); their mean where each control
+        point has its own.
     dispersion : dict
-        Dispersion parameters in the user's units.
+        Dispersion parameters in the user's units: at the means of its columns, where its networks
+        are 0, of one that has a predictor.
     history : dict of arrays
         ``epoch``, ``loss``, ``validation_loss`` and ``arc_length`` during training.
     curve : dict of arrays
@@ -36,21 +37,22 @@ class Trained:
         single network.
     arc_length : float
         Length of the final curve.
-    r : array, shape (R,)
-        Penalised coefficients of smooths and groups, level by level.
-    further : dict of arrays, shape (P_s,)
-        Coefficients of each dispersion parameter that has a predictor; ``dispersion`` then has its
-        value at the means of its columns, where its networks are 0.
+    terms : dict of arrays, shape (R,)
+        What training moved of each predictor's other terms, one after the other.
     """
 
     subspace: Subspace
     singular_values: Array
     control_points: Array
     w_frozen: Array
-    theta: Array
+    linear: dict[str, Array]
     dispersion: dict[str, float]
     history: dict[str, Array]
     curve: dict[str, Array]
     arc_length: float
-    r: Array = field(default_factory=lambda: np.zeros(0))
-    further: dict[str, Array] = field(default_factory=dict)
+    terms: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def theta(self) -> Array:
+        """The mean's structured coefficients, shape (P,)."""
+        return self.linear[MU]

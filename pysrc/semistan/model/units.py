@@ -8,31 +8,59 @@ import numpy as np
 
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, Family
-from semistan.model.networks.mlp import Array
+from semistan.model.names import MU
+from semistan.model.parameter import Array
 from semistan.model.table.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Locations and scales of X (P,), U (Q,) and the linear predictor over the training rows.
+    """Locations and scales over the training rows.
 
-    ``block_units`` (m,) and ``block_levels`` are those of each penalised term, ``y_scale`` that of
-    a dispersion which is in units of y where eta is not, ``further`` has locations and scales
-    (P_s,) of the columns of each dispersion parameter that has a predictor, and ``locations`` where
-    training starts the parameters that are no positive numbers.
+    Attributes
+    ----------
+    columns : dict of pairs of arrays, shape (P,)
+        Means and standard deviations of the structured columns of each predictor.
+    u_loc, u_scale : arrays, shape (Q,)
+        Those of the networks' inputs.
+    eta_loc, eta_scale : float
+        Of the linear predictor of the mean.
+    y_scale : float, optional
+        That of a dispersion which is in units of y where eta is not.
+    locations : dict
+        Where training starts the parameters that are no positive numbers.
     """
 
-    x_loc: Array
-    x_scale: Array
+    columns: dict[str, tuple[Array, Array]]
     u_loc: Array
     u_scale: Array
     eta_loc: float
     eta_scale: float
-    block_units: tuple[Array, ...] = ()
-    block_levels: tuple[int, ...] = ()
     y_scale: float | None = None
-    further: dict[str, tuple[Array, Array]] = field(default_factory=dict)
     locations: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def x_loc(self) -> Array:
+        """Means of the mean's structured columns, shape (P,)."""
+        return self.columns[MU][0]
+
+    @property
+    def x_scale(self) -> Array:
+        """Standard deviations of the mean's structured columns, shape (P,)."""
+        return self.columns[MU][1]
+
+    @property
+    def theta_scale(self) -> Array:
+        """The units of the mean's coefficients: those of eta over those of x, shape (P,)."""
+        return self.coefficient_scale(MU)
+
+    def scale(self, predictor: str) -> float:
+        """Return the unit of a predictor: 1 of a logarithm."""
+        return self.eta_scale if predictor == MU else 1.0
+
+    def coefficient_scale(self, predictor: str) -> Array:
+        """Return the units of a predictor's coefficients, shape (P,)."""
+        return np.asarray(self.scale(predictor) / self.columns[predictor][1])
 
     @property
     def of_dispersion(self) -> float:
@@ -45,45 +73,29 @@ class Units:
             return self.locations[item.name]
         return item.start * (self.of_dispersion if item.has_units else 1.0)
 
-    @property
-    def r_scale(self) -> Array:
-        """The units of each penalised coefficient, level by level, shape (R,)."""
-        scales = (
-            np.tile(self.eta_scale / units, levels)
-            for units, levels in zip(self.block_units, self.block_levels, strict=True)
-        )
-        return np.concatenate([np.zeros(0), *scales])
-
-    @property
-    def theta_scale(self) -> Array:
-        """The units of each coefficient: those of eta over those of x, shape (P,)."""
-        return self.eta_scale / self.x_scale
+    def location(self, family: Family, predictor: str) -> float:
+        """Return where a predictor starts: the log of the unit of a positive parameter."""
+        if predictor == MU:
+            return self.eta_loc
+        item = family.parameter(predictor)
+        return item.predictor(self.start(item))
 
 
 def units_of(design: Design, family: Family, rows: Rows) -> Units:
     """Collect the units from the learnt design and the training rows."""
     assert rows.y is not None
-    eta_loc, eta_scale = family.eta_units(rows.y, rows.given)
+    eta_loc, eta_scale = family.eta_units(rows.y, rows.known)
     return Units(
-        np.array(design.x.loc),
-        np.array(design.x.scale),
+        column_units(design),
         np.array(design.u.loc),
         np.array(design.u.scale),
         eta_loc,
         eta_scale,
-        *block_units(design),
         float(rows.y.std(ddof=1)) if family.in_units_of_y else None,
-        parameter_units(design),
         family.locations(rows.y),
     )
 
 
-def block_units(design: Design) -> tuple[tuple[Array, ...], tuple[int, ...]]:
-    """Return the units (m,) and the number of levels of each penalised term."""
-    units = tuple(np.broadcast_to(term.units, term.size) for term in design.penalised)
-    return units, tuple(len(term.levels) for term in design.penalised)
-
-
-def parameter_units(design: Design) -> dict[str, tuple[Array, Array]]:
-    """Return locations and scales of the columns of each parameter that has a predictor."""
-    return {p.name: (np.array(p.x.loc), np.array(p.x.scale)) for p in design.parameters}
+def column_units(design: Design) -> dict[str, tuple[Array, Array]]:
+    """Return locations and scales of the columns of each predictor."""
+    return {p.name: (np.array(p.x.loc), np.array(p.x.scale)) for p in design.predictors}

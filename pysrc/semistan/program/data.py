@@ -6,14 +6,12 @@ from typing import Any
 
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
+from semistan.model.model import Model
 from semistan.model.networks.mlp import ACTIVATIONS, Array
-from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
-from semistan.model.temper import temper_of
-from semistan.program.distributional import parameter_data
 from semistan.program.networks import network_data
-from semistan.program.penalised import penalised_data
+from semistan.program.predictors import predictor_data
 
 
 def stan_data(
@@ -69,10 +67,9 @@ def stan_data(
             name: rows.given[name].astype(int) if name == "trials" else rows.given[name]
             for name in bundle.design.given
         },
-        **penalised_data(bundle, rows),
-        **parameter_data(bundle, rows),
+        **predictor_data(bundle, rows),
         **_theta_inside(bundle),
-        **_orthogonal(bundle),
+        **_orthogonal(bundle.model),
         **prior_data(bundle),
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),
@@ -85,17 +82,16 @@ def _theta_inside(bundle: Bundle) -> dict[str, Array]:
     return {"theta_bar": bundle.subspace.theta_bar, "theta_Pi": bundle.subspace.theta_Pi}
 
 
-def _orthogonal(bundle: Bundle) -> dict[str, Any]:
+def _orthogonal(model: Model) -> dict[str, Any]:
     """Return which coefficients are sampled orthogonalised to the network, if any."""
-    if not in_model(bundle.config, bundle.design):
+    if not model.samples_orthogonal:
         return {}
-    columns = orthogonal_columns(bundle.config, bundle.design)
-    return {"n_orth": len(columns), "orth": [j + 1 for j in columns]}
+    return {"n_orth": len(model.orthogonal), "orth": [j + 1 for j in model.orthogonal]}
 
 
 def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:
     """Return what only a tempered program reads, and what one that integrates theta does not."""
-    temper = temper_of(bundle.config, bundle.design)
+    temper = bundle.model.temper
     data = {"temperature": temper.temperature} if temper else {}
     if temper is None or temper.integral is None:
         return data | {"grainsize": grainsize}

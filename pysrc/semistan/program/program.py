@@ -7,30 +7,23 @@ data, so that a new network or new data cost no compilation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from textwrap import indent
 from typing import Literal
 
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import Family, family
+from semistan.model.families.families import Family
 from semistan.model.families.ordinal import intercept_names
-from semistan.model.orthogonal import RAW, further_names, in_model, orthogonal_columns
-from semistan.model.priors.prior import PriorGroup, prior_groups
-from semistan.model.temper import Temper, temper_of
-from semistan.model.varying import scalar_dispersion
-from semistan.program.distributional import (
-    centred_columns,
-    of_row,
-    of_vectors,
-    parameter_arguments,
-    parameter_data_lines,
-    parameter_labels,
-    parameter_parameters,
-    parameter_quantities,
-    parameter_vectors,
-)
+from semistan.model.model import Model
+from semistan.model.orthogonal import RAW, further_names
+from semistan.model.parameter import Parameter
+from semistan.model.priors.horseshoe import FILE as HORSESHOE
+from semistan.model.priors.horseshoe import THETA as HORSESHOE_THETA
+from semistan.model.priors.prior import PriorGroup, has_correlations
+from semistan.model.sampled import parameters_of
 from semistan.model.stan_text import (
     WIDTH,
     call,
@@ -39,6 +32,8 @@ from semistan.model.stan_text import (
     program_text,
     statement,
 )
+from semistan.model.temper import Temper
+from semistan.model.terms.group import Group
 from semistan.program.networks import (
     constant_layers,
     free_width_lines,
@@ -53,16 +48,18 @@ from semistan.program.networks import (
     weights_lines,
     widths_argument,
 )
-from semistan.program.penalised import (
-    coefficient_labels,
-    penalised_arguments,
-    penalised_coefficients,
-    penalised_correlations,
-    penalised_data_lines,
-    penalised_densities,
-    penalised_parameters,
-    penalised_sums,
-    spread_labels,
+from semistan.program.predictors import (
+    centred_columns,
+    made_lines,
+    other_arguments,
+    other_data_lines,
+    other_labels,
+    other_quantities,
+    other_sums,
+    parameter_vectors,
+    term_arguments,
+    term_data_lines,
+    term_quantity_lines,
 )
 from semistan.program.sources import stan_source
 from semistan.program.tempered import marginal_data, marginal_functions, marginal_model
@@ -70,23 +67,6 @@ from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
-HORSESHOE_LINES = [
-    ("vector[P] zb;", "standardised coefficients"),
-    ("vector<lower=0>[P] hs_local;", "lambda: scale of each coefficient"),
-    ("real<lower=0> hs_global;", "tau: scale of all, over prior_b_scale_global"),
-    ("real<lower=0> hs_slab;", "square of the largest scale, over prior_b_scale_slab^2"),
-]
-HORSESHOE_THETA = """\
-vector[P] theta  // structured coefficients
-  = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
-              sqrt(hs_slab) * prior_b_scale_slab);
-"""
-HORSESHOE_DENSITY = """\
-lprior += std_normal_lpdf(zb);
-lprior += student_t_lpdf(hs_local | prior_b_df, 0, 1) + P * log(2);
-lprior += student_t_lpdf(hs_global | prior_b_df_global, 0, 1) + log(2);
-lprior += inv_gamma_lpdf(hs_slab | prior_b_df_slab / 2, prior_b_df_slab / 2);
-"""
 SLICE = "[start : end]"
 NOTHING = "zeros_vector(0)"
 LKJ = [("real<lower=0> prior_cor_shape;", "lkj prior on the correlations: shape")]
@@ -116,39 +96,55 @@ ARGUMENT_TEXT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Parts:
-    """What varies between programs.
+    """What varies between programs: the model, and how the network is computed.
 
     Attributes
     ----------
-    family : Family
-        The response family.
-    design : Design
-        Names of the structured coefficients.
-    priors : tuple of PriorGroup
-        The priors as written.
+    model : Model
+        Family, predictors with their terms, priors, temperature.
     kernel : str
         ``stan``, or ``cpp`` if the C++ kernel is declared.
-    holds_theta : bool
-        Whether theta moves with phi instead of being a parameter.
-    temper : Temper, optional
-        How the posterior is tempered, if it is.
-    orthogonal : tuple of int
-        Positions of the coefficients that are sampled orthogonalised to the network.
     """
 
-    family: Family
-    design: Design
-    priors: tuple[PriorGroup, ...]
+    model: Model
     kernel: Kernel
-    holds_theta: bool
-    temper: Temper | None = None
-    orthogonal: tuple[int, ...] = ()
 
-    def text_of(self, name: str) -> str:
-        """Say what a positive parameter is."""
-        return spread_labels(self.design).get(name) or self.family.parameter(name).text
+    @property
+    def family(self) -> Family:
+        """The response family."""
+        return self.model.family
+
+    @property
+    def design(self) -> Design:
+        """The predictors with their terms."""
+        return self.model.design
+
+    @property
+    def priors(self) -> tuple[PriorGroup, ...]:
+        """The priors that the user can choose."""
+        return self.model.priors
+
+    @property
+    def holds_theta(self) -> bool:
+        """Whether theta moves with phi instead of being a parameter."""
+        return self.model.config.subspace.holds_theta
+
+    @property
+    def temper(self) -> Temper | None:
+        """How the posterior is tempered, if it is."""
+        return self.model.temper
+
+    @property
+    def orthogonal(self) -> tuple[int, ...]:
+        """Positions of the coefficients that are sampled orthogonalised to the network."""
+        return self.model.orthogonal if self.model.samples_orthogonal else ()
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What is sampled, in order."""
+        return parameters_of(self.model)
 
     @property
     def beside_network(self) -> str:
@@ -158,7 +154,7 @@ class Parts:
     @property
     def integrates_theta(self) -> bool:
         """Whether theta is integrated out, to temper phi alone."""
-        return self.temper is not None and self.temper.integral is not None
+        return self.model.integrates_theta
 
     @property
     def sampled(self) -> tuple[PriorGroup, ...]:
@@ -186,20 +182,13 @@ class Parts:
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
 
-def stan_program(
-    config: ModelConfig,
-    design: Design,
-    bundle_sha256: str | None = None,
-    kernel: Kernel = "stan",
-) -> str:
+def stan_program(model: Model, bundle_sha256: str | None = None, kernel: Kernel = "stan") -> str:
     """Generate the program for a model.
 
     Parameters
     ----------
-    config : ModelConfig
-        Family, priors and temperature.
-    design : Design
-        Names of the structured coefficients.
+    model : Model
+        Family, predictors, priors and temperature.
     bundle_sha256 : str, optional
         Hash of the trained bundle, for the header; the program does not depend on it.
     kernel : str
@@ -212,7 +201,7 @@ def stan_program(
     str
         The program's text; its comments name the formula, the family and the bundle.
     """
-    parts = parts_of(config, design, kernel)
+    parts = parts_of(model, kernel)
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
@@ -222,52 +211,49 @@ def stan_program(
         ("model", _model(parts)),
         ("generated quantities", _generated_quantities(parts)),
     )
-    top = header(config, parts.family, bundle_sha256)
+    top = header(model.config, parts.family, bundle_sha256)
     tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
     return top + tempered + program_text(blocks)
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
     """Generate the program of a bundle."""
-    return stan_program(bundle.config, bundle.design, bundle.sha256, kernel)
+    return stan_program(bundle.model, bundle.sha256, kernel)
 
 
-def labels(design: Design, categories: int = 0) -> dict[str, str]:
-    """Map the program's speaking names to the design's columns, for ``labels.json``.
-
-    ``categories`` is the number of ordered ones.
-    """
-    names = intercept_names(categories, design.intercept)
+def labels(model: Model) -> dict[str, str]:
+    """Map the program's speaking names to the design's columns, for ``labels.json``."""
+    design = model.design
+    names = intercept_names(model.family.categories, design.intercept)
     of = f"{design.mean_name}: " if design.mean_name else ""
     columns = {
         name: f"{of}{column}"
         for name, column in zip(design.coefficients, design.x.columns, strict=True)
     }
-    further = coefficient_labels(design) | parameter_labels(design)
+    levels = {
+        name: text
+        for term in design.terms
+        if isinstance(term, Group)
+        for name, text in term.level_labels().items()
+    }
     intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
-    return {**intercepts, **columns, **further}
+    return {**intercepts, **columns, **levels, **other_labels(design)}
 
 
-def raw_labels(config: ModelConfig, design: Design) -> dict[str, str]:
+def raw_labels(model: Model) -> dict[str, str]:
     """Map the names of coefficients beside the network as it is, where theta is something else."""
-    names = further_names(config, design) if in_model(config, design) else {}
-    return {name: f"{design.x.columns[j]} (raw)" for name, j in names.items()}
+    names = further_names(model.config, model.design) if model.samples_orthogonal else {}
+    return {name: f"{model.design.x.columns[j]} (raw)" for name, j in names.items()}
 
 
-def parts_of(config: ModelConfig, design: Design, kernel: Kernel = "stan") -> Parts:
+def parts_of(model: Model, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
-    record = family(config.family)
-    parts = Parts(
-        record, design, prior_groups(config, design), kernel, config.subspace.holds_theta,
-        temper_of(config, design),
-        orthogonal_columns(config, design) if in_model(config, design) else (),
-    )  # fmt: skip
-    return replace(parts, kernel="stan") if parts.integrates_theta else parts
+    return Parts(model, "stan" if model.integrates_theta else kernel)
 
 
 def has_log_lik(record: Family, design: Design) -> bool:
     """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
-    return record.has_log_lik and not several(design) and not design.parameters
+    return record.has_log_lik and not several(design) and not design.others
 
 
 def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
@@ -293,7 +279,7 @@ def _functions(parts: Parts) -> str:
 def network_functions(parts: Parts) -> tuple[str, ...]:
     """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
-    horseshoe = ("horseshoe.stanfunctions",) if parts.horseshoe else ()
+    horseshoe = (HORSESHOE,) if parts.horseshoe else ()
     return (
         *network_files(parts.design, parts.kernel),
         *shear,
@@ -302,14 +288,19 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     )
 
 
+def known_of_rows(design: Design) -> tuple[str, ...]:
+    """Return what is known of each row: ``offsets``, ``weights``, ``trials``."""
+    return (*(("offsets",) if design.mean.offsets else ()), *design.given)
+
+
 def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
-    further_data, coefficients = penalised_arguments(parts.design)
-    varying_data, varying = parameter_arguments(parts.design)
+    term_data, term_sampled = term_arguments(parts.design.mean)
+    other_data, other_sampled = other_arguments(parts.design)
     kinds = {"trials": "array[] int"}
-    given = [f"data {kinds.get(name, 'vector')} {name}" for name in parts.design.given]
-    return [*_likelihood_data(parts), *given, *further_data, *varying_data,
-            *_main_parameters(parts), *coefficients, *varying]  # fmt: skip
+    given = [f"data {kinds.get(name, 'vector')} {name}" for name in known_of_rows(parts.design)]
+    return [*_likelihood_data(parts), *given, *term_data, *other_data,
+            *_main_parameters(parts), *term_sampled, *other_sampled]  # fmt: skip
 
 
 def _likelihood_data(parts: Parts) -> list[str]:
@@ -320,15 +311,14 @@ def _likelihood_data(parts: Parts) -> list[str]:
 
 
 def _main_parameters(parts: Parts) -> list[str]:
-    scalars = scalar_dispersion(parts.family, parts.design)
-    return ["vector phi", "vector theta", *(f"real {name}" for name in scalars)]
+    return ["vector phi", "vector theta", *(f"real {name}" for name in parts.model.scalars)]
 
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
     w = shared_weights(parts.design)
     name, passed = network_name(parts.design), network_arguments(parts.design, SLICE, weights=w)
-    plain = "weights" not in parts.design.given and not parts.design.parameters
+    plain = "weights" not in parts.design.given and not parts.design.others
     has_glm = parts.family.glm and plain
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
@@ -343,7 +333,7 @@ def _stan_likelihood(parts: Parts) -> str:
 
 def _glm(parts: Parts) -> str:
     tail = ", ".join(["theta", *parts.family.dispersion])
-    further = further_sums(parts, SLICE)
+    further = other_sums(parts.design.mean, SLICE)
     alpha = "alpha" if further else "eta_loc + eta_scale * f"
     declared = _sum_of("alpha", "without x' theta", ["eta_loc + eta_scale * f", *further])
     return (
@@ -352,17 +342,19 @@ def _glm(parts: Parts) -> str:
 
 
 def _density(parts: Parts) -> str:
-    sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *further_sums(parts, SLICE)]
+    sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *other_sums(parts.design.mean, SLICE)]
     mean = parts.design.mean_name
     eta = _sum_of("eta", f"linear predictor{f', {mean}' if mean else ''}", sums)
     eta += indent(parameter_vectors(parts.design, SLICE, "end - start + 1"), "  ")
-    eta += indent(further_vectors(parts, "end - start + 1"), "  ")
+    eta += indent(density_vectors(parts, "end - start + 1"), "  ")
     density, (name, _) = parts.family.density, parts.family.on_default
-    if "weights" not in parts.design.given and not parts.family.by_row:
-        trials, density = f"trials{SLICE}", of_vectors(density, parts.design)
-        return eta + f"  return {density.format(y=f'y{SLICE}', eta=name, trials=trials)};\n"
-    density = of_row(density, parts.design, "n - start + 1")
-    by_row = density.format(y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]")
+    design = parts.design
+    if "weights" not in design.given and not parts.family.by_row:
+        return eta + f"  return {density_of_slice(parts, density, name)};\n"
+    by_row = density.format(
+        y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]", times="*",
+        **in_row(parts, "n - start + 1"),
+    )  # fmt: skip
     weighted = "weights" in parts.design.given
     added = f"    total += weights[n]\n      * {by_row};" if weighted else f"    total += {by_row};"
     return (
@@ -374,13 +366,26 @@ def _density(parts: Parts) -> str:
     )
 
 
+def in_row(parts: Parts, index: str) -> dict[str, str]:
+    """Return what stands for each parameter in one row: an element where it has a predictor."""
+    varying = {name: f"{name}[{index}]" for name in parts.design.varying}
+    return {name: name for name in parts.family.dispersion} | varying
+
+
+def density_of_slice(parts: Parts, density: str, eta: str) -> str:
+    """Write a density of a slice's rows; products with vectors are elementwise."""
+    names = {name: name for name in parts.family.dispersion}
+    times = ".*" if parts.design.varying else "*"
+    return density.format(y=f"y{SLICE}", eta=eta, trials=f"trials{SLICE}", times=times, **names)
+
+
 def _sum_of(name: str, text: str, sums: list[str]) -> str:
     """Declare a vector over the slice's rows in a function."""
     joined = "\n      + ".join(sums)
     return f"  vector[end - start + 1] {name}  // {text}\n    = {joined};\n"
 
 
-def further_vectors(parts: Parts, rows: str) -> str:
+def density_vectors(parts: Parts, rows: str) -> str:
     """Declare what the density needs besides eta: eta on another scale, thresholds."""
     name, from_eta = parts.family.on_default
     lines = [f"vector[{rows}] {name} = {from_eta};"] if from_eta else []
@@ -388,16 +393,10 @@ def further_vectors(parts: Parts, rows: str) -> str:
     return "".join(statement(line, WIDTH - 4) for line in lines)
 
 
-def further_sums(parts: Parts, rows: str) -> list[str]:
-    """Return what stands in the linear predictor of some rows beside the network and theta."""
-    offsets = [f"offsets{rows}"] if "offsets" in parts.design.given else []
-    return [*offsets, *penalised_sums(parts.design, rows)]
-
-
 def _kernel_likelihood(parts: Parts) -> str:
     name, arguments = f"{parts.family.name}_log_lik", ["array[] int slice", *_signature(parts)]
     declared, passed = zip(*_kernel_arguments(parts), strict=True)
-    extra = further_sums(parts, SLICE) if parts.design.penalised else []
+    extra = other_sums(parts.design.mean, SLICE) if parts.design.mean.terms else []
     body = _sum_of("extra", "what further terms add to eta", extra) if extra else ""
     return (
         "// Log-likelihood of rows start to end with its gradient, in log_lik.hpp.\n"
@@ -415,10 +414,10 @@ def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
 
     It takes weights and what further terms add to the linear predictor, or neither.
     """
-    given, penalised = parts.design.given, parts.design.penalised
+    given, terms = known_of_rows(parts.design), parts.design.mean.terms
     plain = _likelihood_data(parts) + ["data array[] int trials"] * ("trials" in given)
     parameters = _main_parameters(parts)
-    if "weights" not in given and "offsets" not in given and not penalised:
+    if "weights" not in given and "offsets" not in given and not terms:
         return [(argument, argument.split()[-1]) for argument in [*plain, *parameters]]
     weights = "weights" if "weights" in given else NOTHING
     offsets = f"offsets{SLICE}" if "offsets" in given else NOTHING
@@ -426,7 +425,7 @@ def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
         *((argument, argument.split()[-1]) for argument in plain),
         ("data vector weights", weights),
         *((argument, argument.split()[-1]) for argument in parameters),
-        ("vector extra", "extra" if penalised else offsets),
+        ("vector extra", "extra" if terms else offsets),
     ]
 
 
@@ -435,7 +434,7 @@ def _data(parts: Parts) -> str:
         [
             *data_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),
-            *(LKJ if any(group.correlated for group in parts.design.groups) else []),
+            *(LKJ if has_correlations(parts.design) else []),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
             *_temper_lines(parts),
             *([] if parts.integrates_theta else [GRAINSIZE]),
@@ -476,9 +475,9 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
         ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
-        *(GIVEN[name] for name in parts.design.given),
-        *penalised_data_lines(parts.design),
-        *parameter_data_lines(parts.design),
+        *(GIVEN[name] for name in known_of_rows(parts.design)),
+        *term_data_lines(parts.design.mean),
+        *other_data_lines(parts.design),
         *(_theta_inside() if parts.holds_theta else []),
         *(_orthogonal_lines() if parts.orthogonal else []),
     ]
@@ -502,11 +501,9 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
     """Declare the arguments of priors, after the members of their group if it has not all."""
     lines = _member_lines(item)
     for argument, name in zip(item.density.arguments, item.data_names, strict=True):
-        bound = "" if argument in ("location", "meanlog") else "<lower=0>"
-        size = {"theta": item.number, "phi": "k"}.get(item.parameter.partition("_")[0])
-        size = size if item.members is None else f"n_{item.stem}"
-        size = size if item.by_element(name) else None
-        kind = f"vector{bound}[{size}]" if size else f"real{bound}"
+        bound = "<lower=0>" if argument in item.density.bounded else ""
+        size = item.size if item.members is None else f"n_{item.stem}"
+        kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
         text = f"{item.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
         if item.density.is_constant:
             text = f"fixed value of {item.parameter}"
@@ -520,10 +517,10 @@ def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
     number = f"n_{item.stem}"
     return [
         (
-            f"int<lower=1, upper={item.number}> {number};",
+            f"int<lower=1, upper={item.size}> {number};",
             f"coefficients with a {item.density.name} prior",
         ),
-        (f"array[{number}] int<lower=1, upper={item.number}> {item.stem};", "which"),
+        (f"array[{number}] int<lower=1, upper={item.size}> {item.stem};", "which"),
     ]
 
 
@@ -562,27 +559,20 @@ def prepared_inputs(parts: Parts) -> str:
 
 def parameters(parts: Parts, *, theta: bool = True) -> str:
     """Declare what is sampled, with or without the structured coefficients."""
-    lines = [("vector<multiplier=phi_scale>[k] phi;", "subspace coordinates: w = lift(phi, ...)")]
-    if parts.horseshoe:
-        lines += HORSESHOE_LINES
-    elif theta and not parts.holds_theta:
-        lines.append(("vector<multiplier=theta_scale>[P] theta;", "structured coefficients"))
-    lines += penalised_parameters(parts.design) + parameter_parameters(parts.design)
-    lines += [
-        (f"real<lower=0> {item.parameter};", parts.text_of(item.parameter))
-        for item in parts.sampled
-        if item.positive
+    lines = [
+        (statement(item.declaration, WIDTH - 2).rstrip(), item.text)
+        for item in parts.parameters
+        if theta or item.name != parts.design.mean.theta
     ]
     return declarations(lines)
 
 
 def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
-    """Declare the dispersion parameters that are fixed, and the penalised coefficients."""
+    """Declare the parameters that are fixed, and what the terms make of theirs."""
     fixed = [
-        (f"real {item.parameter} = {item.data_names[0]};", parts.text_of(item.parameter))
-        for item in parts.constant
+        (f"real {item.parameter} = {item.data_names[0]};", item.text) for item in parts.constant
     ]
-    return fixed + penalised_coefficients(parts.design)
+    return fixed + made_lines(parts.design)
 
 
 def theta_text(parts: Parts) -> str:
@@ -590,7 +580,7 @@ def theta_text(parts: Parts) -> str:
     if parts.holds_theta:
         line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
         return declarations([line])
-    made = HORSESHOE_THETA if parts.horseshoe else ""
+    made = HORSESHOE_THETA if parts.model.has_horseshoe else ""
     return made + (_theta_raw(parts) if parts.orthogonal else "")
 
 
@@ -608,13 +598,17 @@ def _theta_raw(parts: Parts) -> str:
 def _transformed_parameters(parts: Parts) -> str:
     lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
     densities = "".join(_prior_density(item) for item in parts.sampled)
-    densities += penalised_densities(parts.design)
+    densities += "".join(
+        f"lprior += {item.prior.stan(item.name)};\n"
+        for item in parts.parameters
+        if item.prior is not None
+    )
     return theta_text(parts) + declarations(lines) + densities
 
 
 def _prior_density(item: PriorGroup) -> str:
-    if item.density.is_horseshoe:
-        return HORSESHOE_DENSITY
+    if item.density.is_horseshoe:  # its parameters have priors of their own
+        return ""
     density, (first, *rest) = item.density, item.data_names
     text = call(
         f"lprior += {density.name}_lpdf",
@@ -644,7 +638,7 @@ def _model(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     mean = f"mean({network_call(parts.design, 13)})"
-    beside = parts.design.penalised or "offsets" in parts.design.given
+    beside = parts.design.mean.terms or parts.design.mean.offsets
     eta = parts.design.mean_name or "eta"
     mean_of = "network and x' theta" if beside else f"{eta} over the rows"
     intercept = _intercept(parts, mean, f"mean of {mean_of}, moved to X = 0")
@@ -656,9 +650,9 @@ def _generated_quantities(parts: Parts) -> str:
     ]
     names = parts.design.coefficients
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
-    correlations = penalised_correlations(parts.design)
-    further = parameter_quantities(parts.design)
-    return intercept + declarations([*coefficients, *raw, *correlations]) + further
+    reported = term_quantity_lines(parts.design.mean)
+    others = other_quantities(parts.design)
+    return intercept + declarations([*coefficients, *raw, *reported]) + others
 
 
 def _intercept(parts: Parts, mean: str, words: str) -> str:

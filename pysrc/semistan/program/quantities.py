@@ -11,16 +11,16 @@ from __future__ import annotations
 from textwrap import indent
 
 from semistan.model.bundle import Bundle
-from semistan.program.distributional import of_row, parameter_vectors
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
 from semistan.program.networks import network_call, shared_weights, weights_lines
+from semistan.program.predictors import other_sums, parameter_vectors
 from semistan.program.program import (
     Parts,
     data_lines,
+    density_vectors,
     fixed_lines,
-    further_sums,
-    further_vectors,
     header,
+    in_row,
     network_functions,
     parameters,
     parts_of,
@@ -44,7 +44,7 @@ def quantities_program(bundle: Bundle) -> str:
     str
         The program's text; it reads the sampling program's ``data.json`` and CSV files.
     """
-    parts = parts_of(bundle.config, bundle.design)
+    parts = parts_of(bundle.model)
     blocks = (
         ("functions", _functions(parts)),
         ("data", _data(parts)),
@@ -76,14 +76,13 @@ def _data(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     eta = f"{parts.family.on_default[0]}[n]"
-    density = of_row(parts.family.density, parts.design, "n")
-    density = density.format(y="y[n]", eta=eta, trials="trials[n]")
+    of_row = {"eta": eta, "trials": "trials[n]", "times": "*", **in_row(parts, "n")}
+    density = parts.family.density.format(y="y[n]", **of_row)
     if "weights" in parts.design.given:
         density = f"weights[n]\n    * {density}"
-    replicate = of_row(parts.family.stan_rng, parts.design, "n")
-    replicate = replicate.format(eta=eta, trials="trials[n]")
+    replicate = parts.family.stan_rng.format(**of_row)
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
-    sums = [*structured, *further_sums(parts, "")]
+    sums = [*structured, *other_sums(parts.design.mean, "")]
     w = shared_weights(parts.design)
     local = (
         declarations(weights_lines(parts.design)) + "vector[N] eta  // linear predictor\n"
@@ -93,7 +92,7 @@ def _generated_quantities(parts: Parts) -> str:
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
         + parameter_vectors(parts.design, "", "N")
-        + further_vectors(parts, "N")
+        + density_vectors(parts, "N")
         + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"
     )

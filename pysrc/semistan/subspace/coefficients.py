@@ -73,7 +73,7 @@ def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
     state = trained.copy()
     solved = torch.stack([theta_at(problem, state.at(row)) for row in weights])
     mean = torch.as_tensor(shares).to(device) @ solved
-    return torch.cat([mean, state.theta[problem.coefficients :]]) if problem.further else mean
+    return torch.cat([mean, state.theta[problem.coefficients :]]) if problem.others else mean
 
 
 def theta_at(problem: Problem, state: Weights) -> Tensor:
@@ -135,7 +135,7 @@ class LinearModel:
         rows, size = torch.arange(len(self.problem)), max(1, CHUNK // len(self.centre))
         for start in range(0, len(rows), size):
             part = self.problem.rows(rows[start : start + size].to(self.problem.y.device))
-            yield part, torch.cat([part.columns(), _output_inputs(part, self.state)], dim=1)
+            yield part, torch.cat([part.mean_columns(), _output_inputs(part, self.state)], dim=1)
 
 
 def minimiser(model: LinearModel, beta: Tensor) -> Tensor:

@@ -45,22 +45,31 @@ def hand_over(
     control_points = best.control_points.cpu().numpy()
     t = np.linspace(0, 1, CURVE_NODES)
     is_curve = len(control_points) > 1
-    coefficients, P = best.mean_theta.cpu().numpy(), problem.Z.shape[1]
+    theta, slices = best.mean_theta.cpu().numpy(), problem.slices
     return Trained(
         subspace=subspace,
         singular_values=singular_values,
         control_points=control_points,
         w_frozen=best.w_frozen.cpu().numpy(),
-        theta=coefficients[:P] * units.theta_scale,
-        r=coefficients[P : problem.coefficients] * units.r_scale,
+        linear={
+            name: theta[own] * units.coefficient_scale(name) for name, (own, *_) in slices.items()
+        },
         dispersion={
             name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },
         history=history,
         curve={"t": t, "loss": losses(problem, best, t)} if is_curve else {},
         arc_length=arc_length(control_points),
-        further={
-            name: coefficients[part] / units.further[name][1]
-            for name, part in problem.further_coefficients.items()
+        terms={
+            name: np.concatenate(
+                [
+                    np.zeros(0),
+                    *(
+                        theta[part] * term.training_units(units.scale(name))
+                        for term, part in zip(problem.terms.get(name, ()), parts, strict=True)
+                    ),
+                ]
+            )
+            for name, (_, *parts) in slices.items()
         },
     )

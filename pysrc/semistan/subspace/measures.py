@@ -113,8 +113,13 @@ def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None =
         points = trained.control_points
         w = points[0] if len(points) == 1 else trained.subspace.p_bar
     log_dispersion = problem.log_dispersion(trained.dispersion)
-    further = (theta * units.further[name][1] for name, theta in trained.further.items())
-    theta = np.concatenate([trained.theta / units.theta_scale, trained.r / units.r_scale, *further])
+    parts = []
+    for name in problem.columns:
+        terms = problem.terms.get(name, ())
+        scales = [term.training_units(units.scale(name)) for term in terms]
+        parts.append(trained.linear[name] / units.coefficient_scale(name))
+        parts.append(trained.terms.get(name, np.zeros(0)) / np.concatenate([np.zeros(0), *scales]))
+    theta = np.concatenate(parts)
     arrays = (w, trained.w_frozen, theta, log_dispersion)
     return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
 

@@ -140,7 +140,7 @@ def _refuse_level(level: str, name: str, as_other: str) -> None:
 def _check_own(formula: Formula, levels: Sequence[str]) -> None:
     """Refuse predictors behind commas of the first two categories."""
     reference, second = (predictor_name(level) for level in levels[:2])
-    for name in [item.name for item in formula.parameters]:
+    for name in [item.name for item in formula.others]:
         if name == reference:
             raise InputError(
                 f"'{name} ~ ...': '{levels[0]}' is the reference, whose predictor is 0; leave it "
@@ -196,18 +196,8 @@ def with_levels(formula: Formula, levels: Sequence[str]) -> Formula:
     Raises
     ------
     InputError
-        If the predictor has terms that would be in one category's predictor alone, or if the
-        formula names that of the first or the second category.
+        If the formula names the predictor of the first or the second category.
     """
     _check_own(formula, levels)
-    whole = ", ".join(
-        [*(f"s({s.expression})" for s in formula.smooths), *(g.text for g in formula.groups),
-         *(f"offset({text})" for text in formula.offsets)]
-    )  # fmt: skip
-    if whole:
-        raise InputError(
-            f"family {CATEGORICAL} has a predictor for each category and no {whole}, which would "
-            "be in that of the second category alone; leave it out"
-        )
     names = [predictor_name(level) for level in levels[2:]]
     return parse_formula(with_predictors(formula.text, names))

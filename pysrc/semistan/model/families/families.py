@@ -20,7 +20,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families import categorical, ordinal
 from semistan.model.families.links import LINKS, Link
-from semistan.model.networks.mlp import Array
+from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Array, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,8 @@ class Dispersion:
     of_class : str
         The key of its prior in ``[priors]``, if several parameters share it.
     link : str
-        ``log`` of a positive parameter; one with link ``identity`` always has a predictor.
+        ``log`` of a positive parameter, ``logit`` of one between 0 and 1; one with link
+        ``identity`` always has a predictor.
     """
 
     name: str
@@ -64,25 +65,45 @@ class Dispersion:
 
     def value(self, predictor: Any) -> Any:
         """Return the parameter where its predictor is an array or a tensor."""
-        if self.link == "identity":
-            return predictor
-        return predictor.exp() if hasattr(predictor, "exp") else np.exp(predictor)
+        return INVERSE_LINKS[self.link](predictor)
 
     def moved(self, start: float, predictor: Any) -> Any:
-        """Return the parameter where its predictor is so much above that of ``start``."""
-        if self.link == "identity":
-            return start + predictor
-        return start * self.value(predictor)
+        """Return the parameter where its predictor is this much above that of ``start``."""
+        if self.link == "log":
+            return start * self.value(predictor)
+        return self.value(self.predictor(start) + predictor)
 
-    def predictor(self, value: float) -> float:
-        """Return the predictor of one value."""
-        return value if self.link == "identity" else math.log(value)
+    def predictor(self, value: Any) -> Any:
+        """Return the predictor of a value, or of several."""
+        return PARAMETER_LINKS[self.link](value)
+
+    @property
+    def kind(self) -> Kind:
+        """The constraint of the parameter where it has no predictor."""
+        return KINDS_BY_LINK[self.link]
 
     @property
     def key(self) -> str:
         """The key of its prior in ``[priors]``."""
         return self.of_class or self.name
 
+
+def _inverse_log(predictor: Any) -> Any:
+    return predictor.exp() if hasattr(predictor, "exp") else np.exp(predictor)
+
+
+def _inverse_logit(predictor: Any) -> Any:
+    return predictor.sigmoid() if hasattr(predictor, "sigmoid") else _expit(predictor)
+
+
+# What the predictor of a parameter is of, and the parameter's own constraint without a predictor.
+INVERSE_LINKS: dict[str, Callable[[Any], Any]] = {
+    "log": _inverse_log, "logit": _inverse_logit, "identity": lambda predictor: predictor,
+}  # fmt: skip
+PARAMETER_LINKS: dict[str, Callable[[Any], Any]] = {
+    "log": np.log, "logit": lambda p: np.log(p) - np.log1p(-p), "identity": lambda value: value,
+}  # fmt: skip
+KINDS_BY_LINK = {"log": POSITIVE, "logit": UNIT_INTERVAL, "identity": REAL}
 
 SIGMA = Dispersion("sigma", "residual standard deviation", "student_t(3, 0, 2.5)", has_units=True)
 SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponential(0.2)", start=3.0)
@@ -119,8 +140,9 @@ class Family:
         Maps ``(eta, dispersion, numpy generator)`` to one response per element.
     density, stan_rng : str
         Stan's density of a response, and its random generation, with ``{y}`` and ``{eta}`` in
-        place of the response and the linear predictor, and ``{trials}`` where they are given; the
-        density takes vectors too.
+        place of the response and the linear predictor, ``{sigma}`` and the like in place of its
+        parameters, and ``{trials}`` where they are given. The density takes vectors too; a product
+        with a parameter is ``{times}`` there.
     glm : str
         Stan's GLM density, if it has one.
     has_log_lik : bool
@@ -344,8 +366,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: eta,
         log_lik=_gaussian_log_lik,
         rng=lambda eta, disp, generator: generator.normal(eta, disp["sigma"]),
-        density="normal_lpdf({y} | {eta}, sigma)",
-        stan_rng="normal_rng({eta}, sigma)",
+        density="normal_lpdf({y} | {eta}, {sigma})",
+        stan_rng="normal_rng({eta}, {sigma})",
         glm="normal_id_glm_lpdf",
         has_log_lik=True,
         links=("log",),
@@ -418,8 +440,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: np.exp(eta),
         log_lik=_negbinomial_log_lik,
         rng=_negbinomial_rng,
-        density="neg_binomial_2_log_lpmf({y} | {eta}, shape)",
-        stan_rng="poisson_log_safe_rng({eta} + log(gamma_rng(shape, shape)))",
+        density="neg_binomial_2_log_lpmf({y} | {eta}, {shape})",
+        stan_rng="poisson_log_safe_rng({eta} + log(gamma_rng({shape}, {shape})))",
         glm="neg_binomial_2_log_glm_lpmf",
         stan_functions=("poisson_log_safe_rng.stanfunctions",),
     ),
@@ -435,8 +457,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: eta,
         log_lik=_student_log_lik,
         rng=_student_rng,
-        density="student_t_lpdf({y} | nu, {eta}, sigma)",
-        stan_rng="student_t_rng(nu, {eta}, sigma)",
+        density="student_t_lpdf({y} | {nu}, {eta}, {sigma})",
+        stan_rng="student_t_rng({nu}, {eta}, {sigma})",
         links=("log",),
     ),
     Family(
@@ -451,8 +473,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=_lognormal_mean,
         log_lik=_lognormal_log_lik,
         rng=lambda eta, disp, generator: generator.lognormal(eta, disp["sigma"]),
-        density="lognormal_lpdf({y} | {eta}, sigma)",
-        stan_rng="lognormal_rng({eta}, sigma)",
+        density="lognormal_lpdf({y} | {eta}, {sigma})",
+        stan_rng="lognormal_rng({eta}, {sigma})",
     ),
     Family(
         name="gamma",
@@ -466,8 +488,8 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: np.exp(eta),
         log_lik=_gamma_log_lik,
         rng=_gamma_rng,
-        density="gamma_lpdf({y} | shape, shape * exp(-{eta}))",
-        stan_rng="gamma_rng(shape, shape * exp(-{eta}))",
+        density="gamma_lpdf({y} | {shape}, {shape} {times} exp(-{eta}))",
+        stan_rng="gamma_rng({shape}, {shape} * exp(-{eta}))",
     ),
     Family(
         name="beta",
@@ -488,12 +510,12 @@ FAMILIES: tuple[Family, ...] = (
         mean=lambda eta, _: _expit(eta),
         log_lik=_beta_log_lik,
         rng=_beta_rng,
-        density="beta_proportion_lpdf({y} | inv_logit({eta}), precision)",
-        stan_rng="beta_proportion_rng(inv_logit({eta}), precision)",
+        density="beta_proportion_lpdf({y} | inv_logit({eta}), {precision})",
+        stan_rng="beta_proportion_rng(inv_logit({eta}), {precision})",
         links=("probit", "cloglog"),
         under_link={
-            "density": "beta_logit_lpdf({y} | {eta}, precision)",
-            "stan_rng": "beta_logit_rng({eta}, precision)",
+            "density": "beta_logit_lpdf({y} | {eta}, {precision})",
+            "stan_rng": "beta_logit_rng({eta}, {precision})",
             "density_functions": ("beta_logit.stanfunctions",),
             "by_row": True,
         },
@@ -504,6 +526,11 @@ FAMILIES: tuple[Family, ...] = (
 CUMULATIVE = "cumulative"
 BY_CATEGORIES = (CUMULATIVE, categorical.CATEGORICAL)  # whose records depend on them
 CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
+
+
+def dispersion_keys() -> set[str]:
+    """Return the keys in ``[priors]`` of all families' dispersion parameters."""
+    return {item.key for record in FAMILIES for item in record.parameters} | {"gap"}
 
 
 @cache

@@ -27,6 +27,7 @@ from semistan.model.formula.syntax import (
     located,
     masked,
 )
+from semistan.model.names import MU
 from semistan.model.spelling import spelled, unmarked
 
 Part = TypeVar("Part")
@@ -72,22 +73,44 @@ class GroupTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterFormula:
-    """``sigma ~ z + nn(u)``: the predictor of a dispersion parameter's logarithm.
+class PredictorFormula:
+    """The right-hand side of one predictor: ``x + s(v) + (1 | g) + offset(z) + nn(u)``.
 
     Attributes
     ----------
     name : str
-        The parameter.
+        The parameter left of ``~``; ``mu`` of the response's mean.
     structured : tuple of str
         The terms whose coefficients are interpreted.
     networks : tuple of tuple of str
         The arguments of each ``nn()``.
+    offsets : tuple of str
+        What is added to the linear predictor as it is.
+    smooths : tuple of SmoothTerm
+        Penalised splines; their straight parts are among the structured terms.
+    groups : tuple of GroupTerm
+        Group-level terms.
     """
 
     name: str
     structured: tuple[str, ...]
     networks: tuple[tuple[str, ...], ...]
+    offsets: tuple[str, ...] = ()
+    smooths: tuple[SmoothTerm, ...] = ()
+    groups: tuple[GroupTerm, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """All terms but the levels of groups."""
+        effects = (term for group in self.groups for term in group.terms)
+        inputs = (term for network in self.networks for term in network)
+        return (*self.structured, *inputs, *self.offsets, *effects)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Columns that the predictor uses."""
+        levels = (name for group in self.groups for name in group.by)
+        return _unique((*(v for term in self.expressions for v in variables(term)), *levels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,80 +123,49 @@ class Formula:
         The formula as written.
     response : str
         The expression left of ``~``.
-    structured : tuple of str
-        The terms whose coefficients are interpreted.
-    networks : tuple of tuple of str
-        The arguments of each ``nn()``: those of the response's mean, then each parameter's.
-    offsets : tuple of str
-        What is added to the linear predictor as it is.
-    smooths : tuple of SmoothTerm
-        Penalised splines; their straight parts are among the structured terms.
-    groups : tuple of GroupTerm
-        Group-level terms.
+    predictors : tuple of PredictorFormula
+        That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
-    parameters : tuple of ParameterFormula
-        The predictors of dispersion parameters.
     """
 
     text: str
     response: str
-    structured: tuple[str, ...]
-    networks: tuple[tuple[str, ...], ...]
-    offsets: tuple[str, ...] = ()
-    smooths: tuple[SmoothTerm, ...] = ()
-    groups: tuple[GroupTerm, ...] = ()
+    predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
-    parameters: tuple[ParameterFormula, ...] = ()
 
     @property
-    def mean_networks(self) -> tuple[tuple[str, ...], ...]:
-        """The arguments of each ``nn()`` of the response's mean."""
-        return self.networks[: len(self.networks) - sum(len(p.networks) for p in self.parameters)]
+    def mean(self) -> PredictorFormula:
+        """The predictor of the response's mean."""
+        return self.predictors[0]
 
     @property
-    def parameter_variables(self) -> tuple[str, ...]:
-        """Columns that the structured terms of dispersion parameters use."""
-        terms = (term for parameter in self.parameters for term in parameter.structured)
-        return _unique(v for term in terms for v in variables(term))
+    def others(self) -> tuple[PredictorFormula, ...]:
+        """The predictors behind commas."""
+        return self.predictors[1:]
 
     @property
-    def network(self) -> tuple[str, ...]:
-        """The arguments of all ``nn()``, in order."""
-        return tuple(term for network in self.networks for term in network)
-
-    @property
-    def structured_variables(self) -> tuple[str, ...]:
-        """Columns that the structured terms use."""
-        return _unique(v for term in self.structured for v in variables(term))
+    def networks(self) -> tuple[tuple[str, ...], ...]:
+        """The arguments of each ``nn()``, predictor by predictor."""
+        return tuple(network for predictor in self.predictors for network in predictor.networks)
 
     @property
     def network_variables(self) -> tuple[str, ...]:
         """Columns that the networks use."""
-        return _unique(v for term in self.network for v in variables(term))
+        return _unique(v for network in self.networks for term in network for v in variables(term))
 
     @property
     def dated(self) -> tuple[str, ...]:
         """Columns of dates that ``days()`` turns into numbers."""
-        effects = (term for group in self.groups for term in group.terms)
-        further = (term for parameter in self.parameters for term in parameter.structured)
-        every = (*self.structured, *self.network, *self.offsets, *effects, *further)
+        every = (term for predictor in self.predictors for term in predictor.expressions)
         return _unique(d for term in every for d in dated(term))
 
     @property
-    def predictors(self) -> tuple[str, ...]:
+    def columns(self) -> tuple[str, ...]:
         """All columns needed to predict."""
-        known = (*self.offsets, *([self.trials] if self.trials else []))
-        return _unique(
-            (
-                *self.structured_variables,
-                *self.network_variables,
-                *(v for expression in known for v in variables(expression)),
-                *(v for group in self.groups for v in group.variables),
-                *self.parameter_variables,
-            )
-        )
+        trials = variables(self.trials) if self.trials else ()
+        return _unique((*(v for p in self.predictors for v in p.variables), *trials))
 
     @property
     def outcome(self) -> tuple[str, ...]:
@@ -273,7 +265,7 @@ def _check_response(formula: Formula) -> None:
     for where it began, ``I(after - before) ~ before``; but not all.
     """
     columns = variables(formula.response)
-    if set(columns) <= set(formula.predictors):
+    if set(columns) <= set(formula.columns):
         place = located(formula.text, columns[0], masked(formula.text).index("~") + 1)
         raise formula_error(
             formula.text,
@@ -285,24 +277,19 @@ def _check_response(formula: Formula) -> None:
 
 def _all_parts(text: str) -> Formula:
     """Read the parts between commas, each with the others blanked, so that places stay right."""
-    parameters: list[ParameterFormula] = []
+    predictors: list[PredictorFormula] = []
     first, *others = _spans(text)
-    if not others:
-        return _checked_formula(text)
-    mean = _whole_text(text, first, _checked_formula)
+    mean = _whole_text(text, first, _checked_formula) if others else _checked_formula(text)
     for span in others:
         if "~" not in masked(text)[slice(*span)]:
             message = "expected a parameter's predictor behind the comma, as in 'sigma ~ z'"
             raise formula_error(text, message, (span[0] - 1, span[1]))
-        parameter = _whole_text(text, span, _parameter)
-        if parameter.name in [known.name for known in parameters]:
-            message = f"'{parameter.name}' has a predictor already; write its terms as one"
+        predictor = _whole_text(text, span, _other_predictor)
+        if predictor.name in [known.name for known in predictors]:
+            message = f"'{predictor.name}' has a predictor already; write its terms as one"
             raise formula_error(text, message, _stripped(text, *span))
-        parameters.append(parameter)
-    networks = (network for parameter in parameters for network in parameter.networks)
-    return replace(
-        mean, text=text, networks=(*mean.networks, *networks), parameters=tuple(parameters)
-    )
+        predictors.append(predictor)
+    return replace(mean, text=text, predictors=(*mean.predictors, *predictors))
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -327,28 +314,36 @@ def _whole_text(text: str, span: tuple[int, int], read: Callable[[str], Part]) -
         raise InputError(str(error).replace(blanked, shown)) from None
 
 
-def _parameter(text: str) -> ParameterFormula:
+def _other_predictor(text: str) -> PredictorFormula:
     """Read ``sigma ~ z + nn(u)``."""
-    bars, whole = split_bars(text), _stripped(text, 0, len(text))
-    if bars.groups or bars.additions:
-        message = "the predictor of a parameter has structured terms and nn() alone, no bars"
-        raise formula_error(text, message, whole)
-    check_text(text)
-    lhs, rhs = _parse(text, text)
+    bars = split_bars(text)
+    check_text(text, bars.plain)
+    lhs, rhs = _parse(bars.plain, text)
     tilde = masked(text).index("~")
-    left, right = _stripped(text, 0, tilde), _stripped(text, tilde + 1, len(text))
-    if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
+    left = _stripped(text, 0, tilde)
+    if bars.additions or not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
         raise formula_error(text, "expected the name of a parameter left of '~'", left)
+    return _predictor(text[slice(*left)], rhs, bars, text)
+
+
+def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> PredictorFormula:
+    """Sort the terms right of '~' by what they are; only the mean needs a network."""
     for expression in [factor for term in rhs for factor in term]:
         check_expression(_python(expression, text)[0], text)
-    _check_intercept(rhs, text, text)
-    for name in ("s", "offset"):
-        if calls := _calls_of(rhs, name, text):
-            message = f"{name}() stands in the mean's predictor alone, not in that of a parameter"
-            raise formula_error(text, message, calls[0])
-    networks = _network_terms(rhs, text, right) if any(_calls(t, "nn") for t in rhs) else ()
-    plain = (term for term in rhs if not _calls(term, "nn") and term != ("1",))
-    return ParameterFormula(text[slice(*left)], tuple(":".join(term) for term in plain), networks)
+    _check_intercept(rhs, bars.plain, text)
+    right = _stripped(text, masked(text).index("~") + 1, len(text))
+    smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
+    plain = (term for term in rhs if not any(_calls(term, call) for call in TERM_CALLS))
+    structured = (":".join(term) for term in plain if term != ("1",))
+    has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
+    return PredictorFormula(
+        name,
+        _unique((*structured, *(smooth.expression for smooth in smooths))),
+        _network_terms(rhs, text, right) if has_networks else (),
+        tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
+        smooths,
+        tuple(_group_term(group, text) for group in bars.groups),
+    )
 
 
 def _check_intercept(rhs: list[tuple[str, ...]], plain: str, text: str) -> None:
@@ -371,29 +366,18 @@ def _checked_formula(text: str) -> Formula:
     bars = split_bars(text)
     check_text(text, bars.plain)
     lhs, rhs = _parse(bars.plain, text)
-    for expression in [factor for term in (*lhs, *rhs) for factor in term]:
+    for expression in [factor for term in lhs for factor in term]:
         check_expression(_python(expression, text)[0], text)
-    tilde = masked(text).index("~")
-    left, right = _stripped(bars.plain, 0, tilde), _stripped(text, tilde + 1, len(text))
+    left = _stripped(bars.plain, 0, masked(text).index("~"))
     called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
     if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
     if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
-    _check_intercept(rhs, bars.plain, text)
-    smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
-    plain = (term for term in rhs if not any(_calls(term, name) for name in TERM_CALLS))
-    structured = (":".join(term) for term in plain if term != ("1",))
+    mean = _predictor(MU, rhs, bars, text)
     return Formula(
-        text, lhs[0][0],
-        _unique((*structured, *(smooth.expression for smooth in smooths))),
-        _network_terms(rhs, text, right),
-        tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
-        smooths,
-        tuple(_group_term(group, text) for group in bars.groups),
-        _addition("weights", bars, text),
-        _addition("trials", bars, text),
-    )  # fmt: skip
+        text, lhs[0][0], (mean,), _addition("weights", bars, text), _addition("trials", bars, text)
+    )
 
 
 def _addition(name: str, bars: Bars, text: str) -> str:

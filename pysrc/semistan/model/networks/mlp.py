@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.names import MU
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Layer = tuple[slice, slice, int, int]  # weights, biases, m inputs, n units
 
-MU = "mu"  # the predictor of the response's mean
 # The order is the code of each activation in stan/network.stanfunctions, from 1.
 ACTIVATIONS = ("tanh", "relu", "softplus", "sigmoid", "identity")
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 POSITIVE_ARGUMENTS = (
-    "scale", "df", "rate", "shape", "sdlog", "scale_global", "df_global", "scale_slab", "df_slab",
+    "scale", "df", "rate", "shape", "sdlog", "alpha", "beta",
+    "scale_global", "df_global", "scale_slab", "df_slab",
 )  # fmt: skip
 AUTO = "auto"  # of phi: normal, as wide as what spans the subspace
 
@@ -45,8 +46,8 @@ class Density:
     units : str
         How the carriers follow the units: they are multiplied or divided by them, or their
         logarithm is added to them.
-    positive : bool
-        Whether it is a density of positive values.
+    support : str
+        The kind of values that it is a density of: ``real``, ``positive`` or ``unit interval``.
     defaults : tuple of float
         Of the last arguments.
     """
@@ -57,11 +58,16 @@ class Density:
     distribution: str | None = None
     scipy: Callable[..., Any] | None = None
     units: Literal["times", "over", "plus log"] = "times"
-    positive: bool = False
+    support: str = "real"
     defaults: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def bounded(self) -> tuple[str, ...]:
+        """The arguments that the program declares as not negative."""
+        return tuple(name for name in self.arguments if name not in ("location", "meanlog"))
 
     @property
     def is_constant(self) -> bool:
@@ -99,15 +105,18 @@ DENSITIES: dict[str, Density] = {
         Density("cauchy", ("location", "scale"), ("scale",), "Cauchy",
                 lambda stats, location, scale: stats.cauchy(location, scale)),
         Density("exponential", ("rate",), ("rate",), "Exponential",
-                lambda stats, rate: stats.expon(scale=1 / rate), "over", positive=True),
+                lambda stats, rate: stats.expon(scale=1 / rate), "over", "positive"),
         Density("lognormal", ("meanlog", "sdlog"), ("meanlog",), "LogNormal",
                 lambda stats, meanlog, sdlog: stats.lognorm(sdlog, scale=np.exp(meanlog)),
-                "plus log", positive=True),
+                "plus log", "positive"),
         Density("gamma", ("shape", "rate"), ("rate",), "Gamma",
                 lambda stats, shape, rate: stats.gamma(shape, scale=1 / rate), "over",
-                positive=True),
+                "positive"),
         Density("inv_gamma", ("shape", "scale"), ("scale",), "InverseGamma",
-                lambda stats, shape, scale: stats.invgamma(shape, scale=scale), positive=True),
+                lambda stats, shape, scale: stats.invgamma(shape, scale=scale),
+                support="positive"),
+        Density("beta", ("alpha", "beta"), (), "Beta",
+                lambda stats, alpha, beta: stats.beta(alpha, beta), support="unit interval"),
         Density("horseshoe", ("df", "scale_global", "df_global", "scale_slab", "df_slab"),
                 ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4)),
         Density("constant", ("value",), ("value",)),
@@ -188,6 +197,10 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
         ) from None
 
 
+def _values(density: Density) -> str:
+    return "positive values" if density.support == "positive" else "values between 0 and 1"
+
+
 def _check_prior(prior: Prior, parameter: str) -> None:
     density = prior.density
     if not all(math.isfinite(value) for value in prior.values):
@@ -215,8 +228,8 @@ def _check_prior(prior: Prior, parameter: str) -> None:
             f"prior '{parameter}': lkj() is for the correlations of group-level effects, as "
             'cor = "lkj(1)", and they have no other'
         )
-    if density.positive and not is_dispersion:
+    if density.support != "real" and not is_dispersion:
         raise InputError(
-            f"prior '{parameter}': {density.name} allows only positive values; use normal(), "
+            f"prior '{parameter}': {density.name} allows only {_values(density)}; use normal(), "
             f"student_t() or cauchy()"
         )

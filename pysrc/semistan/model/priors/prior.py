@@ -18,7 +18,7 @@ of sigma, and has parameters of its own, of which the coefficients are made,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,16 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, family
-from semistan.model.networks.mlp import Array
-from semistan.model.predictor import ParameterDesign
+from semistan.model.parameter import REAL, Array, Kind
+from semistan.model.predictor import Predictor
 from semistan.model.priors.density import AUTO, Density, Prior, parse_prior
+from semistan.model.terms.term import Hyperparameter
 from semistan.model.units import Units
-from semistan.model.varying import parameters_text, scalar_parameters
+from semistan.model.varying import parameters_text, scalar_parameters, terms_text
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from semistan.model.bundle import Bundle
 
 AUTO_FACTOR = 2.0  # standard deviations of the control points in one of the prior's
@@ -43,9 +46,9 @@ INTERCEPT = "student_t(3, 0, 2.5)"  # of a dispersion parameter's log, over its 
 COEFFICIENT = "normal(0, 2.5)"  # in a dispersion parameter's predictor, over the column's unit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PriorGroup:
-    """Priors of the same density on parameters of one class: one statement of the program.
+    """Priors of the same density on the elements of one parameter: a statement of the program.
 
     Attributes
     ----------
@@ -55,46 +58,51 @@ class PriorGroup:
         The parameter's name in the program: ``theta``, ``phi``, ``sigma``.
     density : Density
         What they share.
-    priors : tuple of Prior
-        As written: one for each member, or one for a class without a list of members.
+    written : tuple of Prior
+        As written, one for each member.
+    used : tuple of Prior
+        In the units of the data, one for each member; that of phi is known after training.
+    names : tuple of str
+        The members' names in the table.
+    sources : tuple of str
+        ``default``, ``class`` (given for all of its kind) or ``coefficient``, one each.
+    size : str
+        The number of the parameter's elements as the program has it; empty of a scalar.
     members : tuple of int, optional
-        Positions among the coefficients, if there are others with another density.
-    positive : bool
-        Whether the parameter is restricted to positive values.
+        Positions among the elements, if there are others with another density.
+    kind : Kind
+        The parameter's constraint.
+    text : str
+        What the parameter is, of a scalar.
     """
 
     label: str
     parameter: str
     density: Density
-    priors: tuple[Prior, ...]
+    written: tuple[Prior, ...]
+    used: tuple[Prior, ...]
+    names: tuple[str, ...]
+    sources: tuple[str, ...]
+    size: str = ""
     members: tuple[int, ...] | None = None
-    positive: bool = False
+    kind: Kind = REAL
+    text: str = ""
 
-    @property
-    def is_vector(self) -> bool:
-        """Whether the parameter is a vector, each element with a prior of its own scale."""
-        return self.label == "phi" or self.is_coefficients
-
-    @property
-    def is_coefficients(self) -> bool:
-        """Whether the parameter is the mean's theta, or that of a dispersion parameter."""
-        return self.parameter.partition("_")[0] == "theta"
-
-    @property
-    def number(self) -> str:
-        """Name of the number of coefficients in the data block."""
-        return f"P{self.parameter.removeprefix('theta')}"
-
-    def by_element(self, name: str) -> bool:
-        """Say whether an argument, by its name in the data block, has a value for each element."""
+    def by_element(self, argument: str) -> bool:
+        """Say whether an argument of the density has a value for each element."""
         if not self.density.is_horseshoe:
-            return self.is_vector
-        return name.removeprefix(f"{self.stem}_") in self.density.carriers
+            return bool(self.size)
+        return argument in self.density.carriers
+
+    @property
+    def is_phi(self) -> bool:
+        """Whether it is the prior of the subspace's coordinates."""
+        return self.parameter == PHI
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the density is cut off at zero."""
-        return self.positive and not (self.density.positive or self.density.is_constant)
+        """Whether the density is cut off at the bounds of the parameter."""
+        return bool(self.kind.bounds) and self.density.support != self.kind.name
 
     @property
     def stem(self) -> str:
@@ -111,6 +119,16 @@ class PriorGroup:
     def target(self) -> str:
         """The parameters in the program, as ``theta[prior_b_normal]`` if they are some of many."""
         return self.parameter if self.members is None else f"{self.parameter}[{self.stem}]"
+
+    def arguments(self, used: Sequence[Prior]) -> dict[str, Any]:
+        """Return the density's arguments by their names in the data block."""
+        data: dict[str, Any] = {}
+        for index, (argument, name) in enumerate(
+            zip(self.density.arguments, self.data_names, strict=True)
+        ):
+            values = np.array([prior.values[index] for prior in used])
+            data[name] = values if self.by_element(argument) else float(values[0])
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,78 +151,143 @@ class PriorLine:
     source: str
 
 
-def prior_groups(config: ModelConfig, design: Design) -> tuple[PriorGroup, ...]:
-    """Return the priors of phi, theta (unless the subspace holds it), dispersion and spread."""
-    phi = parse_prior(config.priors.phi, "phi")
-    groups = [PriorGroup("phi", "phi", phi.density, (phi,))]
-    if not config.subspace.holds_theta:
-        of_class = parse_prior(config.priors.b, "b")
-        groups += _coefficient_groups(config.priors, design.coefficients, of_class)
-    for parameter in design.parameters:
-        groups += _parameter_groups(config.priors, parameter)
+PHI = "phi"
+
+
+def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[PriorGroup, ...]:
+    """Return the priors of phi, of coefficients (unless the subspace holds them) and of scalars."""
+    groups = [_phi_group(config)]
+    for predictor in design.predictors:
+        groups += _predictor_groups(config, predictor, units)
     for item in scalar_parameters(family(config.family), design):
-        prior = _dispersion_prior(config.priors, item)
-        groups.append(PriorGroup(item.name, item.name, prior.density, (prior,), positive=True))
-    for name in spread_units(design):
-        prior = _spread_prior(config.priors, name)
-        groups.append(PriorGroup(name, name, prior.density, (prior,), positive=True))
+        groups.append(_dispersion_group(config.priors, item, units))
+    for predictor in design.predictors:
+        scale = units.scale(predictor.name)
+        groups += [
+            _hyperparameter_group(config.priors, item, scale)
+            for term in predictor.terms
+            for item in term.hyperparameters()
+        ]
     return tuple(groups)
 
 
-def _parameter_groups(config: PriorConfig, item: ParameterDesign) -> list[PriorGroup]:
-    """Return the priors of the predictor of one dispersion parameter."""
-    groups = []
-    if item.has_tau:
-        prior = _intercept_prior(config, item)
-        groups.append(PriorGroup(item.intercept, f"tau_{item.name}", prior.density, (prior,)))
-    if item.coefficients:
-        label, of_class = f"b_{item.name}", _class_prior(config, item)
-        groups += _coefficient_groups(
-            config, item.coefficients, of_class, label, f"theta_{item.name}"
-        )
+def _phi_group(config: ModelConfig) -> PriorGroup:
+    prior = parse_prior(config.priors.phi, PHI)
+    source = _source(config.priors, PHI)
+    return PriorGroup(PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None)
+
+
+def _predictor_groups(config: ModelConfig, predictor: Predictor, units: Units) -> list[PriorGroup]:
+    """Return the priors of a predictor's intercept and coefficients."""
+    groups: list[PriorGroup] = []
+    if predictor.is_mean and config.subspace.holds_theta:
+        return groups
+    own = config.priors.coefficients
+    if predictor.has_tau:
+        name = predictor.intercept
+        prior = parse_prior(own.get(name, INTERCEPT), name)
+        source = "coefficient" if name in own else "default"
+        groups.append(
+            PriorGroup(name, predictor.tau, prior.density, (prior,), (prior,),
+                           (predictor.tau,), (source,), text=predictor.words)
+        )  # fmt: skip
+    if predictor.coefficients or predictor.is_mean:
+        groups += _coefficient_groups(config.priors, predictor, units)
     return groups
 
 
-def _intercept_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
-    return parse_prior(config.coefficients.get(item.intercept, INTERCEPT), item.intercept)
+def _coefficient_groups(
+    config: PriorConfig, predictor: Predictor, units: Units
+) -> list[PriorGroup]:
+    """Group the coefficients by their density; one group of all has no list of members."""
+    of_class, class_source = _class_prior(config, predictor)
+    names, own = predictor.coefficients, config.coefficients
+    scales = units.coefficient_scale(predictor.name)
+    priors = [parse_prior(own[name], name) if name in own else of_class for name in names]
+    used = [
+        autoscaled(prior, float(scale), config) for prior, scale in zip(priors, scales, strict=True)
+    ]
+    sources = ["coefficient" if name in own else class_source for name in names]
+    densities = sorted({prior.density for prior in priors} or {of_class.density}, key=str)
+    groups = []
+    for density in densities:
+        members = tuple(j for j, prior in enumerate(priors) if prior.density == density)
+
+        def chosen(values: Sequence[Any], of: tuple[int, ...] = members) -> tuple[Any, ...]:
+            return tuple(values[j] for j in of)
+
+        groups.append(
+            PriorGroup(
+                f"b{predictor.suffix}", predictor.theta, density,
+                chosen(priors), chosen(used), chosen(names), chosen(sources),
+                f"P{predictor.suffix}", members if len(densities) > 1 else None,
+            )
+        )  # fmt: skip
+    return groups
 
 
-def _class_prior(config: PriorConfig, item: ParameterDesign) -> Prior:
-    label, default = f"b_{item.name}", COEFFICIENT if item.link == "log" else config.b
-    return parse_prior(config.coefficients.get(label, default), label)
+def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]:
+    """Return the prior of a predictor's coefficients that have none of their own."""
+    if predictor.is_mean:
+        return parse_prior(config.b, "b"), _source(config, "b")
+    label = f"b{predictor.suffix}"
+    if label in config.coefficients:
+        return parse_prior(config.coefficients[label], label), "class"
+    if predictor.link == "identity":
+        return parse_prior(config.b, label), _source(config, "b")
+    return parse_prior(COEFFICIENT, label), "default"
 
 
-def spread_units(design: Design) -> dict[str, float]:
-    """Return the standard deviations of penalised coefficients with their units.
-
-    Those of group-level slopes are in units of the linear predictor over those of their column.
-    """
-    return {
-        name: 1 / float(units)
-        for term in design.penalised
-        for name, units in zip(term.spread, term.units, strict=True)
-    }
+def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> PriorGroup:
+    prior = parse_prior(config.of_class(item.key) or item.prior, item.name)
+    used = autoscaled(prior, units.of_dispersion if item.has_units else 1.0, config)
+    return PriorGroup(
+        item.name, item.name, prior.density, (prior,), (used,), (item.name,),
+        (_source(config, item.key),), kind=item.kind, text=item.text,
+    )  # fmt: skip
 
 
-def _spread_prior(config: PriorConfig, name: str) -> Prior:
-    of_class = config.sds if name.startswith("sds_") else config.sd
-    return parse_prior(config.coefficients.get(name, of_class), name)
+def _hyperparameter_group(config: PriorConfig, item: Hyperparameter, scale: float) -> PriorGroup:
+    own = config.coefficients.get(item.name)
+    of_class = config.of_class(item.prior_class) or item.default
+    prior = parse_prior(own or of_class, item.name)
+    used = autoscaled(prior, scale * item.unit, config)
+    source = "coefficient" if own else _source(config, item.prior_class)
+    return PriorGroup(
+        item.name, item.name, prior.density, (prior,), (used,), (item.name,), (source,),
+        kind=item.kind, text=item.text,
+    )  # fmt: skip
+
+
+def autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
+    """Return a prior in the units of its parameter, unless scales are to stay as written."""
+    fixed = prior.density.is_constant or not config.autoscale
+    return prior if fixed else prior.rescaled(units)
 
 
 def prior_data(bundle: Bundle) -> dict[str, Any]:
     """Return the arguments of every prior as used, under their names in the data block."""
     data: dict[str, Any] = {}
-    for group in prior_groups(bundle.config, bundle.design):
+    for group in bundle.model.priors:
         if group.members is not None:
             data[f"n_{group.stem}"] = len(group.members)
             data[group.stem] = np.array(group.members) + 1
-        used = _used(group, bundle)
-        for index, name in enumerate(group.data_names):
-            values = np.array([prior.values[index] for prior in used])
-            data[name] = values if group.by_element(name) else float(values[0])
-    if any(group.correlated for group in bundle.design.groups):
+        data |= group.arguments(priors_of(group, bundle))
+    if has_correlations(bundle.design):
         data["prior_cor_shape"] = parse_prior(bundle.config.priors.cor, "cor").argument("shape")
     return data
+
+
+def priors_of(group: PriorGroup, bundle: Bundle) -> Sequence[Prior]:
+    """Return the prior of each member as used; phi's scales are the subspace's."""
+    if not group.is_phi:
+        return group.used
+    return [group.written[0].rescaled(float(scale)) for scale in phi_units(bundle)]
+
+
+def has_correlations(design: Design) -> bool:
+    """Say whether correlations of group-level effects are sampled."""
+    return any(term.quantity_lines() for term in design.terms)
 
 
 def phi_units(bundle: Bundle) -> Array:
@@ -220,14 +303,98 @@ def phi_units(bundle: Bundle) -> Array:
 
 def priors_as_used(bundle: Bundle) -> tuple[PriorLine, ...]:
     """Return every prior of a trained model, phi's as one unless its scales differ."""
-    return tuple(_lines(bundle.config, bundle.design, bundle.units, phi_units(bundle)))
+    return _lines(bundle.config, bundle.design, bundle.model.priors, phi_units(bundle))
 
 
 def priors_before_training(
     config: ModelConfig, design: Design, units: Units
 ) -> tuple[PriorLine, ...]:
     """Return every prior of a model; how wide phi's is may depend on the subspace."""
-    return tuple(_lines(config, design, units, None))
+    return _lines(config, design, prior_groups(config, design, units), None)
+
+
+def _lines(
+    config: ModelConfig, design: Design, groups: Sequence[PriorGroup], phi_scales: Array | None
+) -> tuple[PriorLine, ...]:
+    by_parameter: dict[str, list[tuple[int, PriorLine]]] = {}
+    for group in groups[1:]:
+        members = group.members or range(len(group.names))
+        lines = zip(members, group.names, group.written, group.used, group.sources, strict=True)
+        by_parameter.setdefault(group.parameter, []).extend(
+            (position, PriorLine(name, str(written), str(used), source))
+            for position, name, written, used, source in lines
+        )
+    found = _phi_lines(config, phi_scales)
+    for lines_of in by_parameter.values():
+        found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
+    if has_correlations(design):
+        cor = config.priors.cor
+        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor")))
+    return tuple(found)
+
+
+def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
+    prior, source = parse_prior(config.priors.phi, PHI), _source(config.priors, PHI)
+    automatic = config.priors.phi.strip() == AUTO
+    written = AUTO if automatic else str(prior)
+    if scales is None:
+        known = not automatic and not config.subspace.scales_phi
+        return [PriorLine(PHI, written, written if known else LATER, source)]
+    if np.ptp(scales) == 0:
+        return [PriorLine(PHI, written, str(prior.rescaled(float(scales[0]))), source)]
+    return [
+        PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
+        for j, scale in enumerate(scales, start=1)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TorchPrior:
+    """The user's prior of a parameter, or of some of its elements, in PyTorch."""
+
+    parameter: str
+    distribution: Any
+    members: Tensor | None = None
+
+    def log_density(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return the log density of the parameter's value, summed."""
+        value = values[self.parameter]
+        chosen = value if self.members is None else value[self.members]
+        total: Tensor = self.distribution.log_prob(chosen).sum()
+        return total
+
+
+def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
+    """Return the priors of what is sampled as distributions of PyTorch."""
+    import torch
+
+    return tuple(
+        TorchPrior(
+            group.parameter,
+            group.density.in_torch(*group.arguments(priors_of(group, bundle)).values()),
+            None if group.members is None else torch.tensor(group.members),
+        )
+        for group in bundle.model.priors
+        if not (group.density.is_constant or group.density.is_horseshoe)
+    )
+
+
+def log_mass_inside(bundle: Bundle) -> float:
+    """Return the log probability of the possible values under priors that are cut off, summed."""
+    return sum(
+        float(distribution.logsf(0))
+        for group, distribution in scipy_priors(bundle)
+        if group.is_truncated
+    )
+
+
+def scipy_priors(bundle: Bundle) -> list[tuple[PriorGroup, Any]]:
+    """Return the priors of what is sampled with their distributions of ``scipy.stats``."""
+    return [
+        (group, group.density.in_scipy(*group.arguments(priors_of(group, bundle)).values()))
+        for group in bundle.model.priors
+        if not (group.density.is_constant or group.density.is_horseshoe)
+    ]
 
 
 def check_priors(config: ModelConfig, design: Design) -> None:
@@ -242,51 +409,66 @@ def check_priors(config: ModelConfig, design: Design) -> None:
         _check_horseshoe(config, design)
     check_method(config, config.sample.method)
     _check_varying(config.priors, design)
+    _check_classes(config, design)
+    coefficients, others = _keys(design)
     for name in config.priors.coefficients:
-        if config.subspace.holds_theta and name.startswith("b_"):
+        if config.subspace.holds_theta and name not in others:
             raise InputError(
                 f"prior '{name}': in the construction '{config.subspace.construction}' the "
                 "coefficients lie in the subspace and have no priors of their own"
             )
-        if name.partition("[")[0] == design.intercept:
+        if name == design.intercept:
             raise InputError(
                 f"prior '{name}': the intercept is the mean of the network's output, which has "
                 "the prior of phi"
             )
-        if name in [item.intercept for item in design.parameters if item.networks]:
+        if name in [item.intercept for item in design.others if item.networks]:
             raise InputError(
                 f"prior '{name}': this intercept is the mean of a network's output, which has the "
                 "prior of phi"
             )
-        known = (*design.coefficients, *spread_units(design), *_parameter_keys(design))
-        if name not in known:
-            kind = "coefficient" if name.startswith("b_") else "standard deviation"
+        if name not in (*coefficients, *others):
             raise InputError(
-                f"prior '{name}': the model has no such {kind}.{did_you_mean(name, known)}"
+                f"prior '{name}': the model has no such parameter."
+                f"{did_you_mean(name, (*coefficients, *others))}"
             )
 
 
-def _parameter_keys(design: Design) -> list[str]:
-    """Return the keys of priors in the predictors of dispersion parameters."""
-    return [
+def _keys(design: Design) -> tuple[list[str], list[str]]:
+    """Return the keys of single priors: the mean's coefficients, and all others."""
+    others = [
         key
-        for item in design.parameters
+        for item in design.others
         for key in (
             *([item.intercept] if item.has_tau else []),
-            *([f"b_{item.name}"] if item.coefficients else []),
+            *([f"b{item.suffix}"] if item.coefficients else []),
             *item.coefficients,
         )
     ]
+    scalars = [item.name for term in design.terms for item in term.hyperparameters()]
+    return list(design.coefficients), [*others, *scalars]
 
 
 def _check_varying(config: PriorConfig, design: Design) -> None:
     """Refuse a prior of a dispersion parameter that has a predictor."""
-    for item in design.parameters:
-        if item.link == "log" and _source(config, item.name) != "default":
-            key = item.intercept if item.has_tau else "phi"
+    for item in design.of_dispersion:
+        if _source(config, item.name) != "default":
+            key = item.intercept if item.has_tau else PHI
             raise InputError(
                 f"prior '{item.name}': {item.name} has a predictor; what it is made of has "
                 f"priors, as '{key}'"
+            )
+
+
+def _check_classes(config: ModelConfig, design: Design) -> None:
+    """Refuse a prior of a parameter that neither the family nor a term has."""
+    known = {item.key for item in family(config.family).parameters}
+    known |= {item.prior_class for term in design.terms for item in term.hyperparameters()}
+    for key in config.priors.classes:
+        if key not in known and _source(config.priors, key) != "default":
+            raise InputError(
+                f"prior '{key}': family {family(config.family).name} has no such parameter."
+                f"{did_you_mean(key, sorted(known))}"
             )
 
 
@@ -310,26 +492,19 @@ def check_method(config: ModelConfig, method: str) -> None:
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:
-    """Refuse penalised coefficients and predictors of dispersion where the subspace holds theta.
+    """Refuse terms and predictors of dispersion where the subspace holds theta.
 
     Raises
     ------
     InputError
         Naming the terms and the construction.
     """
-    further = penalised_text(design) or parameters_text(design)
-    if config.subspace.holds_theta and further:
+    others = terms_text(design) or parameters_text(design)
+    if config.subspace.holds_theta and others:
         raise InputError(
             f"the construction '{config.subspace.construction}' holds the coefficients in the "
-            f"subspace and has no {further}; use another construction"
+            f"subspace and has no {others}; use another construction"
         )
-
-
-def penalised_text(design: Design) -> str:
-    """Name the smooths and group-level terms, or return an empty text if there are none."""
-    smooths = (f"s({smooth.expression})" for smooth in design.smooths)
-    groups = (f"(... | {':'.join(group.by)})" for group in design.groups)
-    return ", ".join((*smooths, *groups))
 
 
 def _is_horseshoe(config: PriorConfig) -> bool:
@@ -337,13 +512,10 @@ def _is_horseshoe(config: PriorConfig) -> bool:
 
 
 def _check_horseshoe(config: ModelConfig, design: Design) -> None:
-    others = _parameter_keys(design)
-    names = (name for name in config.priors.coefficients if name not in others)
-    own = [name for name in names if name.startswith("b_")]
+    own = [name for name in config.priors.coefficients if name in design.coefficients]
     if own:
-        name = own[0]
         raise InputError(
-            f"prior '{name}': horseshoe() is for all coefficients together, none can have another"
+            f"prior '{own[0]}': horseshoe() is for all coefficients together, none can have another"
         )
     if not design.coefficients:
         raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
@@ -351,136 +523,6 @@ def _check_horseshoe(config: ModelConfig, design: Design) -> None:
         raise InputError("prior 'b': horseshoe() does not know several categories' coefficients")
 
 
-def _coefficient_groups(
-    config: PriorConfig,
-    names: Sequence[str],
-    of_class: Prior,
-    label: str = "b",
-    parameter: str = "theta",
-) -> list[PriorGroup]:
-    """Group the coefficients by their density; one group of all has no list of members."""
-    own = {
-        name: parse_prior(text, name)
-        for name, text in config.coefficients.items()
-        if name.startswith("b_")
-    }
-    priors = [own.get(name, of_class) for name in names]
-    densities = sorted({prior.density for prior in priors} or {of_class.density}, key=str)
-    if len(densities) == 1:
-        return [PriorGroup(label, parameter, densities[0], tuple(priors))]
-    groups = []
-    for density in densities:
-        members = tuple(j for j, prior in enumerate(priors) if prior.density == density)
-        chosen = tuple(priors[j] for j in members)
-        groups.append(PriorGroup(label, parameter, density, chosen, members))
-    return groups
-
-
-def _used(group: PriorGroup, bundle: Bundle) -> list[Prior]:
-    """Return the prior of each member as used; phi's is written once for all."""
-    if group.label == "phi":  # its scales are the subspace's, not the data's
-        return [group.priors[0].rescaled(float(scale)) for scale in phi_units(bundle)]
-    if group.is_coefficients:
-        further = bundle.units.further.get(group.label.removeprefix("b_"))
-        scale = bundle.units.theta_scale if further is None else 1 / further[1]
-        scale = scale if group.members is None else scale[list(group.members)]
-    elif group.parameter.startswith("tau_"):
-        scale = np.ones(1)
-    elif group.label in (spreads := spread_units(bundle.design)):
-        scale = np.array([bundle.units.eta_scale * spreads[group.label]])
-    else:
-        scale = np.array(
-            [
-                _dispersion_units(item, bundle.units)
-                for item in bundle.family.parameters
-                if item.name == group.label
-            ]
-        )
-    return [
-        _autoscaled(prior, float(units), bundle.config.priors)
-        for prior, units in zip(group.priors, scale, strict=True)
-    ]
-
-
-def _autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
-    fixed = prior.density.is_constant or not config.autoscale
-    return prior if fixed else prior.rescaled(units)
-
-
-def _lines(
-    config: ModelConfig, design: Design, units: Units, phi_scales: Array | None
-) -> Iterator[PriorLine]:
-    yield from _phi_lines(config, phi_scales)
-    if not config.subspace.holds_theta:
-        yield from _coefficient_lines(config.priors, design.coefficients, units.theta_scale)
-    for parameter in design.parameters:
-        yield from _parameter_lines(config.priors, parameter, units)
-    for item in scalar_parameters(family(config.family), design):
-        prior, scale = _dispersion_prior(config.priors, item), _dispersion_units(item, units)
-        source = _source(config.priors, item.key)
-        used = _autoscaled(prior, scale, config.priors)
-        yield PriorLine(item.name, str(prior), str(used), source)
-    for name, scale in spread_units(design).items():
-        prior, of_class = _spread_prior(config.priors, name), name.partition("_")[0]
-        own = "coefficient" if name in config.priors.coefficients else None
-        used = _autoscaled(prior, units.eta_scale * scale, config.priors)
-        source = own or _source(config.priors, of_class)
-        yield PriorLine(name, str(prior), str(used), source)
-    if any(group.correlated for group in design.groups):
-        yield PriorLine("cor", config.priors.cor, config.priors.cor, _source(config.priors, "cor"))
-
-
-def _parameter_lines(
-    config: PriorConfig, item: ParameterDesign, units: Units
-) -> Iterator[PriorLine]:
-    if item.has_tau:
-        prior = str(_intercept_prior(config, item))
-        source = "coefficient" if item.intercept in config.coefficients else "default"
-        yield PriorLine(f"tau_{item.name}", prior, prior, source)
-    label, scale = f"b_{item.name}", 1 / units.further[item.name][1]
-    source = _source(config, "b") if item.link == "identity" else "default"
-    source = "class" if label in config.coefficients else source
-    of_class = _class_prior(config, item)
-    yield from _coefficient_lines(config, item.coefficients, scale, of_class, source)
-
-
-def _coefficient_lines(
-    config: PriorConfig,
-    names: Sequence[str],
-    units: Array,
-    of_class: Prior | None = None,
-    source: str | None = None,
-) -> Iterator[PriorLine]:
-    of_class, source = of_class or parse_prior(config.b, "b"), source or _source(config, "b")
-    for name, scale in zip(names, units, strict=True):
-        own = config.coefficients.get(name)
-        prior, decided = (parse_prior(own, "b"), "coefficient") if own else (of_class, source)
-        yield PriorLine(name, str(prior), str(_autoscaled(prior, float(scale), config)), decided)
-
-
-def _dispersion_prior(config: PriorConfig, item: Dispersion) -> Prior:
-    return parse_prior(getattr(config, item.key) or item.prior, item.name)
-
-
-def _dispersion_units(item: Dispersion, units: Units) -> float:
-    return units.of_dispersion if item.has_units else 1.0
-
-
-def _phi_lines(config: ModelConfig, scales: Array | None) -> Iterator[PriorLine]:
-    prior, source = parse_prior(config.priors.phi, "phi"), _source(config.priors, "phi")
-    automatic = config.priors.phi.strip() == AUTO
-    written = AUTO if automatic else str(prior)
-    if scales is None:
-        known = not automatic and not config.subspace.scales_phi
-        yield PriorLine("phi", written, written if known else LATER, source)
-    elif np.ptp(scales) == 0:
-        yield PriorLine("phi", written, str(prior.rescaled(float(scales[0]))), source)
-    else:
-        for j, scale in enumerate(scales, start=1):
-            yield PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
-
-
 def _source(config: PriorConfig, label: str) -> str:
     """Say whether a class's prior is the default one."""
-    default = PriorConfig.model_fields[label].default
-    return "default" if getattr(config, label) == default else "class"
+    return "default" if config.of_class(label) == config.default(label) else "class"

@@ -292,7 +292,7 @@ def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
     if len(sizes) > 1 or not np.isfinite([*terms.loc, *terms.scale]).all():
         raise ValueError("columns, locations and scales do not fit")
     used = {name for term in terms.terms for name in variables(term)} | factor_columns(terms).keys()
-    if unknown := used - set(formula.predictors):
+    if unknown := used - set(formula.columns):
         raise ValueError(f"{sorted(unknown)} are not in the formula")
     return terms
 

@@ -1,4 +1,4 @@
-"""What is known of each row besides its covariates: offsets, weights, numbers of trials."""
+"""What is known of each row: offsets, weights, numbers of trials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> dict[str, Array]:
-    """Evaluate ``offset()``, ``weights()`` and ``trials()``.
+    """Evaluate ``weights()`` and ``trials()``.
 
     Parameters
     ----------
@@ -31,17 +31,14 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     Returns
     -------
     dict of arrays, shape (N,)
-        ``offsets`` (their sum), ``weights`` and ``trials``, those that the formula has.
+        ``weights`` and ``trials``, those that the formula has.
 
     Raises
     ------
     InputError
-        For offsets that are not finite, negative weights, and negative trials.
+        For negative weights and trials.
     """
     found: dict[str, Array] = {}
-    if formula.offsets:
-        parts = [_offset(expression, table) for expression in formula.offsets]
-        found["offsets"] = np.sum(parts, axis=0)
     if formula.weights and response:
         found["weights"] = _at_least_0("weights", formula.weights, table)
         if not found["weights"].any():
@@ -49,6 +46,19 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     if formula.trials:
         found["trials"] = _at_least_0("trials", formula.trials, table)
     return found
+
+
+def offset_values(expressions: tuple[str, ...], table: pd.DataFrame) -> Array | None:
+    """Return the sum (N,) of ``offset()`` terms, None if there are none.
+
+    Raises
+    ------
+    InputError
+        For values that are not finite.
+    """
+    if not expressions:
+        return None
+    return np.asarray(np.sum([_offset(text, table) for text in expressions], axis=0))
 
 
 def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:

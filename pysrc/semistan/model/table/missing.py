@@ -76,7 +76,7 @@ def complete_rows(
         If there are such rows and they may not be left out, naming columns and counts; or if
         no row is left.
     """
-    used = (*(formula.outcome if response else ()), *formula.predictors)
+    used = (*(formula.outcome if response else ()), *formula.columns)
     check_columns(frame, used, formula.text)
     missing = frame[list(dict.fromkeys(used))].apply(_missing)
     bad = np.asarray(missing.any(axis=1), dtype=bool)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from semistan.model.networks.mlp import Array
+from semistan.model.names import MU
+from semistan.model.parameter import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,10 +19,10 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """What the penalised coefficients of one term multiply in each row.
+    """What one term needs of each row: columns, and a level.
 
-    The term adds ``Z[n] @ r[level[n]]``, with coefficients r (levels, m): those of a group-level
-    term's levels, or of a smooth, which is of one level.
+    A term with penalised coefficients r (levels, m) adds ``Z[n] . r[level[n]]``; a smooth is of
+    one level.
 
     Attributes
     ----------
@@ -43,6 +44,33 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What one predictor needs of some rows.
+
+    Attributes
+    ----------
+    X : array, shape (N, P)
+        Structured design.
+    blocks : tuple of Block
+        What the other terms need, in the predictor's order.
+    offset : array, shape (N,), optional
+        What is known of the predictor.
+    """
+
+    X: Array
+    blocks: tuple[Block, ...] = ()
+    offset: Array | None = None
+
+    def take(self, positions: np.ndarray) -> Columns:
+        """Return the rows at some positions."""
+        return Columns(
+            self.X[positions],
+            tuple(block.take(positions) for block in self.blocks),
+            None if self.offset is None else self.offset[positions],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Rows in the user's units.
 
@@ -50,54 +78,59 @@ class Rows:
     ----------
     y : array, shape (N,), or None
         Response.
-    X, U : arrays, shapes (N, P) and (N, Q)
-        Structured design and network inputs.
+    predictors : dict of Columns
+        What each predictor needs, by its name; that of the mean is ``mu``.
+    U : array, shape (N, Q)
+        Network inputs.
     index : tuple
         Label of each row.
     frame : pandas.DataFrame, optional
         The columns of the user's table from which these were made.
     given : dict of arrays, shape (N,)
-        ``offsets``, ``weights`` and ``trials``, those that the formula has.
-    blocks : tuple of Block
-        Columns of the smooths, then of the group-level terms.
-    further : dict of arrays, shape (N, P_s)
-        The structured design of each dispersion parameter that has a predictor.
+        ``weights`` and ``trials``, those that the formula has.
     """
 
     y: Array | None
-    X: Array
+    predictors: dict[str, Columns]
     U: Array
     index: tuple[Any, ...]
     frame: pd.DataFrame | None = None
     given: dict[str, Array] = field(default_factory=dict)
-    blocks: tuple[Block, ...] = ()
-    further: dict[str, Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.U)
+
+    @property
+    def X(self) -> Array:
+        """The structured design (N, P) of the mean."""
+        return self.predictors[MU].X
+
+    @property
+    def known(self) -> dict[str, Array]:
+        """What is given of each row, with the ``offsets`` of the mean if there are some."""
+        offset = self.predictors[MU].offset
+        return self.given if offset is None else {**self.given, "offsets": offset}
 
     def first(self, n: int) -> Rows:
         """Return the first n rows."""
         return self.take(np.arange(min(n, len(self))))
 
     def evenly(self, most: int) -> Rows:
-        """Return at most so many rows, evenly spaced."""
+        """Return at most this many rows, evenly spaced."""
         return self if len(self) <= most else self.take(evenly_spaced(len(self), most))
 
     def take(self, positions: np.ndarray) -> Rows:
         """Return the rows at some positions, counted from 0."""
         return Rows(
             None if self.y is None else self.y[positions],
-            self.X[positions],
+            {name: columns.take(positions) for name, columns in self.predictors.items()},
             self.U[positions],
             tuple(self.index[i] for i in positions),
             None if self.frame is None else self.frame.iloc[positions],
             {name: values[positions] for name, values in self.given.items()},
-            tuple(block.take(positions) for block in self.blocks),
-            {name: X[positions] for name, X in self.further.items()},
         )
 
 
 def evenly_spaced(size: int, most: int) -> np.ndarray:
-    """Return at most so many positions among ``size``, evenly spaced."""
+    """Return at most this many positions among ``size``, evenly spaced."""
     return np.linspace(0, size - 1, min(size, most)).round().astype(int)

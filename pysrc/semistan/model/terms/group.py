@@ -369,75 +369,6 @@ def group_name(by: tuple[str, ...]) -> str:
     return "_".join(re.sub("[^A-Za-z0-9]", "_", latin(column)) for column in by)
 
 
-def level_labels(self) -> dict[str, str]:
-        """Map Stan's names of the effects to brms's: ``r_g[a,Intercept]``."""
-        r, of = self.names[2], f"__{self.of}" if self.of else ""
-        return {
-            f"{r}.{level}.{j}": f"r_{self.name}{of}[{label},{effect}]"
-            for j, effect in enumerate(self.effect_names, start=1)
-            for level, label in enumerate(self.levels, start=1)
-        }
-
-    @property
-    def _effects(self) -> str:
-        """The number of effects as the program has it."""
-        return "1" if self.only_intercept else f"M_{self.key}"
-
-    def _in(self, effect: int) -> str:
-        """Return an effect's part in the names, after its predictor where it is another's."""
-        name = self.effect_names[effect]
-        return f"{self.of}_{name}" if self.of else name
-
-    def _columns(self, table: pd.DataFrame) -> Array:
-        columns = np.ones((len(table), int(self.intercept)))
-        if not self.terms.terms:
-            return columns
-        return np.hstack([columns, apply_terms(self.terms, table, {})])
-
-
-def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = "") -> Group:
-    """Learn the levels and the columns from the training rows.
-
-    Parameters
-    ----------
-    term : GroupTerm
-        The parsed term.
-    table : pandas.DataFrame
-        The training rows.
-    key : str
-        What its names in the program end in.
-    of : str
-        The predictor, where it is not that of the mean.
-
-    Raises
-    ------
-    InputError
-        If there is only one level, or two have one label; or the columns cannot be used.
-    """
-    empty = Terms((), (), {}, {}, (), ())
-    terms = learn_terms(term.terms, {}, table)[0] if term.terms else empty
-    labels = level_labels(table, term.by)
-    levels = tuple(sorted({label for label in labels if label is not None}))
-    if len(levels) < len(table[list(term.by)].dropna().drop_duplicates()):
-        raise InputError(f"{term.text}: two levels of '{':'.join(term.by)}' look alike; rename one")
-    if len(levels) < 2:
-        raise InputError(
-            f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
-        )
-    intercept = ("Intercept",)
-    effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
-    correlated = term.correlated and len(effects) > 1
-    group = Group(term.by, levels, effects, term.intercept, terms, correlated, key, of)
-    group.block(table)  # whose values must be finite
-    return group
-
-
-def group_name(by: tuple[str, ...]) -> str:
-    """Return the name in Stan of grouping columns."""
-    return "_".join("".join(c if c.isascii() and c.isalnum() else "_" for c in column)
-                    for column in by)  # fmt: skip
-
-
 def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str | None]:
     """Return the level of each row as text, ``a_1`` for two columns; None where one is missing."""
     missing = table[list(by)].isna().any(axis=1)
@@ -478,7 +409,7 @@ def group_from_plain(
         tuple(str(item) for item in content[name]) for name in ("by", "levels", "effects")
     )
     intercept = bool(content["intercept"])
-    if len(effects) != intercept + len(terms.columns) or not set(by) <= set(formula.predictors):
+    if len(effects) != intercept + len(terms.columns) or not set(by) <= set(formula.columns):
         raise ValueError("a group-level term's columns do not fit")
     return Group(by, levels, effects, intercept, terms, bool(content["correlated"]), key, of)
 

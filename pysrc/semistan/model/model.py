@@ -1,0 +1,96 @@
+"""The model: resolved once from the configuration, the formula and the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
+from semistan.model.families.families import Family, family
+from semistan.model.networks.mlp import Networks, NetworkSpec
+from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.priors.prior import PriorGroup, has_horseshoe, prior_groups
+from semistan.model.temper import Temper, temper_of
+from semistan.model.units import Units
+from semistan.model.varying import scalar_parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """All that can be known before training.
+
+    Attributes
+    ----------
+    config : ModelConfig
+        The model as written, and how to fit it.
+    design : Design
+        The learnt design state.
+    units : Units
+        Locations and scales of the training rows.
+    """
+
+    config: ModelConfig
+    design: Design
+    units: Units
+
+    def replace(self, **changes: object) -> Model:
+        """Return the model with other configuration, design or units."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @cached_property
+    def family(self) -> Family:
+        """The response family's record."""
+        return family(self.config.family)
+
+    @cached_property
+    def network(self) -> Networks:
+        """The architecture of the network, or of several."""
+        return network_spec(self.config, self.design)
+
+    @cached_property
+    def priors(self) -> tuple[PriorGroup, ...]:
+        """The priors that the user can choose, a statement of the program each."""
+        return prior_groups(self.config, self.design, self.units)
+
+    @cached_property
+    def orthogonal(self) -> tuple[int, ...]:
+        """Positions of the structured columns that are orthogonalised to the network."""
+        return orthogonal_columns(self.config, self.design)
+
+    @cached_property
+    def samples_orthogonal(self) -> bool:
+        """Whether the program samples orthogonalised coefficients."""
+        return in_model(self.config, self.design)
+
+    @cached_property
+    def temper(self) -> Temper | None:
+        """How the posterior is tempered, if it is."""
+        return temper_of(self.config, self.design)
+
+    @property
+    def integrates_theta(self) -> bool:
+        """Whether theta is integrated out, which only pure Stan does, on one thread."""
+        return self.temper is not None and self.temper.integral is not None
+
+    @property
+    def has_horseshoe(self) -> bool:
+        """Whether the coefficients are made of a horseshoe's parameters."""
+        return has_horseshoe(self.config)
+
+    @cached_property
+    def scalars(self) -> tuple[str, ...]:
+        """Names of the dispersion parameters without a predictor."""
+        return tuple(item.name for item in scalar_parameters(self.family, self.design))
+
+
+def network_spec(config: ModelConfig, design: Design) -> Networks:
+    """Combine the configured layers with the number of inputs that each network has."""
+    network = config.network
+    return Networks(
+        tuple(
+            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
+            for terms in design.networks
+        ),
+        design.network_predictors,
+    )

@@ -1,0 +1,74 @@
+"""What a model samples: its parameters in the order in which the program declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from semistan.model.model import Model
+from semistan.model.parameter import Array, Parameter
+from semistan.model.predictor import Predictor
+from semistan.model.priors.horseshoe import horseshoe_parameters
+from semistan.model.priors.prior import PHI, PriorGroup
+
+
+def parameters_of(
+    model: Model, phi_scale: Array | None = None, prior_data: Mapping[str, Any] | None = None
+) -> tuple[Parameter, ...]:
+    """Return the parameters in the program's order.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    phi_scale : array, shape (k,), optional
+        The units of the subspace's coordinates, which are known after training.
+    prior_data : mapping, optional
+        The arguments of the priors as used, which a horseshoe's parameters need.
+    """
+    scale = np.zeros(0) if phi_scale is None else phi_scale
+    text = "subspace coordinates: w = lift(phi, ...)"
+    found = [Parameter(PHI, text, scale.shape, ("k",), unit=scale, multiplier="phi_scale")]
+    for predictor in model.design.predictors:
+        found += _linear_parameters(model, predictor, prior_data or {})
+        for term in predictor.terms:
+            found += term.parameters(model.config.priors)
+    found += [
+        Parameter(group.parameter, group.text, kind=group.kind)
+        for group in scalar_priors(model)
+        if not group.density.is_constant
+    ]
+    return tuple(found)
+
+
+def scalar_priors(model: Model) -> tuple[PriorGroup, ...]:
+    """Return the priors of dispersion parameters and of the terms' scalars."""
+    taus = {predictor.tau for predictor in model.design.predictors}
+    return tuple(group for group in model.priors if not group.size and group.parameter not in taus)
+
+
+def _linear_parameters(
+    model: Model, predictor: Predictor, prior_data: Mapping[str, Any]
+) -> list[Parameter]:
+    """Return a predictor's intercept and coefficients."""
+    of = "" if predictor.is_mean else f" of {predictor.words}"
+    found = []
+    if predictor.has_tau:
+        over = "over its location" if predictor.link == "identity" else "over its unit"
+        found.append(Parameter(predictor.tau, f"{predictor.words} at average columns, {over}"))
+    if predictor.is_mean and model.config.subspace.holds_theta:
+        return found
+    P = len(predictor.coefficients)
+    if predictor.is_mean and model.has_horseshoe:
+        return [*found, *horseshoe_parameters(prior_data, P)]
+    if P or predictor.is_mean:
+        found.append(
+            Parameter(
+                predictor.theta, f"structured coefficients{of}", (P,), (f"P{predictor.suffix}",),
+                unit=model.units.coefficient_scale(predictor.name),
+                multiplier=f"theta_scale{predictor.suffix}",
+            )
+        )  # fmt: skip
+    return found

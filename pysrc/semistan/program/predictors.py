@@ -1,0 +1,204 @@
+"""The predictors in the program: data, what is sampled, and what they make of each row.
+
+The mean is computed where the likelihood is. A parameter behind a comma, such as sigma, is a vector
+over the rows,
+
+    sigma = exp(sigma_loc + tau_sigma + Xc_sigma theta_sigma + other terms + f_sigma),
+
+where ``sigma_loc`` is the log of its unit. ``tau_sigma``, log sigma at the means of the columns, is
+there without a network, whose output bias it would be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistan.model.bundle import Bundle
+from semistan.model.design import Design
+from semistan.model.predictor import Predictor
+from semistan.model.stan_text import declarations
+from semistan.model.table.rows import Rows
+from semistan.model.terms.term import Lines
+from semistan.program.networks import network_call, shared_weights
+
+FUNCTIONS = {"log": "exp", "logit": "inv_logit"}  # Stan's inverse of each link
+LOCATED = {
+    "log": "log of the unit of {}", "logit": "where logit {} starts", "identity": "location of {}",
+}  # fmt: skip
+
+
+def offset_name(predictor: Predictor) -> str:
+    """Return the name of what is known of a predictor."""
+    return f"offsets{predictor.suffix}"
+
+
+def term_data_lines(predictor: Predictor) -> Lines:
+    """Declare what the other terms of a predictor need."""
+    return [line for term in predictor.terms for line in term.data_lines()]
+
+
+def other_data_lines(design: Design) -> Lines:
+    """Declare units, columns and terms of each predictor behind a comma."""
+    lines: Lines = []
+    for item in design.others:
+        name = item.name
+        lines.append((f"real {name}_loc;", LOCATED[item.link].format(name)))
+        if item.coefficients:
+            lines += [
+                (f"int<lower=1> P_{name};", f"structured coefficients of {item.words}"),
+                (f"matrix[N, P_{name}] X_{name};", "their design, without an intercept"),
+                (f"vector[P_{name}] x_loc_{name};", f"mean of each column of X_{name}"),
+                (f"vector<lower=0>[P_{name}] theta_scale_{name};", "unit of each coefficient"),
+            ]
+        if item.offsets:
+            lines.append((f"vector[N] {offset_name(item)};", f"part of {item.words} that is known"))
+        lines += term_data_lines(item)
+    return lines
+
+
+def predictor_data(bundle: Bundle, rows: Rows) -> dict[str, Any]:
+    """Return what the predictors need of the rows, but for the mean's own columns."""
+    data: dict[str, Any] = {}
+    for item in bundle.design.predictors:
+        columns, (loc, _) = rows.predictors[item.name], bundle.units.columns[item.name]
+        if not item.is_mean:
+            data[f"{item.name}_loc"] = bundle.units.location(bundle.family, item.name)
+        if item.coefficients and not item.is_mean:
+            data |= {
+                f"P_{item.name}": len(loc),
+                f"X_{item.name}": columns.X,
+                f"x_loc_{item.name}": loc,
+                f"theta_scale_{item.name}": bundle.units.coefficient_scale(item.name),
+            }
+        if columns.offset is not None:
+            data[offset_name(item)] = columns.offset
+        for term, block in zip(item.terms, columns.blocks, strict=True):
+            data |= term.data(block)
+    return data
+
+
+def centred_columns(design: Design) -> tuple[Lines, str]:
+    """Declare the centred columns in the transformed data, and compute them."""
+    items = [item for item in design.others if item.coefficients]
+    lines = [
+        (f"matrix[N, P_{item.name}] Xc_{item.name};", f"structured design of {item.words}, centred")
+        for item in items
+    ]
+    loops = (
+        f"for (j in 1 : P_{n}) {{\n  Xc_{n}[ : , j] = X_{n}[ : , j] - x_loc_{n}[j];\n}}\n"
+        for n in (item.name for item in items)
+    )
+    return lines, "".join(loops)
+
+
+def term_arguments(predictor: Predictor) -> tuple[list[str], list[str]]:
+    """Return the likelihood's arguments of a predictor's terms: data, and what is sampled."""
+    data, sampled = [], []
+    for term in predictor.terms:
+        more_data, more_sampled = term.arguments()
+        data += more_data
+        sampled += more_sampled
+    return data, sampled
+
+
+def other_arguments(design: Design) -> tuple[list[str], list[str]]:
+    """Return those of the predictors behind commas."""
+    data, sampled = [], []
+    for item in design.others:
+        term_data, term_sampled = term_arguments(item)
+        data.append(f"data real {item.name}_loc")
+        data += [f"data matrix Xc_{item.name}"] if item.coefficients else []
+        data += [f"data vector {offset_name(item)}"] if item.offsets else []
+        data += term_data
+        sampled += [f"real {item.tau}"] if item.has_tau else []
+        sampled += [f"vector {item.theta}"] if item.coefficients else []
+        sampled += term_sampled
+    return data, sampled
+
+
+def other_sums(predictor: Predictor, rows: str) -> list[str]:
+    """Return what stands in a predictor of some rows beside the network and theta."""
+    offset = [f"{offset_name(predictor)}{rows}"] if predictor.offsets else []
+    return [*offset, *(term.summand(rows) for term in predictor.terms)]
+
+
+def parameter_vectors(design: Design, rows: str, size: str) -> str:
+    """Declare each parameter with a predictor over some rows, as ``[start : end]``.
+
+    It stands behind ``weights_lines``.
+    """
+    return "".join(_vector(design, item, rows, size) for item in design.others)
+
+
+def _vector(design: Design, item: Predictor, rows: str, size: str) -> str:
+    function = FUNCTIONS.get(item.link, "")
+    level, *others = _sums(design, item, rows)
+    if not others:
+        made = (
+            f"rep_vector({function}({level}), {size})"
+            if function
+            else f"rep_vector({level}, {size})"
+        )
+    elif function:
+        made = f"{function}(" + "\n        + ".join([level, *others]) + ")"
+    else:
+        made = "\n    + ".join([level, *others])
+    words = "of each row" if function else "linear predictor"
+    return f"vector[{size}] {item.name}  // {words}\n  = {made};\n"
+
+
+def _level(item: Predictor) -> str:
+    """Return what of a predictor does not vary by row."""
+    return f"{item.name}_loc" + (f" + {item.tau}" if item.has_tau else "")
+
+
+def _sums(design: Design, item: Predictor, rows: str) -> list[str]:
+    sums = [_level(item)]
+    sums += [f"Xc_{item.name}{rows} * {item.theta}"] if item.coefficients else []
+    if item.networks:
+        column = 6 if item.link == "identity" else 10
+        w = shared_weights(design)
+        sums.append(network_call(design, column, rows=rows, predictor=item.name, weights=w))
+    return [*sums, *other_sums(item, rows)]
+
+
+def other_quantities(design: Design) -> str:
+    """Declare intercepts, coefficients and correlations of the predictors behind commas."""
+    text = ""
+    for item in design.others:
+        sums = [_level(item)]
+        if item.networks:
+            sums.append(f"mean({network_call(design, 11, predictor=item.name)})")
+        value = "\n    + ".join(sums)
+        if item.coefficients:
+            value += f"\n    - dot_product(x_loc_{item.name}, {item.theta})"
+        mean = f"mean of {item.words}" if item.networks else item.words
+        moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
+        text += declarations([(f"real {item.intercept}", f"{mean}{moved}")])
+        text += f"  = {value};\n"
+        columns = zip(item.coefficients, item.x.columns, strict=True)
+        coefficients = [
+            (f"real {name} = {item.theta}[{j}];", column)
+            for j, (name, column) in enumerate(columns, start=1)
+        ]
+        text += declarations([*coefficients, *term_quantity_lines(item)])
+    return text
+
+
+def term_quantity_lines(predictor: Predictor) -> Lines:
+    """Declare what the terms of a predictor report."""
+    return [line for term in predictor.terms for line in term.quantity_lines()]
+
+
+def made_lines(design: Design) -> Lines:
+    """Declare what the parameters of all terms make."""
+    return [line for term in design.terms for line in term.made_lines()]
+
+
+def other_labels(design: Design) -> dict[str, str]:
+    """Map the names of intercepts and coefficients to the design's columns."""
+    return {
+        name: f"{item.name}: {column}"
+        for item in design.others
+        for name, column in zip(item.names, ("Intercept", *item.x.columns), strict=True)
+    }
