@@ -13,7 +13,7 @@ from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.networks.mlp import forward
+from semistan.model.networks.networks import forward
 from semistan.model.terms.group import level_labels
 from semistan.posterior import predict
 from semistan.posterior.penalised import penalised_predictor

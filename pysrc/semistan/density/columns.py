@@ -27,8 +27,9 @@ from semistan.density.parameter_coordinates import coordinates_at, parameters_lo
 from semistan.density.penalised_columns import penalised_columns
 from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior
+from semistan.model.arrays import Array
 from semistan.model.families.ordinal import thresholds
-from semistan.model.networks.mlp import MU, Array
+from semistan.model.networks.networks import MU
 from semistan.model.orthogonal import further_names
 from semistan.model.priors.prior import prior_data, prior_groups
 

@@ -38,7 +38,8 @@ from semistan.density.target import (
     negative_log_posterior,
     weights,
 )
-from semistan.model.networks.mlp import MU, Array, output_and_jacobian
+from semistan.model.arrays import Array
+from semistan.model.networks.networks import MU, output_and_jacobian
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.design import Design
-from semistan.model.networks.mlp import Array
 from semistan.model.terms.group import Group
 from semistan.model.terms.smooth import Smooth
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from semistan.density.parameter_coordinates import split_coordinates
 from semistan.density.target import Target
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.varying import predictor_start
 
 

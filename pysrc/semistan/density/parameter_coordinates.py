@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.design import Design
-from semistan.model.networks.mlp import Array
 from semistan.model.predictor import ParameterDesign
 from semistan.model.varying import predictor_start
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from semistan.density.noncentred import coefficients, parts_of_design, values_of
 from semistan.density.target import Target
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.terms.group import Group
 from semistan.model.terms.names import coefficient_columns
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.families.families import Family
-from semistan.model.networks.mlp import Array, Network, forward, frozen_features
+from semistan.model.networks.networks import Networks, forward, frozen_features
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 
@@ -87,7 +88,7 @@ class Problem:
     """
 
     family: Family
-    network: Network
+    network: Networks
     eta_loc: float
     eta_scale: float
     y: Tensor
@@ -211,7 +212,7 @@ class Problem:
 
 
 def make_problem(
-    family: Family, network: Network, units: Units, rows: Rows, device: str
+    family: Family, network: Networks, units: Units, rows: Rows, device: str
 ) -> Problem:
     """Standardise the rows and move them to the device as float64."""
     import torch

@@ -20,7 +20,7 @@ from semistan.density.noncentred import (
     partial_correlations,
     parts_of_design,
 )
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     from semistan.density.target import Target

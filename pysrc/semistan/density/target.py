@@ -29,7 +29,7 @@ from semistan.density.shear import Shear, shear_of
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.networks.mlp import forward, frozen_features
+from semistan.model.networks.networks import forward, frozen_features
 from semistan.model.priors.density import parse_prior
 from semistan.model.priors.prior import prior_data, prior_groups
 from semistan.model.table.rows import Rows

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
 from semistan.model.families.families import Family, family
-from semistan.model.networks.mlp import Array, Networks, NetworkSpec
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -85,7 +87,7 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
     network = config.network
     return Networks(
         tuple(
-            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
+            FullyConnected(len(terms.columns), network.hidden, network.activation, network.frozen)
             for terms in design.networks
         ),
         design.network_predictors,

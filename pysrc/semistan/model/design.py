@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.ordinal import category_numbers
 from semistan.model.formula.formula import Formula, SmoothTerm, parse_formula, variables
 from semistan.model.names import stan_name
-from semistan.model.networks.mlp import MU, Array
+from semistan.model.networks.networks import MU
 from semistan.model.predictor import (
     ParameterDesign,
     learn_parameter,

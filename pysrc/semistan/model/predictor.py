@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.formula.formula import Formula, ParameterFormula
 from semistan.model.names import stan_name
-from semistan.model.networks.mlp import Array
 from semistan.model.table.columns import (
     Terms,
     check_collinear,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.subspace import Subspace
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, Family
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Rows
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import ACTIVATIONS, Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.model.temper import temper_of
 from semistan.program.distributional import parameter_data
-from semistan.program.networks import network_data
 from semistan.program.penalised import penalised_data
 
 
@@ -53,10 +52,7 @@ def stan_data(
         "u_scale": units.u_scale,
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
-        **network_data(network),
-        "activation": 1 + ACTIVATIONS.index(network.activation),
-        "frozen": network.frozen,
-        "d_frozen": network.d_frozen,
+        **network.stan_sizes,
         "w_frozen": bundle.trained.w_frozen,
         "d": bundle.subspace.d,
         "k": bundle.subspace.k,

@@ -31,7 +31,7 @@ import numpy as np
 
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
-from semistan.model.networks.mlp import MU, frozen_features, layer_inputs, output_layers
+from semistan.model.networks.networks import MU, frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import LOSS_NODES, Parameters
 

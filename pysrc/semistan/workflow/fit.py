@@ -36,7 +36,7 @@ from semistan.posterior.run import MARKER, Run, create_run, read_run, record_sec
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, bundle_program, stan_program
 from semistan.show.inference_data import inference_data, write_inference_data
-from semistan.subspace.constructions import construction
+from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 

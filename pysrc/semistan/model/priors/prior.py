@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, family
-from semistan.model.networks.mlp import Array
 from semistan.model.predictor import ParameterDesign
 from semistan.model.priors.density import AUTO, Density, Prior, parse_prior
 from semistan.model.units import Units

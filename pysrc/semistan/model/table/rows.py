@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd

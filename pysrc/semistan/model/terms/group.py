@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import Formula, GroupTerm
 from semistan.model.names import stan_name
-from semistan.model.networks.mlp import Array
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
 from semistan.model.table.rows import Block
 

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import SmoothTerm
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Block
 
 
