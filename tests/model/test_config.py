@@ -1,6 +1,7 @@
 import re
 import tomllib
 
+import pandas as pd
 import pytest
 
 from semistan.errors import InputError
@@ -187,6 +188,80 @@ def test_an_unreadable_table_is_named(content, message, tmp_path):
         path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(str(path)) + f".*{message}"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "y,x,u\na,2,3,4\nb,6,7,8\n",
+        "y,x\n0,2,3\n1,5,6\n",  # the first fields look like pandas's own index
+        '"y","x"\n"1",2,3\n"2",5,6\n',  # as R's write.table() writes row names
+        "y\n1,2,3\n4,5,6\n",
+        "y,x\n1,2,3\n4,5\n",
+        "y,x\n1,2,\n3,4,5\n",
+    ],
+)
+def test_a_table_with_more_fields_than_names_is_refused(content, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"more fields than its header.*row.names = FALSE"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "repeated"),
+    [
+        ("y,x,x,u", r"'x' \(2\);"),
+        ("x,u,x,x", r"'x' \(3\);"),
+        ('x,"x",x.1,x.1', r"'x' \(2\), 'x.1' \(2\);"),
+        ("\n\ny,NA,u,NA", r"'NA' \(2\);"),
+        ('y,"odd\nname",u,"odd\nname"', r"'odd\nname' \(2\);"),
+    ],
+)
+def test_a_name_of_several_columns_is_refused(header, repeated, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(f"{header}\n1,2,3,4\n5,6,7,8\n")
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}' has several.*: {repeated}"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("names", [["x", "x.1", "x.2.1"], ["x.1", "x.1.1", "x.1.2"]])
+def test_names_with_numbers_are_names_of_their_own(names, tmp_path):
+    frame = pd.DataFrame([[1, 2, 3], [4, 5, 6]], columns=names)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    assert read_table(tmp_path / "data.csv").equals(frame)
+
+
+def test_columns_without_a_name_do_no_harm(tmp_path):
+    (tmp_path / "data.csv").write_text(",y,x,\n1,2,3,\n4,5,6,\n")
+    frame = read_table(tmp_path / "data.csv")
+    assert frame[["y", "x"]].to_numpy().tolist() == [[2, 3], [5, 6]]
+
+
+def test_commas_that_end_rows_are_no_fields(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("y,x\n1,2,\n3,4,\n")
+    assert read_table(path).equals(pd.DataFrame({"y": [1, 3], "x": [2, 4]}))
+
+
+def test_a_table_with_decimal_commas_is_told_its_separator(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("y;x;u\n1,5;2,5;3\n2,5;3,5;4\n")
+    with pytest.raises(InputError, match="separated by ';'"):
+        read_table(path)
+
+
+def test_row_names_of_write_csv_are_a_column_without_a_name(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('"","y","x"\n"1",2,3\n"2",5,6\n')
+    frame = read_table(path)
+    assert frame[["y", "x"]].to_numpy().tolist() == [[2, 3], [5, 6]]
+
+
+def test_a_parquet_table_may_have_an_index(tmp_path):
+    frame = small_frame().set_index("u", drop=False).rename_axis("row")
+    frame.to_parquet(tmp_path / "data.parquet")
+    assert read_table(tmp_path / "data.parquet").equals(frame)
 
 
 def test_a_table_is_read_as_pandas_writes_it(tmp_path):

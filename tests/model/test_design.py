@@ -1,20 +1,22 @@
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.design import (
-    apply_design,
-    design_from_plain,
-    design_to_plain,
-    learn_design,
-)
+from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.names import stan_name
+from semistan.model.names import stan_name, unique_names
 from semistan.model.table.missing import complete_rows
-from support.small import small_frame
+from semistan.posterior.summary import summarise
+from semistan.program.penalised import spread_labels
+from semistan.program.program import bundle_program, labels
+from semistan.show.pictures.coefficients import draw_coefficients
+from semistan.show.pictures.material import Material
+from support.drawn import random_draws
+from support.small import small_bundle, small_frame
 
 
 def learn(text, frame=None):
@@ -73,6 +75,39 @@ def test_levels_can_be_listed():
     assert design.coefficients == ("b_ga", "b_gc")
 
 
+@pytest.mark.parametrize(
+    ("terms", "lacking"),
+    [
+        ("C(g, levels=['a', 'b']) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x:C(g, contr.sum, levels=['c']) + nn(u)", "20 of 30 rows have: 'a' (10), 'b' (10)."),
+        ("x + nn(u, C(g, levels=['a', 'b']))", "10 of 30 rows have: 'c' (10)."),
+        ("x + (C(g, levels=['a', 'b']) | flag) + nn(u)", "10 of 30 rows have: 'c' (10)."),
+        ("x + nn(u), sigma ~ C(g, levels=['a', 'b'])", "10 of 30 rows have: 'c' (10)."),
+        ("C(`odd name`, levels=[2, 3]) + nn(u)", "1 of 30 rows have: 1 (1)."),
+        ("C(flag, levels=['0', '1']) + nn(u)", "30 of 30 rows have: 0 (15), 1 (15)."),
+        ("C(row, levels=[9]) + nn(u)", "0 (1), 1 (1), 2 (1), 3 (1), 4 (1), ...."),
+        ("C(kind, levels=['a']) + nn(u)", "10 of 30 rows have: 'b' (10)."),
+    ],
+)
+def test_levels_that_are_left_out_are_named_with_their_rows(terms, lacking):
+    frame = small_frame().assign(row=range(30), **{"odd name": [1] + [2, 3] * 14 + [2]})
+    kinds = pd.Categorical(frame["g"].replace("c", "a"), ["a", "b", "unused"])
+    with pytest.raises(InputError, match=f"leaves out levels that .*{re.escape(lacking)}"):
+        learn(f"y ~ {terms}", frame.assign(kind=kinds))
+
+
+@pytest.mark.parametrize("levels", ["[]", "'abc'", "5", "['a', None]", "[['a', 'b', 'c']]"])
+def test_levels_are_a_list(levels):
+    with pytest.raises(InputError, match=f"a list of all levels .*got levels={re.escape(levels)}"):
+        learn(f"y ~ C(g, levels={levels}) + nn(u)")
+
+
+def test_listed_levels_may_hold_backticks():
+    frame = small_frame().replace({"g": {"a": "`a`"}})
+    design, _ = learn("y ~ C(g, levels=('b', '`a`', 'c')) + nn(u)", frame)
+    assert list(design.x.levels.values()) == [["b", "`a`", "c"]]
+
+
 def test_the_reference_level_can_be_chosen():
     design, _ = learn("y ~ C(g, contr.treatment('b')) + nn(u)")
     assert design.coefficients == ("b_ga", "b_gc")
@@ -84,6 +119,32 @@ def test_an_interaction_is_a_product_of_columns():
     X = dict(zip(design.x.columns, rows.X.T, strict=True))
     assert np.array_equal(X["x:z"], frame["x"] * frame["z"])
     assert np.array_equal(X["x:C(g)[T.b]"], frame["x"] * (frame["g"] == "b"))
+
+
+@pytest.mark.parametrize(
+    ("terms", "main"),
+    [("h:g", ""), ("g:h", ""), ("x + h:g", "x"), ("C(h):C(g)", ""), ("h:(g + x)", "h:x")],
+)
+def test_an_interaction_of_factors_alone_spans_the_means_of_all_cells(terms, main):
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn(f"y ~ {terms} + nn(u)", frame)
+    cells = [(frame.g == g) & (frame.h == h) for g in "abc" for h in "pq"]
+    slopes = {"": [], "x": [frame.x], "h:x": [frame.x * (frame.h == h) for h in "pq"]}[main]
+    space = np.column_stack([*cells, *slopes]).astype(float)
+    X = np.column_stack([np.ones(60), rows.X])
+    assert X.shape[1] == np.linalg.matrix_rank(X) == space.shape[1]
+    assert np.allclose(space @ np.linalg.lstsq(space, X)[0], X, atol=1e-9)
+    again = apply_design(design, frame.iloc[[5, 2]], response=False)
+    assert np.array_equal(again.X, rows.X[[5, 2]])
+
+
+def test_columns_of_a_margin_are_those_of_one_factor():
+    frame = small_frame(60).assign(h=lambda f: np.where(f.index % 4 < 2, "p", "q"))
+    design, rows = learn("y ~ h:g + nn(u)", frame)
+    X = dict(zip(design.coefficients, rows.X.T, strict=True))
+    assert list(X) == ["b_gb", "b_gc", "b_hq_ga", "b_hq_gb", "b_hq_gc"]
+    assert np.array_equal(X["b_gb"], frame.g == "b")
+    assert np.array_equal(X["b_hq_ga"], (frame.h == "q") & (frame.g == "a"))
 
 
 @pytest.mark.parametrize("expression", ["(x + 1) * (z + 2)", "log(z) + exp(z)", "x / z"])
@@ -223,14 +284,6 @@ def test_network_inputs_may_be_collinear():
     assert learn("y ~ x + nn(u, w)", frame)[0].u.columns == ("u", "w")
 
 
-@pytest.mark.parametrize("column", ["a b", "a.b", "a-b"])
-def test_columns_with_one_name_in_stan_are_both_named(column):
-    frame = small_frame().rename(columns={"x": "a_b", "z": column})
-    message = refusal(f"y ~ a_b + `{column}` + nn(u)", frame)
-    assert "'b_a_b'" in message
-    assert f"'{column}'" in message
-
-
 def test_a_column_cannot_be_called_like_the_intercept():
     frame = small_frame().rename(columns={"x": "Intercept"})
     assert "b_Intercept" in refusal("y ~ Intercept + nn(u)", frame)
@@ -290,8 +343,87 @@ def test_a_value_that_a_transformation_makes_infinite_is_located():
         ("I(x ** 2)", "x_2"),
         ("a b", "a_b"),
         ("_a__b_", "a_b"),
-        ("größe", "gr_e"),
+        ("größe", "grosse"),
+        ("Größe (µm)", "Grosse_mum"),
+        ("Ångström", "Angstrom"),
+        ("łódź", "lodz"),
+        ("x²", "x2"),
+        ("рост", "rost"),
+        ("Щука ёлка", "Shchuka_elka"),
+        ("C(пол)[T.м]", "polm"),
+        ("βάρος", "varos"),
+        ("σ", "sigma"),
+        ("Δt", "Deltat"),
+        ("λ_1", "lambda_1"),
+        ("かな", "kana"),
+        ("나이", "nai"),
+        ("١٢", "12"),
+        ("年", "u5e74"),
     ],
 )
 def test_a_column_has_a_speaking_name_in_stan(column, name):
     assert stan_name(column).replace("Ix", "x") == name
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (("a b", "a.b", "a_b_2", "a_b"), ("a_b", "a_b_3", "a_b_2", "a_b_4")),
+        (("%", "x", "★"), ("column", "x", "column_2")),
+        (("(Intercept)", "Intercept_2"), ("Intercept_3", "Intercept_2")),
+    ],
+)
+def test_names_that_would_be_the_same_are_numbered(columns, names):
+    assert unique_names(columns, ("Intercept",)) == names
+
+
+@pytest.mark.parametrize("first", range(0x80, 0x30000, 0x1000))
+def test_every_character_makes_a_legal_name(first):
+    for number in range(first, first + 0x1000, 7):
+        assert re.fullmatch("[A-Za-z0-9_]*", stan_name(f"x{chr(number)}"))
+
+
+FOREIGN = {"x": "рост", "z": "年龄", "u": "σ²", "v": "%", "g": "größe", "flag": "βάρος"}
+
+
+def test_columns_in_any_script_can_be_used_as_terms():
+    frame = small_frame().rename(columns=FOREIGN)
+    text = (
+        "y ~ рост + `年龄` + größe + s(`%`) + (1 + рост | `βάρος`) + nn(`σ²`, рост), "
+        "sigma ~ `年龄` + nn(`%`)"
+    )
+    bundle, rows = small_bundle(text, frame)
+    design = bundle.design
+    assert design.coefficients == (
+        "b_rost", "b_u5e74u9f84", "b_grosseb", "b_grossec", "b_column"
+    )  # fmt: skip
+    assert design.parameters[0].coefficients == ("b_sigma_u5e74u9f84",)
+    assert design.groups[0].spread == ("sd_varos__Intercept", "sd_varos__rost")
+    assert np.array_equal(rows.X[:, 0], frame["рост"])
+    named = labels(design)
+    assert (named["b_rost"], named["b_u5e74u9f84"], named["b_column"]) == ("рост", "年龄", "%")
+    assert spread_labels(design)["sd_varos__rost"] == "standard deviation of рост by βάρος"
+    assert design.respelled["b_rost"] == "рост"
+    program = bundle_program(bundle)
+    assert all(line.split("//")[0].isascii() for line in program.splitlines())
+    again = design_from_plain(json.loads(json.dumps(design_to_plain(design))))
+    assert again.coefficients == design.coefficients
+
+
+def test_table_and_picture_have_the_true_names_of_columns():
+    frame = small_frame().rename(columns={"x": "рост", "z": "%"})
+    bundle, rows = small_bundle("y ~ рост + `%` + nn(u), sigma ~ рост", frame)
+    draws = random_draws(bundle)
+    note = "b_rost: рост, b_column: %, b_sigma_rost: рост."
+    assert summarise(bundle, draws, rows).notes[0] == note
+    figure = draw_coefficients(Material(bundle, draws, lambda: rows, lambda: frame))
+    ticks = {tick.get_text() for axes in figure.axes for tick in axes.get_yticklabels()}
+    assert {"b_rost: рост", "b_column: %", "b_sigma_rost: рост", "b_Intercept"} <= ticks
+
+
+def test_two_columns_of_one_name_in_stan_are_numbered():
+    frame = small_frame().rename(columns={"x": "a b", "z": "a.b"})
+    design, _ = learn_design(parse_formula("y ~ `a b` + `a.b` + nn(u), sigma ~ `a.b`"), frame)
+    assert design.coefficients == ("b_a_b", "b_a_b_2")
+    assert design.parameters[0].coefficients == ("b_sigma_a_b",)
+    assert design.respelled == {"b_a_b_2": "a.b"}

@@ -85,6 +85,20 @@ CHOSEN = [
     ("y ~ x + C(g):u + u:x + nn(u, x)", ["x", "u:x"]),
     ("y ~ poly(z, 2) + log(z) + x + nn(z)", ["poly(z, 2)[1]", "poly(z, 2)[2]", "log(z)"]),
     ("y ~ C(flag) + C(flag):x + nn(flag, v)", ["C(flag)[T.1]"]),
+    ("y ~ g*C(flag) + nn(g)", ["g[T.b]", "g[T.c]"]),
+    ("y ~ C(flag):g + nn(g, u)", ["g[T.b]", "g[T.c]"]),
+    ("y ~ C(flag):g + nn(g) + nn(flag)", ["g[T.b]", "g[T.c]"]),
+    (
+        "y ~ g:C(flag) + nn(g, flag)",
+        [
+            "C(flag)[T.1]",
+            "g[T.b]:C(flag)[0]",
+            "g[T.c]:C(flag)[0]",
+            "g[T.b]:C(flag)[1]",
+            "g[T.c]:C(flag)[1]",
+        ],
+    ),
+    ("y ~ x + C(flag):g:x + nn(x, g)", ["x", "g[T.b]:x", "g[T.c]:x"]),
     ("y ~ `odd name` + g + x:`odd name` + nn(`odd name`)", ["odd name"]),
 ]
 

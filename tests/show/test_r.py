@@ -1,6 +1,7 @@
 """read.R under real R: posterior, loo and bayesplot find what we find."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,10 +31,16 @@ FIGURES = ["coefficients.pdf", "densities.pdf", "ranks.pdf", "trace.pdf"]
 
 
 @pytest.fixture(scope="module")
-def rscript():
+def plain_r():
     path = shutil.which("Rscript")
     if path is None:
         pytest.skip("Rscript is not installed")
+    return path
+
+
+@pytest.fixture(scope="module")
+def rscript(plain_r):
+    path = plain_r
     found = run_r([path, "-e", "cat(rownames(installed.packages()))"]).split()
     if absent := PACKAGES - set(found):
         pytest.skip(f"R lacks the packages {', '.join(sorted(absent))}")
@@ -181,9 +188,74 @@ def test_a_run_that_lacks_a_chain_stops_the_script_with_advice(rscript, tmp_path
 
 def test_strings_are_quoted_for_r_in_ascii(tmp_path):
     text = written_script(tmp_path, labels={"b_x": 'a "b" \\c\nü 😀'}).read_text("ascii")
-    assert r'  b_x = "a \"b\" \\c\u000a\u00fc \U0001f600"' in text
+    assert r'  "b_x" = "a \"b\" \\c\u000a\u00fc \U0001f600"' in text
     assert "chains <- 4\n" in text
     assert 'dispersion <- c("sigma")\n' in text
+
+
+HOSTILE = {
+    "b_Intercept": "Intercept",
+    'a = system("touch pwned"), b_x': "x",
+    'b_y" = 1); system("touch pwned"); c("': '"); system("touch pwned"); ("',
+    "`b_z`\nsystem('touch pwned') #\\": "\\",
+    "TRUE": "if",
+    "größe": "\u2028",
+}
+# What the settings of a script consist of, read without the help of what writes them.
+TOKENS = re.compile(
+    r'(?P<blank>\s+|#[^\n]*)|"(?P<string>(?:[^"\\]|\\.)*)"'
+    r"|(?P<name>[A-Za-z.][\w.]*)|(?P<mark>\d+|<-|[(),=])",
+    re.ASCII,
+)
+ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
+SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
+SETTINGS |= {"whole_numbers", "dispersion", "labels", "c", "character", "TRUE", "FALSE"}
+
+
+def settings_of(script):
+    """Return the part of a script that varies between runs."""
+    return script.read_text("ascii").partition("\nsuppressPackageStartupMessages")[0]
+
+
+def tokens_of(text):
+    """Read all of the text as tokens of R; return their kinds and what they say."""
+    position, found = 0, []
+    while position < len(text):
+        match = TOKENS.match(text, position)
+        assert match, text[position:]
+        position = match.end()
+        if match.lastgroup != "blank":
+            found.append((match.lastgroup, match[match.lastgroup]))
+    return found
+
+
+def unescaped(string):
+    return ESCAPES.sub(lambda m: m[3] or chr(int(m[1] or m[2], 16)), string)
+
+
+def test_names_of_a_hostile_file_stay_strings(tmp_path):
+    tokens = tokens_of(settings_of(written_script(tmp_path, labels=HOSTILE)))
+    assert {text for kind, text in tokens if kind == "name"} <= SETTINGS
+    labels = tokens[tokens.index(("name", "labels")) :]
+    marks = [text for kind, text in labels if kind == "mark"]
+    assert marks == ["<-", "(", *(["=", ","] * len(HOSTILE))[:-1], ")"]
+    strings = [unescaped(text) for kind, text in labels if kind == "string"]
+    assert strings == [text for pair in HOSTILE.items() for text in pair]
+
+
+def test_r_runs_nothing_of_a_hostile_file(plain_r, tmp_path):
+    script = tmp_path / "settings.R"
+    shown = "\ncat(sprintf('%s\\n', encodeString(names(labels))), sep = '')\n"
+    script.write_text(settings_of(written_script(tmp_path, labels=HOSTILE)) + shown)
+    printed = run_r([plain_r, script], cwd=tmp_path)
+    assert len(printed.splitlines()) == len(HOSTILE)
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("labels", [["b_x"], {"b_x": 1}, {"": "x"}, {"b_x": "\0"}])
+def test_damaged_labels_are_refused(labels, tmp_path):
+    with pytest.raises(InputError, match=r"labels\.json' is damaged: expected"):
+        written_script(tmp_path, labels=labels)
 
 
 def test_categories_are_named_by_their_numbers(tmp_path):
@@ -197,8 +269,18 @@ def test_a_run_without_labels_is_refused(tmp_path):
         r_script(Run(tmp_path, random_bundle("gaussian")[0], {}))
 
 
-def written_script(folder, labels=None):
+def test_loo_is_refused_where_the_posterior_is_tempered(tmp_path):
+    text = written_script(tmp_path, sample={"temperature": 4.0}).read_text("utf-8")
+    assert "\ntemperature <- 4.0 " in text
+    refusal, rest = text.split("if (has_generated && !prior_only && temperature != 1) {")[1].split(
+        "} else if (has_generated && !prior_only) {"
+    )
+    assert "No PSIS-LOO" in refusal and "loo::loo(" not in refusal
+    assert rest.count("loo::loo(") == text.count("loo::loo(") == 1
+
+
+def written_script(folder, labels=None, sample=None):
     """Write the script of a run that has nothing but labels."""
     write_json(folder / "labels.json", labels or {"b_Intercept": "Intercept"})
     bundle, _ = random_bundle("gaussian")
-    return write_r_script(Run(folder, bundle, {"sample": {}, "prior_only": False}))
+    return write_r_script(Run(folder, bundle, {"sample": sample or {}, "prior_only": False}))

@@ -8,11 +8,11 @@ rows,
     gamma = (X_s' X_s)^-1 X_s' f,    theta_s + gamma,    f - X_s gamma
 
 gives them all that the network says along them, also by way of inputs that vary with them, and
-leaves eta as it is. ``orthogonalise`` chooses the columns: none (``off``), those of terms whose
-variables are all in nn() (``auto``), or all. A term with a variable that no nn() sees is
-beyond the networks, so that its coefficient is identified. ``orthogonalise_in`` chooses where: in
-each draw afterwards (``posterior``), or in the program, which then samples theta_s + gamma as its
-``theta``, with the prior on it (``model``).
+leaves eta as it is. ``orthogonalise`` chooses the columns: none (``off``), those whose variables
+are all in nn() (``auto``), or all. A column with a variable that no nn() sees is beyond the
+networks, so that its coefficient is identified. ``orthogonalise_in`` chooses where: in each draw
+afterwards (``posterior``), or in the program, which then samples theta_s + gamma as its ``theta``,
+with the prior on it (``model``).
 
 Rügamer (2023), A New PHO-rmula for Improved Performance of Semi-Structured Networks, ICML.
 """
@@ -35,15 +35,16 @@ INTERCEPT = f"b_Intercept{ORTHOGONAL}"
 
 def orthogonal_columns(config: ModelConfig, design: Design) -> tuple[int, ...]:
     """Return the positions, from 0, of the structured columns that are orthogonalised."""
-    everything = tuple(range(len(design.x.columns)))
+    columns = design.x.columns
+    everything = tuple(range(len(columns)))
     if config.orthogonalise != "auto":
         return everything if config.orthogonalise == "all" else ()
     networks = [
         {name for term in network for name in variables(term)}
         for network in parse_formula(design.formula).mean_networks
     ]
-    shared = {term for term in design.x.terms if _imitated(term, networks)}
-    return tuple(j for j in everything if _term_of(design.x.columns[j], design.x.terms) in shared)
+    used = _factors_by_column(columns, design.x.terms)
+    return tuple(j for j in everything if _imitated(used[columns[j]], networks))
 
 
 def least_squares(X: Array) -> Array:
@@ -151,18 +152,40 @@ def announcement(config: ModelConfig, design: Design) -> str | None:
     return f"{imitated}; {done}" if shared else done
 
 
-def _imitated(term: str, networks: list[set[str]]) -> bool:
-    """Say whether networks of these variables can add up to a term."""
-    used = set(variables(term))
-    product = len(factors(term)) > 1
-    return any(seen >= used for seen in (networks if product else [set().union(*networks)]))
+def _imitated(used: tuple[str, ...], networks: list[set[str]]) -> bool:
+    """Say whether networks of these variables can add up to a product of factors."""
+    names = {name for factor in used for name in variables(factor)}
+    product = len(used) > 1
+    return any(seen >= names for seen in (networks if product else [set().union(*networks)]))
 
 
-def _term_of(column: str, terms: tuple[str, ...]) -> str:
-    """Return the term that made a column: each of its factors may add ``[level]``."""
-    return next(term for term in terms if re.fullmatch(_pattern(term), column, re.DOTALL))
+def _factors_by_column(
+    columns: tuple[str, ...], terms: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    """Return the factors that each column is the product of.
+
+    They can be fewer than those of its term: ``g:h`` without ``g`` and ``h`` has columns of the
+    margin ``h``, too, and then those of ``g`` within each level of ``h``.
+    """
+    split = [factors(term) for term in terms]
+    patterns = [(parts, re.compile(_pattern(parts), re.DOTALL)) for parts in split]
+    return {
+        column: max(
+            (_present(parts, pattern.fullmatch(column)) for parts, pattern in patterns), key=len
+        )
+        for column in columns
+    }
 
 
-def _pattern(term: str) -> str:
-    names = (re.sub("^`([^`]*)`$", r"\1", factor) for factor in factors(term))
-    return ":".join(rf"{re.escape(name)}(\[.*\])?" for name in names)
+def _present(parts: tuple[str, ...], found: re.Match[str] | None) -> tuple[str, ...]:
+    here = found.groups() if found else ()
+    return tuple(part for part, group in zip(parts, here, strict=False) if group is not None)
+
+
+def _pattern(parts: tuple[str, ...]) -> str:
+    """Return a pattern of the columns of a term, each of whose factors may add ``[level]``.
+
+    A level is as short as can be, so that all factors that are there are found.
+    """
+    names = (re.sub("^`([^`]*)`$", r"\1", part) for part in parts)
+    return "".join(rf"(?:({re.escape(name)})(?:\[.*?\])?(?::|$))?" for name in names)

@@ -72,7 +72,8 @@ def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = No
     if run.options.method != "nuts":
         raise InputError(
             f"CmdStan's generate_quantities reads draws of NUTS, this run's method is "
-            f"'{run.options.method}'; its log_lik and replicated responses are in posterior.nc"
+            f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
+            "its log_lik unless it is tempered"
         )
     chains = len(run.csv_files)
     program = quantities_program(run.bundle)

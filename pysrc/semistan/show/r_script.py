@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from semistan.bundle.files import atomic_file, read_json
+from semistan.errors import InputError
 from semistan.infer.methods import reservations
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.varying import scalar_dispersion
@@ -49,7 +50,7 @@ def write_r_script(run: Run, path: Path | None = None) -> Path:
 
 
 def _settings(run: Run, relative: str) -> str:
-    names = (f"  {name} = {_quoted(text)}" for name, text in _labels(run).items())
+    names = (f"  {_quoted(name)} = {_quoted(text)}" for name, text in _labels(run).items())
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
         f"# formula: {' '.join(run.bundle.config.formula.split())}",
@@ -64,6 +65,7 @@ def _settings(run: Run, relative: str) -> str:
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
+        f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
@@ -90,7 +92,16 @@ def _elsewhere(run: Run) -> list[str]:
 
 
 def _labels(run: Run) -> dict[str, str]:
-    labels: dict[str, str] = read_json(run.path / "labels.json")
+    """Read ``labels.json``; names in R are not empty, and its strings hold no NUL."""
+    path = run.path / "labels.json"
+    labels = read_json(path)
+    if not isinstance(labels, dict):
+        raise InputError(f"'{path}' is damaged: expected names and their labels, got {labels!r}")
+    for name, text in labels.items():
+        if not name or not isinstance(text, str) or "\0" in name + text:
+            raise InputError(
+                f"'{path}' is damaged: expected a name and its label, got {name!r}: {text!r}"
+            )
     return labels
 
 
@@ -103,7 +114,10 @@ def _logical(value: bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote text for R, in ASCII: R reads a script in the locale's encoding."""
+    """Quote text for R, in ASCII: R reads a script in the locale's encoding.
+
+    Whatever comes from a file goes through here, names too: nobody vouches for ``labels.json``.
+    """
     return f'"{"".join(_escaped(character) for character in text)}"'
 
 

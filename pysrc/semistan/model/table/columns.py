@@ -15,14 +15,17 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.formula.formula import Formula, check_term, factors, variables
+from semistan.model.formula.formula import Formula, check_term, factors, listed_levels, variables
 from semistan.model.formula.syntax import DAYS, MATH
+from semistan.model.spelling import marked, spelled, unmarked
 from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 POLYNOMIALS = "contrasts=contr.poly"  # as R and brms code ordered factors
+LEVEL = (str, int, float)
+MOST_SHOWN = 5  # levels that a list lacks
 CONTEXT = {**MATH, DAYS: lambda days: days}
 
 
@@ -77,9 +80,12 @@ def learn_terms(
     Raises
     ------
     InputError
-        If the terms cannot be evaluated or are not finite.
+        If the terms cannot be evaluated or are not finite, or if the levels that ``C()`` lists
+        are not all that the rows have.
     """
     every = [factor for term in terms for factor in factors(term)]
+    for factor in dict.fromkeys(every):
+        _check_listed(factor, frame)
     functions = (factor for factor in every if not may_be_factor(factor))
     check_numeric(frame, dict.fromkeys(name for f in functions for name in variables(f)))
     plain = {name for f in every if not f.startswith("C(") for name in variables(f)}
@@ -323,7 +329,8 @@ def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> 
         name
         for term in terms.terms
         for factor in factors(term)
-        if not {coded.get(factor, factor), factor.strip("`")} & terms.levels.keys()
+        if not {spelled(coded.get(factor, factor)), spelled(factor).strip("`")}
+        & terms.levels.keys()
         for name in variables(factor)
     }
     check_numeric(table, sorted(names))
@@ -339,15 +346,15 @@ def _without_intercept(
     """
     columns = [str(column) for column in table.columns[1:]]
     for factor, code in coded.items():
-        columns = [column.replace(code, factor.strip("`")) for column in columns]
-    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(columns)
+        columns = [column.replace(spelled(code), spelled(factor).strip("`")) for column in columns]
+    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(map(unmarked, columns))
 
 
 def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
     from formulaic import Formula as Formulaic
 
     written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
-    return Formulaic(" + ".join(("1", *written)))
+    return Formulaic(" + ".join(("1", *map(spelled, written))))
 
 
 def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
@@ -355,10 +362,34 @@ def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
 
     try:
         with np.errstate(all="ignore"):
-            return spec.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
+            table = frame.rename(columns=marked)
+            return spec.get_model_matrix(table, context=CONTEXT, na_action="ignore")
     except (FormulaicError, TypeError, ValueError, ArithmeticError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot evaluate the formula on these data: {reason}") from None
+
+
+def _check_listed(factor: str, frame: pd.DataFrame) -> None:
+    """Refuse a list of levels that is none or lacks some: rows of these would be the reference."""
+    levels = listed_levels(factor) if factor.startswith("C(") else None
+    if levels is None:
+        return
+    (name,) = variables(factor)
+    listed = isinstance(levels, list | tuple) and all(isinstance(x, LEVEL) for x in levels)
+    if not listed or not levels:
+        raise InputError(
+            f"'{factor}' needs a list of all levels of column '{name}', the reference first, as "
+            f"levels=['a', 'b'], got levels={levels!r}"
+        )
+    rows = frame[name].value_counts(sort=False)
+    lacking = {_scalar(level): n for level, n in rows.items() if n and level not in levels}
+    if lacking:
+        shown = ", ".join(f"{level!r} ({n})" for level, n in [*lacking.items()][:MOST_SHOWN])
+        more = ", ..." * (len(lacking) > MOST_SHOWN)
+        raise InputError(
+            f"'{factor}' leaves out levels that {sum(lacking.values())} of {len(frame)} rows have: "
+            f"{shown}{more}. List these levels, too, or leave their rows out of the data."
+        )
 
 
 def _check_levels(terms: Terms, frame: pd.DataFrame) -> None:

@@ -1,0 +1,105 @@
+"""The order of the unconstrained coordinates q, and of the columns of a CSV file, said once.
+
+q has the coordinates of all parameters one after the other, in the order in which the program
+declares them. The columns of Stan's CSV files have the same order; the elements of a matrix are
+numbered with the first index running fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.model.parameter import Array, Parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The parameters of a program in its order."""
+
+    parameters: tuple[Parameter, ...]
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where q has each parameter's coordinates."""
+        ends = list(accumulate((p.size for p in self.parameters), initial=0))
+        return {
+            p.name: slice(start, end)
+            for p, start, end in zip(self.parameters, ends, ends[1:], strict=False)
+        }
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates n."""
+        return sum(parameter.size for parameter in self.parameters)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.slices
+
+    def standardised(self, q: Tensor) -> dict[str, Tensor]:
+        """Return the parameters at q (n,) by name, each in its own unit."""
+        return {p.name: p.kind.value(q[self.slices[p.name]], p.shape) for p in self.parameters}
+
+    def unpack(self, q: Tensor) -> dict[str, Tensor]:
+        """Return the parameters at q (n,) by name, as the program has them."""
+        import torch
+
+        return {
+            p.name: value if isinstance(p.unit, float) else value * torch.as_tensor(p.unit)
+            for p, value in zip(self.parameters, self.standardised(q).values(), strict=True)
+        }
+
+    def unpack_draws(self, q: Array) -> dict[str, Array]:
+        """Return the parameters (S, ...) at draws (S, n) by name, as the program has them."""
+        import torch
+
+        values = torch.func.vmap(self.unpack)(torch.tensor(q))
+        return {name: value.numpy() for name, value in values.items()}
+
+    def pack(self, values: Mapping[str, Any]) -> Array:
+        """Return q (n,) at the parameters' values, the inverse of ``unpack``."""
+        parts = [
+            p.kind.coordinates(np.asarray(values[p.name], dtype=float) / p.unit)
+            for p in self.parameters
+        ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def log_jacobian(self, q: Tensor) -> Tensor:
+        """Return log |d value / d q| of the constraints, without that of the units."""
+        total = q.new_zeros(())
+        for p in self.parameters:
+            total = total + p.kind.log_jacobian(q[self.slices[p.name]], p.shape)
+        return total
+
+    @cached_property
+    def log_units(self) -> float:
+        """The logarithms of all units, summed: the rest of the log Jacobian."""
+        return float(sum(np.log(np.broadcast_to(p.unit, p.shape)).sum() for p in self.parameters))
+
+    def columns(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the columns (S,) of the file by name, given the parameters (S, ...)."""
+        return {
+            name: column
+            for p in self.parameters
+            for name, column in numbered(p.name, values[p.name]).items()
+        }
+
+
+def numbered(name: str, values: Array) -> dict[str, Array]:
+    """Number the elements of values (S, ...) as Stan does, the first index running fastest."""
+    shape = values.shape[1:]
+    if not shape:
+        return {name: values}
+    positions = (index[::-1] for index in np.ndindex(shape[::-1]))
+    return {
+        ".".join([name, *(str(i + 1) for i in index)]): values[(slice(None), *index)]
+        for index in positions
+    }
