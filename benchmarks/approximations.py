@@ -30,8 +30,8 @@ from torch.distributions import Normal
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
+from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
-from semistan.model.networks.mlp import Array
 from semistan.subspace.descent import RECORDS
 from tables import Split
 

@@ -21,8 +21,8 @@ from rich.table import Table
 from common import RESULTS, console, read_options, write_results
 from semistan.bundle.files import read_json
 from semistan.density.problem import make_problem
-from semistan.model.bundle import network_spec
 from semistan.model.families.families import family
+from semistan.model.model import network_spec
 from semistan.model.units import units_of
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (

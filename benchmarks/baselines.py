@@ -28,8 +28,9 @@ from approximations import Predictive, contenders, log_density, make_task
 from common import console, write_results
 from semistan.errors import SemistanError
 from semistan.infer.cmdstan.toolchain import find_toolchain
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array, NetworkSpec
+from semistan.model.networks.mlp import FullyConnected
 from semistan.posterior.scoring.compare import compare_elpd
 from semistan.posterior.scoring.scores import crps
 from semistan.workflow.fit import Fit
@@ -101,7 +102,7 @@ def judge_all(split: Split, hidden: tuple[int, ...], options: TableOptions) -> I
         "train.seed": SEED,
         "sample.seed": SEED,
     } | (QUICK if options.quick else {})
-    d = NetworkSpec(len(split.inputs), hidden).d
+    d = FullyConnected(len(split.inputs), hidden).d
     yield from judge_libraries(split, hidden, several(d), common.get("train.epochs"))
     with tempfile.TemporaryDirectory() as folder:
         for name, overrides in constructions(d).items():
@@ -208,7 +209,7 @@ def records_of(split: Split, hidden: tuple[int, ...], judged: list[Judged]) -> l
             "network": "-".join(map(str, hidden)),
             "n": len(split.training),
             "n_test": n,
-            "d": NetworkSpec(len(split.inputs), hidden).d,
+            "d": FullyConnected(len(split.inputs), hidden).d,
             "contender": item.contender,
             "k": item.k,
             "lppd": float(item.lpd.mean()),

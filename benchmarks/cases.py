@@ -18,12 +18,14 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.plan import timed_plan
 from semistan.infer.sample import sample_chains
 from semistan.infer.stan_json import write_stan_json
-from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.arrays import Array
+from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.design import learn_design
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
-from semistan.model.networks.mlp import Array, initial_weights
+from semistan.model.model import network_spec
+from semistan.model.networks.mlp import initial_weights
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
 from semistan.model.units import units_of

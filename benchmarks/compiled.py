@@ -14,8 +14,8 @@ from filelock import FileLock
 
 from semistan.infer.cmdstan.compile import MODEL_NAME, cache_folder, cache_key, without_comments
 from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import Array
 from semistan.program.program import Kernel, bundle_program
 from semistan.program.sources import KERNEL_HEADERS, stan_source
 

@@ -47,9 +47,9 @@ from peers import (
 )
 from semistan.density.predictor import linear_predictor
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run

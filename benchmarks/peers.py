@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import Array, NetworkSpec, forward, layer_slices
+from semistan.model.networks.mlp import FullyConnected, layer_slices
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 
@@ -44,7 +45,7 @@ class Posterior:
         Response, centred structured design and standardised network inputs.
     p_bar, Pi : array, shapes (d,), (d, k)
         The subspace.
-    network : NetworkSpec
+    network : FullyConnected
         The architecture.
     theta_scale : array, shape (P,)
         Units of the coefficients.
@@ -59,7 +60,7 @@ class Posterior:
     Z: Array
     p_bar: Array
     Pi: Array
-    network: NetworkSpec
+    network: FullyConnected
     theta_scale: Array
     eta_loc: float
     eta_scale: float
@@ -208,7 +209,7 @@ def torch_eta(posterior: Posterior) -> Callable[[Any, Any], Any]:
     p_bar, Pi, Z, Xc = _tensors(posterior.p_bar, posterior.Pi, posterior.Z, posterior.Xc)
 
     def eta(phi: Any, theta: Any) -> Any:
-        f = forward(posterior.network, p_bar + Pi @ phi, Z)
+        f = posterior.network.forward(p_bar + Pi @ phi, Z)
         return posterior.eta_loc + posterior.eta_scale * f + Xc @ theta
 
     return eta

@@ -27,9 +27,9 @@ import semistan
 from common import RESULTS, console, write_results
 from semistan.density.ggn import full_ggn, linearise
 from semistan.density.problem import make_problem
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Rows
 from semistan.subspace.measures import state_of
 from semistan.workflow.prepare import configure

@@ -18,9 +18,9 @@ from torch.distributions import Normal
 from cases import config_of, smooth_table
 from common import AIRFOIL, Case, Record, read_options, record, report, take_turns
 from semistan.density.problem import Problem, make_problem
-from semistan.model.bundle import network_spec
 from semistan.model.families.families import family
-from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.model import network_spec
+from semistan.model.networks.mlp import FullyConnected
 from semistan.model.units import units_of
 from semistan.subspace.descent import RECORDS
 from semistan.workflow.fit import train
@@ -110,7 +110,7 @@ def _name(case: Case) -> str:
 
 
 def _record(case: Case, samples: dict[str, list[float]]) -> Record:
-    d = NetworkSpec(case.inputs, case.hidden).d
+    d = FullyConnected(case.inputs, case.hidden).d
     values, plain = samples[_name(case)], samples[PLAIN]
     return record(case, _name(case), "seconds per epoch", values, d=d, reference=plain)
 

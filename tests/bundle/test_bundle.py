@@ -12,7 +12,8 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
 from semistan.model.bundle import arrays_hash, bundle_arrays
-from semistan.model.networks.mlp import ACTIVATIONS, forward, frozen_features
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.networks import forward, frozen_features
 from semistan.workflow.prepare import new_rows
 from support.small import RESPONSES, family_bundle, small_bundle, small_frame
 

@@ -45,7 +45,7 @@ def naive_kronecker(problem, state, prior_precision):
     """Each layer's block as a loop over pairs of weights."""
     J, h = naive_jacobian(problem, state), naive_curvature(problem, state)
     H = prior_precision * np.eye(len(state.w))
-    for number, (weights, biases, m, n) in enumerate(layer_slices(problem.network.free_widths)):
+    for number, (weights, biases, m, n) in enumerate(problem.network.parts[0].layers()):
         g, a = J[:, biases], layer_inputs(problem, state, number)
         G, A = (g.T * h) @ g / len(problem), a.T @ a
         position = np.column_stack(
@@ -61,8 +61,8 @@ def layer_inputs(problem, state, layer):
     """Inputs of a Bayesian layer and 1, (N, m + 1), for tanh networks, by NumPy."""
     h = problem.U.numpy()
     for widths, w in (
-        (problem.network.frozen_widths, state.w_frozen),
-        (problem.network.free_widths, state.w),
+        (problem.network.parts[0].frozen_widths, state.w_frozen),
+        (problem.network.parts[0].free_widths, state.w),
     ):
         slices = layer_slices(widths)
         for weights, biases, m, n in slices[:layer] if w is state.w else slices:
@@ -141,7 +141,7 @@ def test_the_kronecker_factors_of_a_linear_gaussian_network_are_exact():
 def test_the_kronecker_blocks_of_one_row_are_exact(name):
     problem, state = random_problem(name, hidden=(4, 3), n=1)
     H, found = naive_ggn(problem, state), dense(kronecker_ggn(problem, state), len(state.w))
-    for weights, biases, *_ in layer_slices(problem.network.free_widths):
+    for weights, biases, *_ in problem.network.parts[0].layers():
         block = slice(weights.start, biases.stop)
         assert np.allclose(found[block, block], H[block, block], rtol=1e-8, atol=1e-9)
         H[block, block] = found[block, block] = 0

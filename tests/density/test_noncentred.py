@@ -6,19 +6,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize, stats
+from semistan.density.noncentred import coordinates_of, factor_of, penalised_coordinates, values_of
 
 from semistan.density import mode as geometry
 from semistan.density.mode import derivatives, find_mode
-from semistan.density.noncentred import (
-    coordinates_of,
-    factor_of,
-    partial_correlations,
-    penalised_coordinates,
-    values_of,
-)
 from semistan.density.spread import held_coordinates
 from semistan.density.target import log_likelihood, log_prior, make_target
 from semistan.infer.starts import curve_states
+from semistan.model.parameter import partial_correlations
 from semistan.model.priors.prior import prior_data
 from semistan.posterior.prior_draws import prior_draws
 from support.untrained import random_bundle

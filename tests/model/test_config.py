@@ -46,7 +46,10 @@ def test_an_alias_is_replaced_by_the_family_it_names():
         ({"priors": {"b": "norml(0, 1)"}}, "Did you mean 'normal'?"),
         ({"subspace": {"k": 0}}, "subspace.k"),
         ({"subspace": {"k": "many"}}, "subspace.k"),
-        ({"subspace": {"construction": "beziér"}}, "subspace.construction"),
+        (
+            {"subspace": {"construction": "beziér"}},
+            "Did you mean 'bezier'?",
+        ),
         ({"sample": {"adapt_delta": 1.0}}, "sample.adapt_delta"),
         ({"sample": {"metric": "dense"}}, "'dense'"),
         ({"train": {"validation": 0.9}}, "train.validation"),

@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from semistan.program.penalised import spread_labels
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
@@ -11,7 +12,6 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.names import stan_name, unique_names
 from semistan.model.table.missing import complete_rows
 from semistan.posterior.summary import summarise
-from semistan.program.penalised import spread_labels
 from semistan.program.program import bundle_program, labels
 from semistan.show.pictures.coefficients import draw_coefficients
 from semistan.show.pictures.material import Material

@@ -24,7 +24,8 @@ from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import FAMILIES
 from semistan.model.formula.formula import ParameterFormula, parse_formula
-from semistan.model.networks.mlp import Networks, NetworkSpec, forward, output_and_jacobian, outputs
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks, forward, output_and_jacobian, outputs
 from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.diagnostics import convergence, eta_convergence
 from semistan.posterior.engine import onnx_engine
@@ -196,7 +197,7 @@ def test_without_such_a_part_nothing_of_it_is_there():
 
 def test_outputs_and_derivatives_are_those_of_the_predictors_own_networks():
     sizes, of = (2, 1, 3), ("mu", "sigma", "mu")
-    spec = Networks(tuple(NetworkSpec(m, (4,)) for m in sizes), of)
+    spec = Networks(tuple(FullyConnected(m, (4,)) for m in sizes), of)
     generator = torch.Generator().manual_seed(1)
     w, h = (torch.randn(shape, generator=generator, dtype=torch.float64)
             for shape in ((spec.d,), (5, 6)))  # fmt: skip

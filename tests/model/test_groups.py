@@ -7,16 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from semistan.posterior.penalised import penalised_predictor
 
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.networks.mlp import forward
+from semistan.model.networks.networks import forward
 from semistan.model.terms.group import level_labels
 from semistan.posterior import predict
-from semistan.posterior.penalised import penalised_predictor
 from semistan.posterior.predict import posterior_linpred
 from semistan.program.program import labels
 from semistan.subspace.coefficients import theta_at

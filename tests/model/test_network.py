@@ -7,10 +7,8 @@ import torch
 from semistan.errors import InputError
 from semistan.model.networks.mlp import (
     ACTIVATIONS,
-    NetworkSpec,
+    FullyConnected,
     activate,
-    forward,
-    frozen_features,
     initial_weights,
     layer_slices,
     n_weights,
@@ -41,7 +39,7 @@ def naive_network(widths, weights, u, activation):
 
 def evaluate(spec, w_frozen, w, u):
     tensors = (torch.tensor(a) for a in (w_frozen, u))
-    return forward(spec, torch.tensor(w), frozen_features(spec, *tensors)).numpy()
+    return spec.forward(torch.tensor(w), spec.features(*tensors)).numpy()
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -50,7 +48,7 @@ def evaluate(spec, w_frozen, w, u):
 def test_the_network_is_a_naive_loop_over_its_layers(activation, hidden, frozen):
     if frozen > len(hidden):
         pytest.skip("the output layer is never frozen")
-    spec = NetworkSpec(3, hidden, activation, frozen)
+    spec = FullyConnected(3, hidden, activation, frozen)
     generator = np.random.default_rng(len(hidden))
     w_frozen, w = generator.normal(size=spec.d_frozen), generator.normal(size=(2, spec.d))
     u = generator.normal(size=(5, 3))
@@ -64,7 +62,7 @@ def test_the_network_is_a_naive_loop_over_its_layers(activation, hidden, frozen)
 @pytest.mark.parametrize("batch", [(), (1,), (4,), (2, 3), (2, 1, 2)])
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_leading_axes_of_the_weights_are_a_batch(batch, frozen):
-    spec = NetworkSpec(2, (3, 2), "tanh", frozen)
+    spec = FullyConnected(2, (3, 2), "tanh", frozen)
     generator = np.random.default_rng(0)
     w, u = generator.normal(size=(*batch, spec.d)), generator.normal(size=(5, 2))
     w_frozen = generator.normal(size=spec.d_frozen)
@@ -75,7 +73,7 @@ def test_leading_axes_of_the_weights_are_a_batch(batch, frozen):
 
 
 def test_weights_lie_as_in_pytorch():
-    spec = NetworkSpec(3, (4, 2), "tanh")
+    spec = FullyConnected(3, (4, 2), "tanh")
     module = torch.nn.Sequential(
         torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2), torch.nn.Tanh(),
         torch.nn.Linear(2, 1),
@@ -100,9 +98,9 @@ def test_the_slices_cover_the_weights_once_and_in_order():
 def test_frozen_and_free_weights_add_up(hidden, frozen):
     if frozen > len(hidden):
         with pytest.raises(InputError, match=f"between 0 and .*got {frozen}"):
-            NetworkSpec(7, hidden, "tanh", frozen)
+            FullyConnected(7, hidden, "tanh", frozen)
         return
-    spec = NetworkSpec(7, hidden, "tanh", frozen)
+    spec = FullyConnected(7, hidden, "tanh", frozen)
     widths = (7, *hidden, 1)
     sizes = [widths[i] * widths[i + 1] + widths[i + 1] for i in range(len(widths) - 1)]
     assert (spec.d_frozen, spec.d) == (sum(sizes[:frozen]), sum(sizes[frozen:]))
@@ -136,7 +134,7 @@ def test_activations_have_finite_gradients_everywhere(activation):
 )
 def test_an_impossible_network_is_refused(arguments, message):
     with pytest.raises(InputError) as caught:
-        NetworkSpec(*arguments)
+        FullyConnected(*arguments)
     assert message in str(caught.value)
 
 

@@ -18,13 +18,13 @@ from semistan.density.predictor import network_inputs
 from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.infer.stan_json import read_stan_rows, write_stan_json
-from semistan.model.bundle import network_spec
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
-from semistan.model.networks.mlp import (
+from semistan.model.model import network_spec
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import (
     Networks,
-    NetworkSpec,
     forward,
     frozen_features,
     layers,
@@ -51,7 +51,7 @@ SMALL = "y ~ x + nn(u, v) + nn(z) + nn(z, g)"
 
 
 def networks(*inputs, hidden=(4, 3), activation="tanh", frozen=0):
-    return Networks(tuple(NetworkSpec(n, hidden, activation, frozen) for n in inputs))
+    return Networks(tuple(FullyConnected(n, hidden, activation, frozen) for n in inputs))
 
 
 def random_weights(spec, generator, *batch):
@@ -90,8 +90,8 @@ def test_one_network_is_what_it_is_alone():
     w, w_frozen = map(torch.tensor, random_weights(spec, generator))
     u = torch.tensor(generator.normal(size=(5, 3)))
     (alone,) = spec.parts
-    h = frozen_features(alone, w_frozen, u)
-    assert torch.equal(forward(alone, w, h), forward(spec, w, frozen_features(spec, w_frozen, u)))
+    h = alone.features(w_frozen, u)
+    assert torch.equal(alone.forward(w, h), forward(spec, w, frozen_features(spec, w_frozen, u)))
     assert (spec.d, spec.d_frozen, spec.n_inputs) == (alone.d, alone.d_frozen, 3)
 
 
@@ -121,7 +121,7 @@ def test_layers_lie_one_behind_the_other():
     assert spec.widest == 3
 
 
-@pytest.mark.parametrize("parts", [(), (NetworkSpec(2, (3,)), NetworkSpec(2, (4,)))])
+@pytest.mark.parametrize("parts", [(), (FullyConnected(2, (3,)), FullyConnected(2, (4,)))])
 def test_networks_have_the_same_layers(parts):
     with pytest.raises(ValueError, match="the same layers"):
         Networks(parts)
@@ -286,7 +286,9 @@ def test_kronecker_blocks_are_those_of_each_network_alone(problem):
     state = parameters.at(torch.ones(1, dtype=torch.float64))
     together, start, column = kronecker_ggn(made, state), 0, 0
     for part in made.network.parts:
-        alone = replace(made, network=part, U=made.U[:, column : column + part.n_inputs])
+        alone = replace(
+            made, network=Networks((part,)), U=made.U[:, column : column + part.n_inputs]
+        )
         own = replace(state, w=state.w[start : start + part.d])
         rows = torch.tensor(np.random.default_rng(0).normal(size=(4, part.d)))
         padded = torch.zeros(4, made.network.d, dtype=torch.float64)

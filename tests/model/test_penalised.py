@@ -9,17 +9,17 @@ import pytest
 import torch
 from scipy import stats
 from scipy.special import expit
+from semistan.density.noncentred import penalised_starts
 
 import semistan
 from semistan.density.columns import unconstrained
-from semistan.density.noncentred import penalised_starts
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
 from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES
-from semistan.model.networks.mlp import forward
+from semistan.model.networks.networks import forward
 from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import log_lik, posterior_epred, posterior_linpred

@@ -4,7 +4,7 @@ import torch
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.model.networks.mlp import forward
+from semistan.model.networks.networks import forward
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.predict import posterior_epred
 from support.by_hand import eta_by_hand, slopes_by_hand

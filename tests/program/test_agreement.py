@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from semistan.model.terms.names import spread_names
 
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.density.mode import derivatives
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import curve_states
-from semistan.model.networks.mlp import ACTIVATIONS, forward, frozen_features
-from semistan.model.terms.names import spread_names
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.networks import forward, frozen_features
 from semistan.program.data import stan_data
 from semistan.program.program import has_log_lik
 from support.programs import evaluate

@@ -17,6 +17,7 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.model.bundle import with_temper
 from semistan.model.config import SampleConfig
+from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
 from semistan.show.pictures import draw, slice
 from semistan.show.pictures import measures as picture
@@ -24,7 +25,6 @@ from semistan.show.pictures.material import evenly, memory_material
 from semistan.show.pictures.measures import Measured, draw_measures, measures_alt
 from semistan.show.pictures.slice import Plane, evaluate
 from semistan.show.pictures.write import write_picture
-from semistan.subspace.constructions import CONSTRUCTIONS
 from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors

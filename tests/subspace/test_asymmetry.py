@@ -11,10 +11,10 @@ from scipy.optimize import minimize
 
 from semistan.density.problem import make_problem
 from semistan.model.config import TrainConfig
+from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.families.families import FAMILIES
 from semistan.subspace import coefficients
 from semistan.subspace.coefficients import mean_theta, settle, theta_at
-from semistan.subspace.constructions import CONSTRUCTIONS
 from semistan.subspace.descent import Parameters, descend, initial_parameters
 from support.random_problem import random_problem
 from support.small import family_bundle, small_bundle, small_frame

@@ -9,9 +9,10 @@ from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
 from semistan.model.families.families import family
-from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
 from semistan.model.units import units_of
-from semistan.subspace.bezier import bezier
+from semistan.subspace.construction import construction
 from semistan.subspace.curve import arc_length, curve_points
 from semistan.subspace.descent import RECORDS
 from semistan.workflow.fit import train
@@ -245,9 +246,11 @@ def test_k_must_be_smaller_than_d():
     prepared = small_prepared("y ~ nn(u)", network__hidden=[], subspace__k=1)
     record = family("gaussian")
     units = units_of(prepared.design, record, prepared.rows)
-    problem = make_problem(record, NetworkSpec(1, ()), units, prepared.rows, "cpu")
+    problem = make_problem(record, Networks((FullyConnected(1, ()),)), units, prepared.rows, "cpu")
     with pytest.raises(InputError, match="d = 2, got k = 2"):
-        bezier(problem, units, SubspaceConfig(k=2), prepared.config.train, torch.Generator())
+        construction("bezier")(
+            problem, units, SubspaceConfig(k=2), prepared.config.train, torch.Generator()
+        )
 
 
 def test_training_that_diverges_is_an_error_and_no_silent_start_values():

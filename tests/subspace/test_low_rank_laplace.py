@@ -9,7 +9,7 @@ from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.subspace import along
 from semistan.subspace import low_rank_laplace as module
-from semistan.subspace.constructions import construction
+from semistan.subspace.construction import construction
 from semistan.subspace.low_rank_laplace import leading_directions
 from semistan.subspace.measures import relative_error, state_of
 from support.random_problem import (

@@ -6,7 +6,7 @@ from scipy.stats import kendalltau
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.subspace import Subspace, along, along_axes
 from semistan.subspace import measures
-from semistan.subspace.constructions import construction
+from semistan.subspace.construction import construction
 from semistan.subspace.descent import Parameters
 from semistan.subspace.hand_over import hand_over
 from semistan.subspace.measures import measure, relative_error, state_of, trace_criterion

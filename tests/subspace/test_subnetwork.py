@@ -6,7 +6,7 @@ import torch
 
 from semistan.errors import InputError
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.subspace.constructions import construction
+from semistan.subspace.construction import construction
 from semistan.subspace.measures import measure, state_of
 from semistan.subspace.subnetwork import largest
 from semistan.subspace.trajectory import train_and_average

@@ -4,10 +4,18 @@ from sklearn.decomposition import PCA
 
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
 from semistan.model.subspace import Subspace, along, along_axes
-from semistan.subspace.span import check_dimension, span
+from semistan.subspace.construction import check_construction
+from semistan.subspace.span import span
 
 SIZES = [(2, 5, 1), (4, 9, 3), (9, 5, 2), (20, 6, 5)]  # points, d, k
+
+
+def network(d):
+    """A linear network of d weights."""
+    return Networks((FullyConnected(d - 1, ()),))
 
 
 def points_of(m, d, seed=0):
@@ -126,11 +134,11 @@ def test_degenerate_points_are_refused(points, k):
 @pytest.mark.parametrize(("k", "d"), [(5, 5), (6, 5)])
 def test_a_subspace_must_be_smaller_than_weight_space(k, d):
     with pytest.raises(InputError, match=f"d = {d}, got k = {k}"):
-        check_dimension(SubspaceConfig(k=k), d)
+        check_construction(SubspaceConfig(k=k), network(d))
 
 
 def test_all_but_one_dimension_are_allowed():
-    check_dimension(SubspaceConfig(k=4), 5)
+    check_construction(SubspaceConfig(k=4), network(5))
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (5,), (5, 2, 2)])
@@ -179,8 +187,8 @@ def test_the_number_of_scales_must_be_k():
 
 def test_a_curve_has_two_dimensions_and_a_subnetwork_up_to_all():
     with pytest.raises(InputError, match="has k = 2, got k = 8"):
-        check_dimension(SubspaceConfig(construction="curve"), 100)
+        check_construction(SubspaceConfig(construction="curve"), network(100))
     with pytest.raises(InputError, match="d = 5, got k = 6"):
-        check_dimension(SubspaceConfig(construction="subnetwork", k=6), 5)
-    check_dimension(SubspaceConfig(construction="subnetwork", k=5), 5)
-    check_dimension(SubspaceConfig(construction="full", k=8), 5)
+        check_construction(SubspaceConfig(construction="subnetwork", k=6), network(5))
+    check_construction(SubspaceConfig(construction="subnetwork", k=5), network(5))
+    check_construction(SubspaceConfig(construction="full", k=8), network(5))

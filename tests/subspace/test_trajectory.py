@@ -5,7 +5,8 @@ import torch
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import SemistanError
 from semistan.model.families.families import family
-from semistan.model.networks.mlp import NetworkSpec
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
 from semistan.model.units import units_of
 from semistan.subspace import trajectory
 from semistan.subspace.descent import initial_parameters
@@ -31,7 +32,7 @@ def problem_of(formula="y ~ x + nn(u, v)", frame=None, name="gaussian", hidden=(
     prepared = small_prepared(formula, frame, family=name, **settings)
     record, rows = family(name), prepared.rows
     units = units_of(prepared.design, record, rows)
-    spec = NetworkSpec(rows.U.shape[1], hidden, frozen=frozen)
+    spec = Networks((FullyConnected(rows.U.shape[1], hidden, frozen=frozen),))
     return make_problem(record, spec, units, rows, "cpu"), prepared.config.train
 
 

@@ -7,7 +7,8 @@ import torch
 
 from semistan.density.problem import Problem, Weights
 from semistan.model.families.families import family
-from semistan.model.networks.mlp import NetworkSpec, forward, frozen_features
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks, forward, frozen_features
 from semistan.model.units import Units
 
 ETA_LOC, ETA_SCALE, X_SCALE = 0.4, 0.7, 2.0
@@ -20,7 +21,8 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
     With ``rank``, so many of the Q inputs are independent, and the others are mixtures of them.
     """
     generator = np.random.default_rng(seed)
-    spec, record = NetworkSpec(Q, hidden, activation, frozen), family(name)
+    spec = Networks((FullyConnected(Q, hidden, activation, frozen),))
+    record = family(name)
     U = generator.normal(size=(n, Q))
     if rank is not None:
         U[:, rank:] = U[:, :rank] @ generator.normal(size=(rank, Q - rank))

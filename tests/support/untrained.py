@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import library_versions
-from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.bundle import Bundle, Source
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
+from semistan.model.model import network_spec
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semistan.subspace.constructions import CONSTRUCTIONS
+from semistan.model.construction import CONSTRUCTIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPEC = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")

@@ -21,12 +21,12 @@ from semistan.bundle.files import atomic_folder, check_output_folder, read_json,
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
 from semistan.model.config import parse_config
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import family
 from semistan.model.names import MU, stan_name
-from semistan.model.networks.mlp import Array
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units, column_units

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.networks.mlp import MU, Array, Layer, Network, layer_slices, layers
+from semistan.model.arrays import Array
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 
 OPSET = 17
 IR_VERSION = 8
-OPERATORS = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid"}
 
 
 @dataclass(slots=True)
@@ -58,23 +60,10 @@ class _Graph:
         centred = self.apply("Sub", value, self.constant(loc))
         return self.apply("MatMul", centred, self.constant(np.diag(1 / scale)))
 
-    def activated(self, value: str, activation: str) -> str:
-        if activation == "identity":
-            return value
-        if activation == "softplus":
-            return self._softplus(value)
-        return self.apply(OPERATORS[activation], value)
-
-    def _softplus(self, z: str) -> str:
-        """Add max(z, 0) + log(1 + exp(-|z|)): onnxruntime has no float64 Softplus."""
-        decay = self.apply("Exp", self.apply("Neg", self.apply("Abs", z)))
-        tail = self.apply("Log", self.apply("Add", decay, self.constant(np.array(1.0))))
-        return self.apply("Add", self.apply("Relu", z), tail)
-
     def lifted(self, subspace: Subspace, phi: str) -> str:
         """Add the weights (S, d) at coordinates (S, k)."""
         a = len(subspace.axes)
-        along, w = self._part(phi, slice(a, subspace.k)), self.constant(subspace.p_bar)
+        along, w = self.part(phi, slice(a, subspace.k)), self.constant(subspace.p_bar)
         if a < subspace.k:
             w = self.apply("Add", self.apply("MatMul", along, self.constant(subspace.Pi.T)), w)
         if not a:
@@ -82,56 +71,34 @@ class _Graph:
         # Each weight takes its coordinate, or the zero that is appended to them.
         position = np.full(subspace.d, a)
         position[subspace.axes] = np.arange(a)
-        zero = self.apply("Mul", self._part(phi, slice(0, 1)), self.constant(np.array(0.0)))
-        moves = self.apply("Concat", self._part(phi, slice(0, a)), zero, axis=1)
+        zero = self.apply("Mul", self.part(phi, slice(0, 1)), self.constant(np.array(0.0)))
+        moves = self.apply("Concat", self.part(phi, slice(0, a)), zero, axis=1)
         moved = self.apply("Gather", moves, self.constant(position), axis=1)
         return self.apply("Add", moved, w)
 
-    def inputs(self, spec: Network, w_frozen: Array, u: str) -> list[str]:
-        """Add each network's frozen layers for standardised inputs (N, Q) of all."""
-        sizes = [part.d_frozen for part in spec.parts], [part.n_inputs for part in spec.parts]
-        starts, found = np.cumsum([[0, *size] for size in sizes], axis=1), []
-        for part, start, first in zip(spec.parts, *starts[:, :-1], strict=True):
-            alone = len(spec.parts) == 1
-            h = u if alone else self._part(u, slice(first, first + part.n_inputs))
-            for layer in layer_slices(part.frozen_widths, start):
-                h = self.activated(self._constant_layer(w_frozen, h, *layer), part.activation)
-            found.append(h)
+    def features(self, spec: Networks, w_frozen: Array, u: str) -> list[str]:
+        """Add each network's constant layers for standardised inputs (N, Q) of all."""
+        found, used, column = [], 0, 0
+        for part in spec.parts:
+            own = w_frozen[used : used + part.d_frozen]
+            columns = slice(column, column + part.n_inputs)
+            inputs = u if len(spec.parts) == 1 else self.part(u, columns)
+            found.append(part.onnx_features(self, own, inputs))
+            used, column = used + part.d_frozen, columns.stop
         return found
 
-    def _constant_layer(
-        self, w: Array, h: str, weights: slice, biases: slice, m: int, n: int
-    ) -> str:
-        product = self.apply("MatMul", h, self.constant(w[weights].reshape(n, m).T))
-        return self.apply("Add", product, self.constant(w[biases]))
-
-    def network(self, spec: Network, w: str, inputs: list[str]) -> str:
+    def network(self, spec: Networks, w: str, features: list[str]) -> str:
         """Add the Bayesian layers for weights (S, d) and sum the mean's outputs (S, N)."""
-        found = [
-            self._output(part, spec.parts[0].activation, w, h)
-            for part, h, of in zip(layers(spec), inputs, spec.predictors, strict=True)
-            if of == MU
-        ]
-        total, *others = found
+        starts = accumulate(spec.sizes, initial=0)
+        parts = zip(spec.parts, features, starts, spec.predictors, strict=False)
+        total, *others = [part.onnx(self, w, h, start) for part, h, start, of in parts if of == MU]
         for output in others:
             total = self.apply("Add", total, output)
         return total
 
-    def _output(self, part: list[Layer], activation: str, w: str, h: str) -> str:
-        *hidden, last = part
-        for layer in hidden:
-            h = self.activated(self._layer(w, h, *layer), activation)
-        return self.apply("Squeeze", self._layer(w, h, *last), self.constant(np.array([2])))
-
-    def _layer(self, w: str, h: str, weights: slice, biases: slice, m: int, n: int) -> str:
-        matrix = self.apply("Reshape", self._part(w, weights), self.constant(np.array([-1, n, m])))
-        transposed = self.apply("Transpose", matrix, perm=[0, 2, 1])
-        bias = self.apply("Reshape", self._part(w, biases), self.constant(np.array([-1, 1, n])))
-        return self.apply("Add", self.apply("MatMul", h, transposed), bias)
-
-    def _part(self, w: str, part: slice) -> str:
+    def part(self, value: str, part: slice) -> str:
         start, stop, axis = (self.constant(np.array([i])) for i in (part.start, part.stop, 1))
-        return self.apply("Slice", w, start, stop, axis)
+        return self.apply("Slice", value, start, stop, axis)
 
     def model(self, inputs: Mapping[str, Sequence[Any]], result: str, name: str,
               shape: Sequence[Any]) -> ModelProto:  # fmt: skip
@@ -152,19 +119,19 @@ class _Graph:
         return model
 
 
-def network_graph(spec: Network, units: Units, w_frozen: Array) -> ModelProto:
+def network_graph(spec: Networks, units: Units, w_frozen: Array) -> ModelProto:
     """Write ``f(u; w)`` as a graph: inputs u (N, Q) and w (d,), output f (N,)."""
     graph = _Graph()
-    h = graph.inputs(spec, w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
+    h = graph.features(spec, w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
     w = graph.apply("Unsqueeze", "w", graph.constant(np.array([0])))
     f = graph.apply("Squeeze", graph.network(spec, w, h), graph.constant(np.array([0])))
     return graph.model({"u": ("N", spec.n_inputs), "w": (spec.d,)}, f, "f", ("N",))
 
 
-def predictor_graph(spec: Network, units: Units, trained: Trained) -> ModelProto:
+def predictor_graph(spec: Networks, units: Units, trained: Trained) -> ModelProto:
     """Write the linear predictor: u (N, Q), x (N, P), phi (S, k), theta (S, P) to eta (S, N)."""
     graph, subspace = _Graph(), trained.subspace
-    h = graph.inputs(spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
+    h = graph.features(spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
     f = graph.network(spec, graph.lifted(subspace, "phi"), h)
     eta = graph.apply(
         "Add",

@@ -107,7 +107,7 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
-    from semistan.subspace.constructions import training_epochs
+    from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow import prepare as preparation
 
@@ -138,7 +138,7 @@ def train(
     """Train the subspace and export it as a bundle."""
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
-    from semistan.subspace.constructions import training_epochs
+    from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow import prepare as preparation
 

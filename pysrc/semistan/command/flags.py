@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from semistan.errors import InputError
+from semistan.model.construction import CONSTRUCTIONS
 
 MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
 
@@ -33,6 +34,11 @@ def _priors(texts: list[str]) -> dict[str, str]:
             )
         found[f"priors.{name}"] = prior
     return found
+
+
+def _either(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def _number_or_auto(text: str) -> int | str:
@@ -83,8 +89,7 @@ MODEL_FLAGS = (
          "tanh, relu, softplus, sigmoid or identity.", MODEL),
     Flag("frozen", ("network.frozen",), int, "Leading layers outside the subspace.", MODEL),
     Flag("construction", ("subspace.construction",), str,
-         "How the subspace is found: bezier, curve, pca, random, subnetwork, low_rank_laplace, "
-         "full or naive.", MODEL),
+         f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), int, "Dimension of each network's subspace.", MODEL),
     Flag("select", ("subspace.select",), str,
          "Weights of a subnetwork: variance, magnitude, swag or last_layer.", MODEL),

@@ -23,11 +23,11 @@ import numpy as np
 
 from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior_density
+from semistan.model.arrays import Array
 from semistan.model.families.ordinal import thresholds
 from semistan.model.layout import numbered
 from semistan.model.names import MU
 from semistan.model.orthogonal import further_names
-from semistan.model.parameter import Array
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import PHI, log_mass_inside
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from semistan.density.problem import Problem, Weights
-from semistan.model.networks.mlp import (
+from semistan.model.networks.networks import (
     frozen_features,
     layer_inputs,
     layers,

@@ -39,9 +39,9 @@ from semistan.density.target import (
     negative_log_posterior,
     weights,
 )
+from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.networks.mlp import output_and_jacobian
-from semistan.model.parameter import Array
+from semistan.model.networks.networks import output_and_jacobian
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import PHI
 from semistan.model.terms.term import TensorBlock, Term

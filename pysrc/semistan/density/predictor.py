@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.networks.mlp import MU, Array, Network, forward, frozen_features
+from semistan.model.arrays import Array
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks, forward, frozen_features
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -22,13 +24,13 @@ MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
 def network_output(
-    spec: Network, units: Units, w_frozen: Array, w: Array, U: Array, predictor: str = MU
+    spec: Networks, units: Units, w_frozen: Array, w: Array, U: Array, predictor: str = MU
 ) -> Array:
     """Evaluate ``f(u; w)`` without gradients.
 
     Parameters
     ----------
-    spec : NetworkSpec or Networks
+    spec : Networks
         The architecture.
     units : Units
         Locations and scales that standardise the inputs.
@@ -53,7 +55,7 @@ def network_output(
         return np.asarray(forward(spec, torch.tensor(w), h, predictor).numpy())
 
 
-def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Tensor:
+def network_inputs(spec: Networks, units: Units, w_frozen: Array, U: Array) -> Tensor:
     """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
     import torch
 
@@ -62,7 +64,7 @@ def network_inputs(spec: Network, units: Units, w_frozen: Array, U: Array) -> Te
 
 
 def network_sums(
-    spec: Network,
+    spec: Networks,
     subspace: Subspace,
     phi: Array,
     parts: Iterable[tuple[Tensor, Array]],
@@ -72,7 +74,7 @@ def network_sums(
 
     Parameters
     ----------
-    spec : NetworkSpec or Networks
+    spec : Networks
         The architecture.
     subspace : Subspace
         Where the Bayesian weights are.
@@ -85,10 +87,10 @@ def network_sums(
     """
     import torch
 
-    total, widest = np.zeros((len(phi), 1)), max(max(part.free_widths) for part in spec.parts)
+    total = np.zeros((len(phi), 1))
     with torch.no_grad():
         for H, by_row in parts:
-            size = max(1, MOST_ACTIVATIONS // (widest * len(H)))
+            size = max(1, MOST_ACTIVATIONS // (spec.widest * len(H)))
             pieces = [phi[start : start + size] for start in range(0, len(phi), size)]
             w = (torch.from_numpy(subspace.lift(piece)) for piece in pieces)
             f = (forward(spec, each, H, predictor).numpy() for each in w)
@@ -97,7 +99,7 @@ def network_sums(
 
 
 def linear_predictor(
-    spec: Network, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
+    spec: Networks, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
 ) -> Array:
     """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q)."""
     w = trained.subspace.lift(phi)

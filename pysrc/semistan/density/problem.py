@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.model import Model
 from semistan.model.names import MU
-from semistan.model.networks.mlp import Network, forward, frozen_features
-from semistan.model.parameter import Array
+from semistan.model.networks.networks import Networks, forward, frozen_features
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import TensorBlock, Term
 
@@ -75,7 +75,7 @@ class Problem:
     """
 
     family: Family
-    network: Network
+    network: Networks
     eta_loc: float
     eta_scale: float
     y: Tensor

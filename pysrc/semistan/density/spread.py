@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.parameter import Array
+from semistan.model.arrays import Array
 from semistan.model.terms.penalised import Penalised
 
 if TYPE_CHECKING:

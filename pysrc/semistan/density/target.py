@@ -18,7 +18,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.families.families import Dispersion
 from semistan.model.layout import Layout
 from semistan.model.names import MU
-from semistan.model.networks.mlp import forward, frozen_features
+from semistan.model.networks.networks import forward, frozen_features
 from semistan.model.predictor import Predictor
 from semistan.model.priors.horseshoe import horseshoe_theta
 from semistan.model.priors.prior import PHI, TorchPrior, prior_data, torch_priors

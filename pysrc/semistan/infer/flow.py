@@ -45,9 +45,9 @@ from semistan.infer.methods import ChainProgress
 from semistan.infer.sample import chain_file, chain_seed, missing_chains
 from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
 from semistan.infer.starts import Starts
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Rows
 
 if TYPE_CHECKING:

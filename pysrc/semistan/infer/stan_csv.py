@@ -13,7 +13,7 @@ from semistan.density.columns import lp_constant, program_columns
 from semistan.density.target import Target
 from semistan.infer.methods import NUTS_COLUMNS
 from semistan.infer.sample import SIGNIFICANT_DIGITS
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.version import __version__
 
 LAYOUT = (2, 27, 0)  # the version of CmdStan whose layout this is

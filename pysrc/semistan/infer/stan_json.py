@@ -11,8 +11,8 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.design import Design
-from semistan.model.networks.mlp import Array
 from semistan.model.table.rows import Block, Rows
 from semistan.program.penalised import penalised_names
 

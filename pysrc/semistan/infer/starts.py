@@ -18,9 +18,9 @@ from semistan.density.target import (
     penalised_slice,
     sampled_positive,
 )
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import in_model
 from semistan.model.priors.prior import (
     check_method,

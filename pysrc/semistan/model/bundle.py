@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
@@ -15,7 +16,7 @@ from semistan.model.families.families import Family
 from semistan.model.layout import Layout
 from semistan.model.model import Model
 from semistan.model.names import MU
-from semistan.model.networks.mlp import Array, Networks
+from semistan.model.networks.networks import Networks
 from semistan.model.priors.prior import prior_data
 from semistan.model.sampled import parameters_of
 from semistan.model.subspace import Subspace

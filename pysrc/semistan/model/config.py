@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.construction import construction_facts, known_construction
 from semistan.model.families.families import SIGMA, dispersion_keys, family
 from semistan.model.priors.density import parse_prior
 
@@ -36,9 +37,7 @@ class SubspaceConfig(_Section):
     in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all.
     """
 
-    construction: Literal[
-        "bezier", "curve", "pca", "random", "subnetwork", "low_rank_laplace", "full", "naive"
-    ] = "bezier"
+    construction: str = "bezier"
     k: int = Field(default=8, ge=1)
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
@@ -47,17 +46,17 @@ class SubspaceConfig(_Section):
     @property
     def holds_theta(self) -> bool:
         """Whether the structured coefficients lie in the subspace, without a prior of their own."""
-        return self.construction == "naive"
-
-    @property
-    def by_network(self) -> bool:
-        """Whether ``k`` counts the dimensions of each network."""
-        return self.construction not in ("subnetwork", "full")
+        return construction_facts(self.construction).holds_theta
 
     @property
     def scales_phi(self) -> bool:
         """Whether training gives each coordinate a prior scale of its own."""
-        return self.construction == "pca"
+        return construction_facts(self.construction).scales_phi
+
+    @field_validator("construction")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return known_construction(name)
 
 
 class PriorConfig(_Section):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.parameter import Array, Parameter
+from semistan.model.arrays import Array
+from semistan.model.parameter import Parameter
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,8 @@ from functools import cached_property
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import Family, family
-from semistan.model.networks.mlp import Networks, NetworkSpec
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.prior import PriorGroup, has_horseshoe, prior_groups
 from semistan.model.temper import Temper, temper_of
@@ -89,7 +90,7 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
     network = config.network
     return Networks(
         tuple(
-            NetworkSpec(len(terms.columns), network.hidden, network.activation, network.frozen)
+            FullyConnected(len(terms.columns), network.hidden, network.activation, network.frozen)
             for terms in design.networks
         ),
         design.network_predictors,

@@ -24,10 +24,10 @@ import re
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.formula.formula import factors, parse_formula, variables
-from semistan.model.networks.mlp import Array
 
 ORTHOGONAL, RAW = "_orth", "_raw"
 INTERCEPT = f"b_Intercept{ORTHOGONAL}"

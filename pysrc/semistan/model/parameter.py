@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = npt.NDArray[np.float64]
 Shape = tuple[int, ...]
 
 

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula, SmoothTerm
 from semistan.model.names import MU, unique_names
-from semistan.model.parameter import Array
 from semistan.model.table.columns import (
     Terms,
     apply_structured,

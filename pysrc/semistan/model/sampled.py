@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.model import Model
-from semistan.model.parameter import Array, Parameter
+from semistan.model.parameter import Parameter
 from semistan.model.predictor import Predictor
 from semistan.model.priors.horseshoe import horseshoe_parameters
 from semistan.model.priors.prior import PHI, PriorGroup

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 
 Index = npt.NDArray[np.int64]
 

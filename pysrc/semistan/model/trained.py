@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.parameter import Array
 from semistan.model.subspace import Subspace
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, Family
 from semistan.model.names import MU
-from semistan.model.parameter import Array
 from semistan.model.table.rows import Rows
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import Array
 
 Engine = Callable[[Array, Array, Array, Array], Array]
 

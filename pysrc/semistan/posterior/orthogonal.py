@@ -18,8 +18,8 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.density.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import least_squares
 from semistan.model.table.rows import Rows
 

@@ -18,9 +18,9 @@ from semistan.density.noncentred import parts_of_design
 from semistan.density.parameter_coordinates import coordinates_at
 from semistan.density.target import make_target
 from semistan.infer.stan_csv import sampled_columns
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.priors.density import parse_prior
 from semistan.model.priors.prior import (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.model import Model
-from semistan.model.networks.mlp import ACTIVATIONS, Array
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
-from semistan.program.networks import network_data
 from semistan.program.predictors import predictor_data
 
 
@@ -51,10 +50,7 @@ def stan_data(
         "u_scale": units.u_scale,
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
-        **network_data(network),
-        "activation": 1 + ACTIVATIONS.index(network.activation),
-        "frozen": network.frozen,
-        "d_frozen": network.d_frozen,
+        **network.stan_sizes,
         "w_frozen": bundle.trained.w_frozen,
         "d": bundle.subspace.d,
         "k": bundle.subspace.k,

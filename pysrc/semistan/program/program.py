@@ -35,18 +35,14 @@ from semistan.model.stan_text import (
 from semistan.model.temper import Temper
 from semistan.model.terms.group import Group
 from semistan.program.networks import (
-    constant_layers,
-    free_width_lines,
-    input_size,
     network_arguments,
     network_call,
-    network_data_lines,
-    network_files,
     network_name,
+    network_signature,
+    network_text,
     several,
     shared_weights,
     weights_lines,
-    widths_argument,
 )
 from semistan.program.predictors import (
     centred_columns,
@@ -248,7 +244,8 @@ def raw_labels(model: Model) -> dict[str, str]:
 
 def parts_of(model: Model, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
-    return Parts(model, "stan" if model.integrates_theta else kernel)
+    in_stan = model.integrates_theta or not network_text(model.design).has_kernel
+    return Parts(model, "stan" if in_stan else kernel)
 
 
 def has_log_lik(record: Family, design: Design) -> bool:
@@ -281,7 +278,7 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     horseshoe = (HORSESHOE,) if parts.horseshoe else ()
     return (
-        *network_files(parts.design, parts.kernel),
+        *network_text(parts.design, parts.kernel).files,
         *shear,
         *horseshoe,
         *parts.family.density_functions,
@@ -305,9 +302,8 @@ def _signature(parts: Parts) -> list[str]:
 
 def _likelihood_data(parts: Parts) -> list[str]:
     return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
-            widths_argument(parts.design), "data int activation", "data vector p_bar",
-            "data array[] int axes", "data matrix Pi", "data real eta_loc",
-            "data real eta_scale"]  # fmt: skip
+            *network_signature(parts.design), "data vector p_bar", "data array[] int axes",
+            "data matrix Pi", "data real eta_loc", "data real eta_scale"]  # fmt: skip
 
 
 def _main_parameters(parts: Parts) -> list[str]:
@@ -466,7 +462,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
         ("real eta_loc;", "location of the linear predictor"),
         ("real<lower=0> eta_scale;", "unit of the linear predictor"),
-        *network_data_lines(parts.design),
+        *network_text(parts.design).data,
         ("vector[d_frozen] w_frozen;", "their values"),
         ("int<lower=1> d;", "Bayesian weights"),
         ("int<lower=1> k;", "dimension of the subspace"),
@@ -533,14 +529,14 @@ def _transformed_data(parts: Parts) -> str:
 
 def prepared_inputs(parts: Parts) -> str:
     """Centre X, and take U through the layers that are constant; prepare least squares on X."""
-    lines, loops = centred_columns(parts.design)
+    network, (lines, loops) = network_text(parts.design), centred_columns(parts.design)
     return (
         declarations(
             [
-                *free_width_lines(parts.design),
+                *network.transformed,
                 ("matrix[N, P] Xc;", "structured design, centred"),
                 *lines,
-                (f"matrix[N, {input_size(parts.design)}] H;", "input of the first Bayesian layer"),
+                (f"matrix[N, {network.n_features}] H;", "input of the first Bayesian layer"),
             ]
         )
         + (
@@ -550,7 +546,7 @@ def prepared_inputs(parts: Parts) -> str:
             "} else {\n"
             "  matrix[N, Q] Z;  // network inputs, standardised\n"
             "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-            f"  H = {constant_layers(parts.design)};\n"
+            f"  H = {network.features};\n"
             "}\n"
         )
         + (LEAST_SQUARES if parts.orthogonal else "")

@@ -15,10 +15,12 @@ from semistan.density.problem import Problem
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_smaller
 from semistan.subspace.coefficients import settle
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension, span
+from semistan.subspace.span import span
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -34,36 +36,21 @@ def bezier(
 ) -> Trained:
     """Train a Bézier curve and span its subspace.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, smaller than d.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k >= d.
-    SemistanError
-        If training diverges, or the control points span fewer than k dimensions.
-
     Notes
     -----
     Dold, Rügamer, Sick and Dürr (2024), Bayesian Semi-structured Subspace Inference,
     AISTATS, section 3.1.
     """
-    check_dimension(subspace, *problem.network.sizes)
     parameters = initial_parameters(problem, subspace.k + 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
     best = settle(problem, best)
     spanned, spread = span(best.control_points.cpu().numpy(), subspace.k, "bezier")
     return hand_over(problem, units, best, history, spanned, spread)
+
+
+CONSTRUCTION = Construction(
+    name="bezier",
+    text="the span of a Bézier curve's control points",
+    build=bezier,
+    check=check_smaller,
+)

@@ -22,17 +22,18 @@ from dataclasses import replace
 import numpy as np
 
 from semistan.errors import SemistanError
-from semistan.model.networks.mlp import Array, Network
+from semistan.model.arrays import Array
+from semistan.model.networks.networks import Networks
 from semistan.model.subspace import Subspace
 from semistan.subspace.span import pointing_up
 
 
-def by_network(network: Network, subspace: Subspace, spread: Array) -> tuple[Subspace, Array]:
+def by_network(network: Networks, subspace: Subspace, spread: Array) -> tuple[Subspace, Array]:
     """Let each of several networks move in a subspace of its own.
 
     Parameters
     ----------
-    network : Network
+    network : Networks
         One network, for which nothing changes, or several.
     subspace : Subspace
         As a construction spans it.

@@ -1,27 +1,42 @@
-"""What a construction cannot do, refused before anything is trained."""
+"""What several constructions cannot do, refused before anything is trained."""
 
 from __future__ import annotations
 
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig
-from semistan.model.design import Design
-from semistan.model.varying import parameters_text
+from semistan.model.config import SubspaceConfig
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks
 
 
-def check_curvature(config: ModelConfig, design: Design) -> None:
-    """Refuse constructions that know the curvature in the mean's predictor alone.
+def check_smaller(config: SubspaceConfig, network: Networks) -> None:
+    """Refuse k dimensions that are not fewer than the weights of each network.
+
+    Raises
+    ------
+    InputError
+        If k >= d for one of them.
+    """
+    d, several = min(network.sizes), len(network.sizes) > 1
+    if config.k >= d:
+        raise InputError(
+            f"k must be smaller than the number of Bayesian weights d = {d}"
+            f"{' of the smallest network' * several}, got k = {config.k}; "
+            "choose a smaller k or a larger network"
+        )
+
+
+def check_one_predictor(config: SubspaceConfig, network: Networks) -> None:
+    """Refuse networks of other predictors, for want of the curvature in those.
 
     Raises
     ------
     InputError
         Naming the predictors and the construction.
     """
-    name = config.subspace.construction
-    by_curvature = name == "low_rank_laplace" or (
-        name == "subnetwork" and config.subspace.select == "variance"
-    )
-    if design.network_predictors and by_curvature:
+    others = [f"'{name} ~ ...'" for name in dict.fromkeys(network.predictors) if name != MU]
+    if others:
         raise InputError(
-            f"the construction '{name}' knows the curvature in the mean's predictor alone and has "
-            f"no nn() in {parameters_text(design)}; use another construction, as bezier"
+            f"the construction '{config.construction}' knows the curvature in the mean's predictor "
+            f"alone and has no nn() in {', '.join(others)}; use another "
+            "construction, as bezier"
         )

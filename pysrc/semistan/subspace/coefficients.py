@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
-from semistan.model.networks.mlp import MU, frozen_features, layer_inputs, output_layers
+from semistan.model.names import MU
+from semistan.model.networks.networks import frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import Parameters, loss_nodes
 

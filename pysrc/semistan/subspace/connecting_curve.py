@@ -12,14 +12,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistan.density.problem import Problem
+from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array
+from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_smaller
 from semistan.subspace.coefficients import settle
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension, span
+from semistan.subspace.span import span
 from semistan.subspace.trajectory import after, joined, replica
 
 if TYPE_CHECKING:
@@ -36,28 +40,6 @@ def curve(
 ) -> Trained:
     """Train two networks and the curve between them, and span its plane.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k`` is 2.
-    train : TrainConfig
-        Epochs of each of the three stages, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k is not 2, or d <= 2.
-    SemistanError
-        If training diverges, or the three points lie on a line.
-
     Notes
     -----
     Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
@@ -67,7 +49,6 @@ def curve(
     where the loss may be high. Layers outside the subspace are trained with the first end only,
     since both ends must be weights of the same network.
     """
-    check_dimension(subspace, *problem.network.sizes)
     starts = [initial_parameters(problem, 1, generator) for _ in range(2)]
 
     def stage(
@@ -96,3 +77,18 @@ def _straight(one: Parameters, two: Parameters) -> Parameters:
         ((one.theta + two.theta) / 2).requires_grad_(),
         ((one.log_dispersion + two.log_dispersion) / 2).requires_grad_(),
     )
+
+
+def _check(config: SubspaceConfig, network: Networks) -> None:
+    if config.k != 2:
+        raise InputError(f"a curve between two networks has k = 2, got k = {config.k}; use --k 2")
+    check_smaller(config, network)
+
+
+CONSTRUCTION = Construction(
+    name="curve",
+    text="the plane of a curve of low loss between two trained networks",
+    build=curve,
+    check=_check,
+    epochs=lambda _, train: 3 * train.epochs,
+)

@@ -9,7 +9,7 @@ from math import comb
 
 import numpy as np
 
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 
 
 def bernstein(t: Array, k: int) -> Array:

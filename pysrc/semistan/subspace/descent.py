@@ -14,8 +14,9 @@ import numpy as np
 
 from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
+from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
-from semistan.model.networks.mlp import Array, initial_weights
+from semistan.model.networks.networks import initial, initial_frozen
 from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
@@ -60,16 +61,13 @@ class Parameters:
 
 
 def initial_parameters(problem: Problem, points: int, generator: Generator) -> Parameters:
-    """Draw so many control points and the frozen weights; theta and log dispersion are 0."""
+    """Draw control points and the frozen weights; theta and log dispersion are 0."""
     import torch
-
-    def weights(widths: list[tuple[int, ...]]) -> Tensor:
-        return torch.cat([initial_weights(part, generator) for part in widths])
 
     spec, device = problem.network, problem.y.device
     tensors = [
-        torch.stack([weights([p.free_widths for p in spec.parts]) for _ in range(points)]),
-        weights([p.frozen_widths for p in spec.parts]),
+        torch.stack([initial(spec, generator) for _ in range(points)]),
+        initial_frozen(spec, generator),
         torch.zeros(problem.all_coefficients, dtype=torch.float64),
         torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
     ]

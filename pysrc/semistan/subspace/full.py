@@ -17,9 +17,9 @@ from semistan.model.subspace import along_axes
 from semistan.model.trained import Trained
 from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def full(
     problem: Problem,
     units: Units,
-    subspace: SubspaceConfig,
+    subspace: SubspaceConfig,  # noqa: ARG001 - k = d, whatever it says
     train: TrainConfig,
     generator: Generator,
     progress: Progress | None = None,
@@ -37,35 +37,17 @@ def full(
 
     The prior of phi is then that of the weights themselves.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k`` is not used: k = d.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    SemistanError
-        If training diverges.
-
     Notes
     -----
     Chains start at the one control point, the trained network, which is phi itself. No
     direction is preferred, so that all singular values are 1.
     """
     d = problem.network.d
-    check_dimension(subspace, *problem.network.sizes)
     parameters = initial_parameters(problem, 1, generator)
     best, history = descend(problem, parameters, train, generator, progress)
     best = settle(problem, best)
     whole = along_axes(np.zeros(d), np.arange(d), "full")
     return hand_over(problem, units, best, history, whole, np.ones(d))
+
+
+CONSTRUCTION = Construction(name="full", text="all weights", build=full)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from semistan.density.problem import Problem
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units

@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING
 from semistan.density.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
 from semistan.density.problem import Problem, Weights
 from semistan.errors import InputError, SemistanError
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array
+from semistan.model.networks.networks import Networks
 from semistan.model.subspace import along
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_one_predictor, check_smaller
 from semistan.subspace.coefficients import settle
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension, pointing_up
+from semistan.subspace.span import pointing_up
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -50,28 +53,6 @@ def low_rank_laplace(
 ) -> Trained:
     """Train a network and span the leading directions of its predictive covariance.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, smaller than d and not larger than the number of rows, and ``curvature``.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k >= d, or k is larger than the number of rows.
-    SemistanError
-        If training diverges, or the predictions vary in fewer than k dimensions.
-
     Notes
     -----
     The curvature is summed over all rows. The Jacobian (n, d), whose thin singular value
@@ -85,7 +66,6 @@ def low_rank_laplace(
     Bayesian Neural Networks, arXiv:2502.02345, theorem 1 and section 4.2.
     """
     k = subspace.k
-    check_dimension(subspace, *problem.network.sizes)
     if k > len(problem):
         raise InputError(
             f"low_rank_laplace takes k directions from the predictions of {len(problem)} rows, "
@@ -147,3 +127,16 @@ def _some_rows(problem: Problem, count: int, generator: Generator) -> Problem:
         return problem
     order = torch.randperm(len(problem), generator=generator).to(problem.y.device)
     return problem.rows(order[:count])
+
+
+def _check(config: SubspaceConfig, network: Networks) -> None:
+    check_smaller(config, network)
+    check_one_predictor(config, network)
+
+
+CONSTRUCTION = Construction(
+    name="low_rank_laplace",
+    text="the directions in which the linearised predictions vary most",
+    build=low_rank_laplace,
+    check=_check,
+)

@@ -27,7 +27,7 @@ import numpy as np
 
 from semistan.density.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
 from semistan.density.problem import Problem, Weights
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units

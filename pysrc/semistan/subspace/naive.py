@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.density.problem import Problem
+from semistan.errors import InputError
 from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_smaller
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension, span
+from semistan.subspace.span import span
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -36,32 +40,8 @@ def naive(
     generator: Generator,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train a Bézier curve through weights and coefficients, and span its subspace.
-
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, smaller than d.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k >= d, or there are several networks.
-    SemistanError
-        If training diverges, or the control points span fewer than k dimensions.
-    """
+    """Train a Bézier curve through weights and coefficients, and span its subspace."""
     d = problem.network.d
-    check_dimension(subspace, *problem.network.sizes)
     parameters = _points_of_theta(initial_parameters(problem, subspace.k + 1, generator))
     best, history = descend(problem, parameters, train, generator, progress)
     theta = best.theta.cpu().numpy()
@@ -84,3 +64,22 @@ def _points_of_theta(parameters: Parameters) -> Parameters:
     m, P = len(parameters.control_points), len(parameters.theta)
     zeros = torch.zeros(m, P, dtype=torch.float64, device=parameters.theta.device)
     return replace(parameters, theta=zeros.requires_grad_())
+
+
+def _check(config: SubspaceConfig, network: Networks) -> None:
+    if len(network.parts) > 1:
+        raise InputError(
+            "the construction 'naive' has one subspace for the coefficients and a network, and "
+            f"cannot have {len(network.parts)} networks; write one nn(), or use --construction "
+            "bezier"
+        )
+    check_smaller(config, network)
+
+
+CONSTRUCTION = Construction(
+    name="naive",
+    text="the span of a Bézier curve through weights and coefficients, a baseline",
+    build=naive,
+    check=_check,
+    holds_theta=True,
+)

@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.density.ggn import PRIOR_PRECISION
 from semistan.density.problem import Problem, Weights
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 from semistan.model.subspace import Index, Subspace
 from semistan.subspace.measures import whitened
 

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.density.problem import Problem
-from semistan.errors import SemistanError
+from semistan.errors import InputError, SemistanError
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array
+from semistan.model.networks.networks import Networks
 from semistan.model.subspace import along
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_smaller
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension, pointing_up
-from semistan.subspace.trajectory import train_and_average
+from semistan.subspace.span import pointing_up
+from semistan.subspace.trajectory import path_epochs, train_and_average
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -40,35 +43,12 @@ def pca(
 ) -> Trained:
     """Train one network, follow its path and span the path's principal components.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, smaller than d and than the number of ``snapshots``.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k >= d or k >= snapshots.
-    SemistanError
-        If training diverges, or the snapshots span fewer than k dimensions.
-
     Notes
     -----
     Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
     Bayesian Deep Learning, UAI, section 4.2. They put the scale into the directions, which here
     are orthonormal, and phi carries it.
     """
-    check_dimension(subspace, *problem.network.sizes)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     Pi, values = principal_directions(path.deviations, subspace.k)
     scale = values / np.sqrt(len(path.deviations) - 1)
@@ -93,3 +73,22 @@ def principal_directions(deviations: Array, k: int) -> tuple[Array, Array]:
             "more snapshots or a higher learning_rate"
         )
     return pointing_up(directions[:k].T), values[:k]
+
+
+def _check(config: SubspaceConfig, network: Networks) -> None:
+    if config.k >= config.snapshots:
+        raise InputError(
+            f"k must be smaller than the number of snapshots of the path, {config.snapshots}, "
+            f"got k = {config.k}; choose a smaller k or more snapshots"
+        )
+    check_smaller(config, network)
+
+
+CONSTRUCTION = Construction(
+    name="pca",
+    text="principal components of the path of stochastic gradient descent",
+    build=pca,
+    check=_check,
+    epochs=path_epochs,
+    scales_phi=True,
+)

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.density.problem import Problem
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array
 from semistan.model.subspace import along
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_smaller
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension
-from semistan.subspace.trajectory import train_and_average
+from semistan.subspace.trajectory import path_epochs, train_and_average
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -36,34 +37,11 @@ def random(
 ) -> Trained:
     """Draw directions, then train one network and average its path.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, smaller than d, and the number of ``snapshots``.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k >= d.
-    SemistanError
-        If training diverges.
-
     Notes
     -----
     Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
     Bayesian Deep Learning, UAI, section 4.1. Theirs have length 1 and are nearly orthogonal.
     """
-    check_dimension(subspace, *problem.network.sizes)
     Pi = random_directions(problem.network.d, subspace.k, generator)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     spanned = along(path.w, Pi, "random")
@@ -77,3 +55,12 @@ def random_directions(d: int, k: int, generator: Generator) -> Array:
     normal = torch.randn((d, k), generator=generator, dtype=torch.float64).numpy()
     Q, R = np.linalg.qr(normal)
     return np.asarray(Q * np.sign(np.diag(R)))
+
+
+CONSTRUCTION = Construction(
+    name="random",
+    text="random directions around the average of the path of stochastic gradient descent",
+    build=random,
+    check=check_smaller,
+    epochs=path_epochs,
+)

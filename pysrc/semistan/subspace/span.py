@@ -1,12 +1,11 @@
-"""The affine subspace that some weight vectors span, and the dimensions that one can have."""
+"""The affine subspace that some weight vectors span."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from semistan.errors import InputError, SemistanError
-from semistan.model.config import SubspaceConfig
-from semistan.model.networks.mlp import Array
+from semistan.errors import SemistanError
+from semistan.model.arrays import Array
 from semistan.model.subspace import Subspace, along
 
 
@@ -55,37 +54,3 @@ def pointing_up(directions: Array) -> Array:
     """Turn columns (d, k) so that the entry of largest magnitude in each is positive."""
     peaks = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
     return np.ascontiguousarray(directions * np.sign(peaks))
-
-
-def check_dimension(config: SubspaceConfig, *sizes: int) -> None:
-    """Refuse a subspace that its construction cannot have in networks of these many weights.
-
-    Raises
-    ------
-    InputError
-        If k >= d for one of them, if a subnetwork has more weights than there are, if ``pca`` has
-        no more snapshots than k, a ``curve`` is not of k = 2, or theta is to lie in one subspace
-        with several networks.
-    """
-    name, k, several = config.construction, config.k, len(sizes) > 1
-    d = min(sizes) if config.by_network else sum(sizes)
-    if name == "full" or (name == "subnetwork" and k <= d):
-        return
-    if config.holds_theta and several:
-        raise InputError(
-            f"the construction '{name}' has one subspace for the coefficients and a network, and "
-            f"cannot have {len(sizes)} networks; write one nn(), or use --construction bezier"
-        )
-    if name == "pca" and k >= config.snapshots:
-        raise InputError(
-            f"k must be smaller than the number of snapshots of the path, {config.snapshots}, "
-            f"got k = {k}; choose a smaller k or more snapshots"
-        )
-    if name == "curve" and k != 2:
-        raise InputError(f"a curve between two networks has k = 2, got k = {k}; use --k 2")
-    if k >= d:
-        raise InputError(
-            f"k must be smaller than the number of Bayesian weights d = {d}"
-            f"{' of the smallest network' * (several and config.by_network)}, got k = {k}; "
-            "choose a smaller k or a larger network"
-        )

@@ -21,16 +21,18 @@ import numpy as np
 from semistan.density.ggn import diagonal_ggn
 from semistan.density.problem import Problem
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.networks.mlp import Array, Network, output_layers
+from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.subspace import Index, along_axes
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.check import check_one_predictor
 from semistan.subspace.coefficients import settle
+from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.subspace.span import check_dimension
-from semistan.subspace.trajectory import train_and_average
+from semistan.subspace.trajectory import path_epochs, train_and_average
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -46,28 +48,6 @@ def subnetwork(
 ) -> Trained:
     """Train a network and select the weights that move.
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows, standardised.
-    units : Units
-        The user's units, in which theta and dispersion are returned.
-    subspace : SubspaceConfig
-        Its ``k``, at most d; ``select``; and ``snapshots`` if that is ``"swag"``.
-    train : TrainConfig
-        Epochs, learning rate, batch size, validation share.
-    generator : torch.Generator
-        On the CPU; the source of all randomness.
-    progress : callable, optional
-        Called with the epoch, the training loss and the validation loss.
-
-    Raises
-    ------
-    InputError
-        If k > d, or k is larger than the output layer from which weights are selected.
-    SemistanError
-        If training diverges.
-
     Notes
     -----
     phi follows the selection's order, the largest first, and equal weights that of w. The
@@ -79,7 +59,6 @@ def subnetwork(
     Daxberger et al. (2021), Bayesian Deep Learning via Subnetwork Inference, ICML, sections 3
     and 4; Faller and Martin (2025), arXiv:2502.02345, section 5, for the other rules.
     """
-    check_dimension(subspace, *problem.network.sizes)
     candidates = _candidates(problem.network, subspace)
     if subspace.select == "swag":
         path = train_and_average(problem, subspace.snapshots, train, generator, progress)
@@ -99,7 +78,7 @@ def largest(scores: Array, candidates: Index, k: int) -> Index:
     return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
 
 
-def _candidates(network: Network, subspace: SubspaceConfig) -> Index:
+def _candidates(network: Networks, subspace: SubspaceConfig) -> Index:
     """Return the positions of the weights that may be selected."""
     if subspace.select != "last_layer":
         return np.arange(network.d)
@@ -119,3 +98,26 @@ def _scores(problem: Problem, best: Parameters, select: str) -> Array:
     if select == "magnitude":
         return np.asarray(state.w.abs().cpu().numpy())
     return np.asarray(diagonal_ggn(problem, state).values.rsqrt().cpu().numpy())
+
+
+def _check(config: SubspaceConfig, network: Networks) -> None:
+    if config.k > network.d:
+        raise InputError(
+            f"k must not be larger than the number of Bayesian weights d = {network.d}, got "
+            f"k = {config.k}; choose a smaller k or a larger network"
+        )
+    if config.select == "variance":
+        check_one_predictor(config, network)
+
+
+def _epochs(subspace: SubspaceConfig, train: TrainConfig) -> int:
+    return path_epochs(subspace, train) if subspace.select == "swag" else train.epochs
+
+
+CONSTRUCTION = Construction(
+    name="subnetwork",
+    text="single weights",
+    build=subnetwork,
+    check=_check,
+    epochs=_epochs,
+)

@@ -27,8 +27,8 @@ import numpy as np
 from semistan.density.ggn import PRIOR_PRECISION
 from semistan.density.problem import Problem
 from semistan.errors import SemistanError
-from semistan.model.config import TrainConfig
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
+from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     Parameters,
@@ -180,6 +180,11 @@ def path_batch_size(n: int, size: int) -> int:
 def path_spacing(snapshots: int, epochs: int) -> int:
     """Return the epochs between two snapshots."""
     return max(1, epochs // (SHARE * snapshots))
+
+
+def path_epochs(subspace: SubspaceConfig, train: TrainConfig) -> int:
+    """Return the epochs of training and of the path that follows."""
+    return train.epochs + subspace.snapshots * path_spacing(subspace.snapshots, train.epochs)
 
 
 def replica(generator: Generator) -> Generator:

@@ -22,10 +22,11 @@ from semistan.infer.methods import ChainProgress, check_version, method_of
 from semistan.infer.plan import Plan, default_plan, timed_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
-from semistan.model.bundle import Bundle, network_spec, with_temper
+from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design
 from semistan.model.families.families import family
+from semistan.model.model import network_spec
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.model.temper import integrates_theta
@@ -36,7 +37,7 @@ from semistan.posterior.run import MARKER, Run, create_run, read_run, record_sec
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, bundle_program, stan_program
 from semistan.show.inference_data import inference_data, write_inference_data
-from semistan.subspace.constructions import construction
+from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 

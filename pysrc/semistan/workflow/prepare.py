@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels
 from semistan.model.families.families import Family, check_response, family, with_categories
 from semistan.model.families.ordinal import check_ordered
 from semistan.model.formula.formula import Formula, parse_formula
+from semistan.model.model import network_spec
 from semistan.model.names import stan_name
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
@@ -22,8 +23,7 @@ from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
-from semistan.subspace.check import check_curvature
-from semistan.subspace.span import check_dimension
+from semistan.subspace.construction import check_construction
 from semistan.workflow.inputs import read_config, read_table
 
 if TYPE_CHECKING:
@@ -96,11 +96,10 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
-    check_dimension(config.subspace, *network_spec(config, design).sizes)
+    check_construction(config.subspace, network_spec(config, design))
     check_orthogonal(config, design)
     check_priors(config, design)
     check_free_theta(config, design)
-    check_curvature(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)

@@ -15,8 +15,8 @@ from semistan.density.target import Target, log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import Array
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.prior import has_horseshoe
 from semistan.model.table.rows import Rows

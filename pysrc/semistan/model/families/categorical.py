@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import Formula, parse_formula, with_predictors
 from semistan.model.names import stan_name
-from semistan.model.networks.mlp import Array
 
 if TYPE_CHECKING:
     import pandas as pd

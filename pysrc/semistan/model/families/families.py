@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.families import categorical, ordinal
 from semistan.model.families.links import LINKS, Link
-from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Array, Kind
+from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.networks.mlp import Array
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

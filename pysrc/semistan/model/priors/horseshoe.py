@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, Array, OwnPrior, Parameter, Shape
+from semistan.model.arrays import Array
+from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor

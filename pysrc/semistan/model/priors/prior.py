@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import Dispersion, family
-from semistan.model.parameter import REAL, Array, Kind
+from semistan.model.parameter import REAL, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.density import AUTO, Density, Prior, parse_prior
 from semistan.model.terms.term import Hyperparameter

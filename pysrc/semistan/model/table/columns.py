@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import Formula, check_term, factors, listed_levels, variables
 from semistan.model.formula.syntax import DAYS, MATH
-from semistan.model.networks.mlp import Array
 from semistan.model.spelling import marked, spelled, unmarked
 from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.formula.formula import Formula
-from semistan.model.networks.mlp import Array
 from semistan.model.table.columns import evaluate
 
 if TYPE_CHECKING:

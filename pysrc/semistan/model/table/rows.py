@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.parameter import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,10 +16,11 @@ from zlib import crc32
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula, GroupTerm
 from semistan.model.names import latin, unique_names
-from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Array, Parameter, lkj
+from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Parameter, lkj
 from semistan.model.priors.density import parse_prior
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.parameter import Array
+from semistan.model.arrays import Array
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
 
 if TYPE_CHECKING:

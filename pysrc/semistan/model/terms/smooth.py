@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import SmoothTerm
-from semistan.model.parameter import STANDARD_NORMAL, Array, Parameter
+from semistan.model.parameter import STANDARD_NORMAL, Parameter
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
-from semistan.model.parameter import POSITIVE, Array, Kind, Parameter
+from semistan.model.parameter import POSITIVE, Kind, Parameter
 from semistan.model.table.rows import Block
 
 if TYPE_CHECKING:

@@ -208,8 +208,7 @@ def _batched(function: Callable[[Tensor], Tensor], q: Tensor, target: Target) ->
         return np.array([float(function(point).detach()) for point in q])
     network = target.bundle.network
     rows = sum(len(chunk) for chunk in target.chunks)
-    widest = max(max(part.free_widths) for part in network.parts)
-    width = max(rows * widest, network.d)
+    width = max(rows * network.widest, network.d)
     at_a_time = max(1, NUMBERS // width)
     with torch.no_grad():
         return np.asarray(torch.func.vmap(function, chunk_size=at_a_time)(q).numpy())

@@ -1,0 +1,158 @@
+"""What a network must bring: the protocol of every architecture, its arguments documented once.
+
+A network f(u; w) has one output and is a pure function of flat weights. Its leading layers may be
+constants outside the subspace; what they make of the inputs are the features h. An architecture is
+one file that says the same in PyTorch, in ONNX and, with a file of functions in ``stan/``, in Stan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from semistan.model.arrays import Array
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+Lines = tuple[tuple[str, str], ...]  # declarations and their comments
+
+
+class Layer(NamedTuple):
+    """Where an affine map from m inputs to n units has its weights, unit by unit, and biases."""
+
+    weights: slice
+    biases: slice
+    m: int
+    n: int
+
+
+class Graph(Protocol):
+    """An ONNX graph while it is written down; values go by their names."""
+
+    def constant(self, array: Any) -> str:
+        """Add an array."""
+
+    def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add an operator and return its result."""
+
+    def part(self, value: str, part: slice) -> str:
+        """Take some columns of a matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class StanText:
+    """How one network, or several that are alike, stand in a program.
+
+    The functions are ``network(H, w, ...)`` of one, ``networks(H, w, ...)`` of several and
+    ``networks_of(H, w, ..., first, last)`` of those of one predictor: H has the features of all
+    side by side, w their weights.
+
+    Attributes
+    ----------
+    files : tuple of str
+        The functions, in ``stan/``.
+    data : pairs
+        Declarations of the data that say how large the networks are. ``frozen`` is 0 if no layer
+        is constant, and ``d_frozen`` the number of constant weights.
+    transformed : pairs
+        Declarations that follow from them.
+    passed : pairs
+        What those functions take behind H and w: its type, and its name.
+    n_features : str
+        Expression for the columns of H.
+    features : str
+        Expression for H, given the standardised inputs Z.
+    has_kernel : bool
+        Whether the C++ kernel computes these networks.
+    """
+
+    files: tuple[str, ...]
+    data: Lines
+    transformed: Lines
+    passed: Lines
+    n_features: str
+    features: str
+    has_kernel: bool
+
+
+class Architecture(Protocol):
+    """A network with one output.
+
+    Attributes
+    ----------
+    n_inputs : int
+        Number of network inputs Q.
+    n_features : int
+        Numbers m that the constant layers make of them; Q if no layer is constant.
+    d, d_frozen : int
+        Number of Bayesian and of constant weights.
+    activation : str
+        What follows each layer but the last.
+    frozen : int
+        Number of leading layers that are constants.
+    widest : int
+        Numbers of the largest layer for each row, inputs included.
+    text : str
+        The layers' sizes, as ``2-16-16-1``.
+    likeness : hashable
+        The same for networks that can stand in one program.
+    """
+
+    @property
+    def n_inputs(self) -> int: ...  # noqa: D102
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+    @property
+    def d(self) -> int: ...  # noqa: D102
+    @property
+    def d_frozen(self) -> int: ...  # noqa: D102
+    @property
+    def activation(self) -> str: ...  # noqa: D102
+    @property
+    def frozen(self) -> int: ...  # noqa: D102
+    @property
+    def widest(self) -> int: ...  # noqa: D102
+    @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def likeness(self) -> Hashable: ...  # noqa: D102
+
+    def layers(self, start: int = 0) -> list[Layer]:
+        """Return the Bayesian layers; their weights are w, from a position on, without gaps."""
+
+    def initial(self, generator: Generator) -> Tensor:
+        """Draw Bayesian weights (d,) with which training starts."""
+
+    def initial_frozen(self, generator: Generator) -> Tensor:
+        """Draw constant weights (d_frozen,) with which training starts."""
+
+    def features(self, w_frozen: Tensor, u: Tensor) -> Tensor:
+        """Pass standardised inputs (N, Q) through the constant layers, to (N, m)."""
+
+    def forward(self, w: Tensor, h: Tensor) -> Tensor:
+        """Return the output (..., N) at weights (..., d), given features (N, m)."""
+
+    def layer_inputs(self, w: Tensor, h: Tensor) -> list[Tensor]:
+        """Return the inputs (N, m_i) of each Bayesian layer at weights (d,)."""
+
+    def output_and_jacobian(self, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the output (N,) at weights (d,) and its derivatives by them (N, d)."""
+
+    def onnx_features(self, graph: Graph, w_frozen: Array, u: str) -> str:
+        """Write ``features`` down."""
+
+    def onnx(self, graph: Graph, w: str, h: str, start: int) -> str:
+        """Write ``forward`` down, for weights (S, d) from a column of w on; return (S, N)."""
+
+    @staticmethod
+    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
+        """Return the program's text for one or several, of one predictor or of more.
+
+        With ``kernel``, the functions are those of the C++ kernel, if it has them.
+        """
+
+    @staticmethod
+    def stan_sizes(parts: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of what the text declares as data, for networks that are alike."""

@@ -1,0 +1,215 @@
+"""Several networks, or one: f = f_1(u_1; w_1) + f_2(u_2; w_2) + ...
+
+Their inputs, features, weights and constant weights stand side by side, network by network. Each is
+of one predictor, that of the mean (``mu``) or of a dispersion parameter, and only those of the same
+predictor are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from semistan.model.names import MU
+from semistan.model.networks.architecture import Architecture, Layer
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """One network, or several whose outputs are added.
+
+    Attributes
+    ----------
+    parts : tuple of Architecture
+        At least one; they have the same layers, but for the inputs.
+    of : tuple of str
+        The predictor of each, if there is another one than ``mu``.
+    """
+
+    parts: tuple[Architecture, ...]
+    of: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        layers = {(type(part), part.likeness) for part in self.parts}
+        if len(layers) != 1:
+            found = sorted({part.text for part in self.parts})
+            raise ValueError(f"expected networks of the same layers, got {found}")
+
+    @property
+    def activation(self) -> str:
+        """What follows each layer but the last."""
+        return self.parts[0].activation
+
+    @property
+    def frozen(self) -> int:
+        """Number of leading layers that are constants."""
+        return self.parts[0].frozen
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of network inputs Q of all parts."""
+        return sum(part.n_inputs for part in self.parts)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of Bayesian weights of each part."""
+        return tuple(part.d for part in self.parts)
+
+    @property
+    def d(self) -> int:
+        """Number of Bayesian weights of all parts."""
+        return sum(self.sizes)
+
+    @property
+    def d_frozen(self) -> int:
+        """Number of constant weights of all parts."""
+        return sum(part.d_frozen for part in self.parts)
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """The predictor that each part is of."""
+        return self.of or (MU,) * len(self.parts)
+
+    @property
+    def widest(self) -> int:
+        """Numbers of the largest layer for each row, inputs included."""
+        return max(part.widest for part in self.parts)
+
+    @property
+    def text(self) -> str:
+        """The sizes of all layers, as ``2-16-16-1 + 1-16-16-1``."""
+        return " + ".join(part.text for part in self.parts)
+
+    @property
+    def stan_sizes(self) -> dict[str, Any]:
+        """What the program reads about the sizes of the networks."""
+        return self.parts[0].stan_sizes(self.parts)
+
+
+def layers(spec: Networks) -> list[list[Layer]]:
+    """Return the Bayesian layers of each part, in the weights of all."""
+    starts = accumulate(spec.sizes, initial=0)
+    return [part.layers(start) for part, start in zip(spec.parts, starts, strict=False)]
+
+
+def output_layers(spec: Networks, predictor: str | None = None) -> list[slice]:
+    """Return where the weights and biases of the output layers are, of all parts or of some."""
+    return [
+        slice(part[-1].weights.start, part[-1].biases.stop)
+        for part, of in zip(layers(spec), spec.predictors, strict=True)
+        if predictor in (None, of)
+    ]
+
+
+def initial(spec: Networks, generator: Generator) -> Tensor:
+    """Draw the Bayesian weights (d,) of all parts, with which training starts."""
+    import torch
+
+    return torch.cat([part.initial(generator) for part in spec.parts])
+
+
+def initial_frozen(spec: Networks, generator: Generator) -> Tensor:
+    """Draw the constant weights (d_frozen,) of all parts, with which training starts."""
+    import torch
+
+    return torch.cat([part.initial_frozen(generator) for part in spec.parts])
+
+
+def frozen_features(spec: Networks, w_frozen: Tensor, u: Tensor) -> Tensor:
+    """Pass standardised inputs (N, Q) through the constant layers; (N, Q) if there are none."""
+    import torch
+
+    if not len(w_frozen):
+        return u
+    weights = torch.split(w_frozen, [part.d_frozen for part in spec.parts])
+    inputs = torch.split(u, [part.n_inputs for part in spec.parts], dim=1)
+    parts = zip(spec.parts, weights, inputs, strict=True)
+    return torch.cat([part.features(w, u) for part, w, u in parts], dim=1)
+
+
+def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor:
+    """Evaluate the Bayesian layers of one predictor's networks.
+
+    Parameters
+    ----------
+    spec : Networks
+        The networks.
+    w : torch.Tensor, shape (..., d)
+        Flat weights; leading axes are a batch.
+    h : torch.Tensor, shape (N, m)
+        What ``frozen_features`` returns (standardised inputs when nothing is frozen).
+    predictor : str
+        Whose networks are added.
+
+    Returns
+    -------
+    torch.Tensor, shape (..., N)
+        The network's output for each row; the sum of several parts' outputs, 0 of none.
+    """
+    if predictor not in spec.predictors:
+        return h.new_zeros(*w.shape[:-1], len(h))
+    total, *others = (
+        part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h, predictor)
+    )
+    for output in others:
+        total = total + output
+    return total
+
+
+def outputs(spec: Networks, w: Tensor, h: Tensor) -> Tensor:
+    """Return the output of each part, shape (..., parts, N); parameters as ``forward``."""
+    import torch
+
+    found = [part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h)]
+    return torch.stack(found, dim=-2)
+
+
+def layer_inputs(
+    spec: Networks, w: Tensor, h: Tensor, predictor: str | None = None
+) -> Iterator[list[Tensor]]:
+    """Yield the inputs (n, m) of the Bayesian layers at weights (d,), of all parts or of some."""
+    for part, own, own_h in _parts(spec, w, h, predictor):
+        yield part.layer_inputs(own, own_h)
+
+
+def output_and_jacobian(
+    spec: Networks, w: Tensor, h: Tensor, predictor: str = MU
+) -> tuple[Tensor, Tensor]:
+    """Return f (n,) and its derivatives with respect to the Bayesian weights (n, d).
+
+    The derivatives with respect to the weights of other predictors' networks are 0.
+    """
+    import torch
+
+    if predictor not in spec.predictors:
+        return h.new_zeros(len(h)), h.new_zeros(len(h), spec.d)
+    found = zip(spec.predictors, _parts(spec, w, h), strict=True)
+    every = [
+        part.output_and_jacobian(own, own_h)
+        if of == predictor
+        else (None, h.new_zeros(len(h), part.d))
+        for of, (part, own, own_h) in found
+    ]
+    f, *others = (output for output, _ in every if output is not None)
+    for output in others:
+        f = f + output
+    return f, torch.cat([own for _, own in every], dim=1)
+
+
+def _parts(
+    spec: Networks, w: Tensor, h: Tensor, predictor: str | None = None
+) -> Iterator[tuple[Architecture, Tensor, Tensor]]:
+    """Yield each part, or a predictor's, with its weights (..., d_i) and its features (N, m_i)."""
+    import torch
+
+    columns = [part.n_features for part in spec.parts]
+    weights, features = torch.split(w, list(spec.sizes), dim=-1), torch.split(h, columns, dim=1)
+    parts = zip(spec.parts, weights, features, strict=True)
+    for of, part in zip(spec.predictors, parts, strict=True):
+        if predictor in (None, of):
+            yield part
