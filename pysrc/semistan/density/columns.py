@@ -96,6 +96,8 @@ def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Arra
             torch.func.vmap(of_one)(torch.tensor(q[start : start + DRAWS_AT_A_TIME]))
             for start in range(0, len(q), DRAWS_AT_A_TIME)
         ]
+    values: dict[str, Array]
+    made: dict[str, Array]
     values, made = (
         {name: np.concatenate([piece[i][name].numpy() for piece in pieces]) for name in first}
         for i, first in enumerate(pieces[0])

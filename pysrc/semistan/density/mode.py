@@ -258,7 +258,9 @@ def _by_q(
         names |= {item.name for item in term.hyperparameters()}
         at = layout.positions(names)
 
-        def value(x: Tensor, term: Term = term, block: TensorBlock = block) -> Tensor:
+        def value(
+            x: Tensor, term: Term = term, block: TensorBlock = block, names: set[str] = names
+        ) -> Tensor:
             own = layout.values_at(names, x)
             return term.value({**target.fixed(x), **own}, block)
 

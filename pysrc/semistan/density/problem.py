@@ -129,7 +129,7 @@ class Problem:
     @property
     def all_coefficients(self) -> int:
         """Number of elements of ``theta``."""
-        return max(parts[-1].stop for parts in self.slices.values())
+        return max(int(parts[-1].stop) for parts in self.slices.values())
 
     def mean_columns(self) -> Tensor:
         """Return what the mean's elements of ``theta`` multiply, (N, P + R); 0 if not linear."""

@@ -200,7 +200,8 @@ def predictor_from_plain(
     if not same or [group.by for group in groups] != [term.by for term in part.groups]:
         raise ValueError("the smooths and groups are not the formula's")
     x = terms_from_plain(plain["x"], formula)
-    return _named(part, x, (*smooths, *groups), prefix, str(plain.get("link", link)))
+    terms: tuple[Term, ...] = (*smooths, *groups)
+    return _named(part, x, terms, prefix, str(plain.get("link", link)))
 
 
 def check_parameters(formula: Formula, family: Family) -> None:

@@ -78,7 +78,7 @@ class Units:
         if predictor == MU:
             return self.eta_loc
         item = family.parameter(predictor)
-        return item.predictor(self.start(item))
+        return float(item.predictor(self.start(item)))
 
 
 def units_of(design: Design, family: Family, rows: Rows) -> Units:

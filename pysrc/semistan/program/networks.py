@@ -12,7 +12,7 @@ from semistan.model.design import Design
 from semistan.model.names import MU
 from semistan.model.networks.architecture import StanText
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.stan_text import call
+from semistan.model.stan_text import WIDTH, call
 
 Lines = list[tuple[str, str]]
 

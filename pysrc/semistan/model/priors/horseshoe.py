@@ -1,6 +1,6 @@
 """The regularised horseshoe, a prior of all coefficients together.
 
-With brms's arguments and defaults (Piironen and Vehtari, 2017, Electronic Journal of Statistics 11),
+With brms's arguments and defaults (Piironen and Vehtari, 2017, Electron. J. Stat. 11),
 
     theta_j = zb_j / sqrt(1 / (tau lambda_j)^2 + 1 / c^2),    zb_j ~ normal(0, 1),
     tau = scale_global hs_global,    hs_global ~ student_t(df_global, 0, 1) above 0,
@@ -84,7 +84,7 @@ def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
         from scipy import stats
 
         drawn = stats.t(df).rvs(size=(size, *shape), random_state=generator)
-        return np.abs(np.asarray(drawn))
+        return np.asarray(np.abs(drawn))
 
     text = f"student_t_lpdf({name} | {PREFIX}{argument}, 0, 1){constant}"
     return OwnPrior(lambda _: text, log_density, draw)
