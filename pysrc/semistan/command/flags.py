@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from semistan.errors import InputError
+from semistan.infer.methods import names_text
 
 MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
 
@@ -118,8 +119,7 @@ TRAIN_FLAGS = (
     Flag("device", ("train.device",), str, "auto, cpu or cuda.", TRAINING),
 )  # fmt: skip
 SAMPLE_FLAGS = (
-    Flag("method", ("sample.method",), str,
-         "nuts, meanfield, fullrank, pathfinder, laplace, elliptical-slice or flow.", SAMPLING),
+    Flag("method", ("sample.method",), str, f"{names_text()}.", SAMPLING),
     Flag("temperature", ("sample.temperature",), float,
          "T of a tempered posterior, in which the likelihood is taken to the power 1 / T.",
          SAMPLING),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
+from semistan.infer.methods import method_of
 from semistan.model.bundle import Bundle, Source, network_spec
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
@@ -64,7 +65,9 @@ def configure(
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
-    return with_overrides(config, overrides or {})
+    config = with_overrides(config, overrides or {})
+    method_of(config.sample)  # an unknown one is refused before any work
+    return config
 
 
 def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
@@ -99,6 +102,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     check_dimension(config.subspace, *network_spec(config, design).sizes)
     check_orthogonal(config, design)
     check_priors(config, design)
+    method_of(config.sample).check(config)
     check_free_theta(config, design)
     check_curvature(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None

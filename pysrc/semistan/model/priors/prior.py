@@ -240,7 +240,6 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     """
     if _is_horseshoe(config.priors):
         _check_horseshoe(config, design)
-    check_method(config, config.sample.method)
     _check_varying(config.priors, design)
     for name in config.priors.coefficients:
         if config.subspace.holds_theta and name.startswith("b_"):
@@ -293,20 +292,6 @@ def _check_varying(config: PriorConfig, design: Design) -> None:
 def has_horseshoe(config: ModelConfig) -> bool:
     """Say whether the coefficients are made of a horseshoe's parameters."""
     return _is_horseshoe(config.priors) and not config.subspace.holds_theta
-
-
-def check_method(config: ModelConfig, method: str) -> None:
-    """Refuse a method that does not know a horseshoe.
-
-    Raises
-    ------
-    InputError
-        Naming the method.
-    """
-    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
-        raise InputError(
-            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
-        )
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:
