@@ -1,12 +1,14 @@
 """The cores of one machine: threads for what is a process anyway, processes for work in Python.
 
 One task at a time is done here, in this process. Processes share the processors: each has its own,
-so that libraries that take all they see do not stand in each other's way.
+so that libraries that take all they see do not stand in each other's way. Nothing interrupts a
+thread: a Ctrl-C at the terminal reaches the process that it waits for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import signal
@@ -64,42 +66,36 @@ def _side_by_side(
     interrupt: Callable[[], None],
 ) -> Iterator[tuple[int, Result]]:
     """Do tasks in threads; ``interrupt`` stops those that are running."""
-    lock = threading.Lock()
+    lock, upcoming = threading.Lock(), enumerate(tasks)
+    waiting: dict[Future[Result], int] = {}
     failure: BaseException | None = None
     with ThreadPoolExecutor(at_once) as pool:
-        waiting: dict[Future[Result], int] = {
-            pool.submit(run, task, _one_at_a_time(report(index), lock)): index
-            for index, task in enumerate(tasks)
-        }
+
+        def begin(number: int) -> None:
+            for index, task in itertools.islice(upcoming, number):
+                waiting[pool.submit(run, task, _one_at_a_time(report(index), lock))] = index
+
+        begin(at_once)
         try:
             while waiting:
                 try:
                     finished = wait(waiting, return_when=FIRST_COMPLETED).done
                 except KeyboardInterrupt as interruption:
                     failure = interruption
-                    _cancel(waiting)
                     interrupt()
                     continue
                 for future in finished:
-                    index = waiting.pop(future)
-                    if future.cancelled():
-                        continue
-                    if (error := future.exception()) is None:
+                    index, error = waiting.pop(future), future.exception()
+                    failure = failure or error
+                    if failure is None:
+                        begin(1)
+                    if error is None:
                         yield index, future.result()
-                    else:
-                        failure = failure or error
-                        _cancel(waiting)
         except BaseException:
-            _cancel(waiting)
             interrupt()
             raise
     if failure is not None:
         raise failure
-
-
-def _cancel(waiting: dict[Future[Result], int]) -> None:
-    for future in waiting:
-        future.cancel()
 
 
 def _one_at_a_time(report: Report, lock: threading.Lock) -> Report:
@@ -153,8 +149,9 @@ class _Workers:
         if result is None:
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-            last = lines[-1] if lines else f"its process ended with status {process.returncode}"
-            raise SemistanError(f"{task.name} failed: {last}")
+            raised = lines and process.returncode == 1
+            reason = lines[-1] if raised else f"its process ended with status {process.returncode}"
+            raise SemistanError(f"{task.name} failed: {reason}")
         (value,) = result
         return value
 
