@@ -16,7 +16,6 @@ from semistan.bundle.files import read_json
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.plan import timed_plan
-from semistan.infer.sample import sample_chains
 from semistan.infer.stan_json import write_stan_json
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, Source
@@ -34,7 +33,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import Kernel, bundle_program
 from semistan.subspace.curve import arc_length
 from semistan.subspace.span import span
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import draw_missing, new_run
 from semistan.workflow.prepare import configure
 
 FAMILY = "gaussian"
@@ -112,12 +111,8 @@ def sample_run(
     toolchain: Toolchain,
 ) -> Run:
     """Sample as ``semistan fit`` does once the subspace is trained."""
-    executable = compile_program(bundle_program(bundle, kernel), toolchain, kernel).executable
     run = new_run(bundle, rows, path, options, toolchain, kernel=kernel)
-    sample_chains(
-        executable, run.path, run.options, run.plan,
-        keep_metric=run.keep_metric, show_progress=False,
-    )  # fmt: skip
+    draw_missing(run, toolchain)
     return run
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semistan.infer.cmdstan.toolchain import Toolchain
-from semistan.infer.plan import usable_processors
+from semistan.infer.processors import usable_processors
 
 RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take

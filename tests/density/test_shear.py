@@ -17,8 +17,8 @@ from semistan.density.target import log_lik as row_log_lik
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.infer.cmdstan.kernel import ROWS, kernel_rows
-from semistan.infer.flow import ROWS as FLOW_ROWS
-from semistan.infer.flow import _some_rows
+from semistan.infer.methods.flow import ROWS as FLOW_ROWS
+from semistan.infer.methods.flow import _some_rows
 from semistan.infer.stan_csv import sampled_columns
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig

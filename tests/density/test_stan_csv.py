@@ -12,8 +12,7 @@ import torch
 import semistan
 from semistan.density.columns import unconstrained
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.methods import NUTS_COLUMNS
-from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
+from semistan.infer.stan_csv import NUTS_COLUMNS, Origin, sampled_columns, stan_csv
 from semistan.infer.starts import curve_states, initial_values
 from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
@@ -99,7 +98,7 @@ def written(tmp_path):
     columns = columns_of(bundle, rows, states(bundle, 50)) | {"log_g__": np.arange(50.0)}
     paths = [tmp_path / f"chain-{chain}.csv" for chain in (1, 2)]
     for path in paths:
-        write_stan_csv(path, columns, ORIGIN)
+        path.write_bytes(stan_csv(columns, ORIGIN))
     return columns, paths
 
 
@@ -147,7 +146,8 @@ def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
     q = states(bundle, 30)
     for chain in (1, 2):
         columns = columns_of(bundle, rows, q + chain)
-        write_stan_csv(run.path / "chains" / f"chain-{chain}.csv", columns, ORIGIN)
+        path = run.path / "chains" / f"chain-{chain}.csv"
+        path.write_bytes(stan_csv(columns, ORIGIN))
     draws = semistan.read_draws(run)
     assert draws.phi[0] == pytest.approx((q + 1)[:, :3], rel=1e-9)
     assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)

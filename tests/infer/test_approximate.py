@@ -13,15 +13,19 @@ import pytest
 import semistan
 from semistan.command import cli
 from semistan.errors import InputError, ToolchainError
-from semistan.infer import approximate
+from semistan.infer.cmdstan import process
+from semistan.infer.cmdstan.compile import Compiled
 from semistan.infer.cmdstan.toolchain import Toolchain
-from semistan.infer.methods import METHODS, check_version, reservations
+from semistan.infer.folder import write_stan_folder
+from semistan.infer.methods import check_version, method_named, reservations
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
 from semistan.posterior.run import read_run
 from semistan.workflow import fit as workflow
 from semistan.workflow.fit import new_run
+from support.chains import complete_folder
 from support.drawn import random_draws
 from support.small import small_config, small_frame
 from support.untrained import random_bundle
@@ -109,7 +113,7 @@ def approximated(log_weights):
     chains, iterations = log_weights.shape
     draws = random_draws(bundle, chains=chains, iterations=iterations)
     sampler = {"log_p": log_weights, "log_g": np.zeros_like(log_weights)}
-    return replace(draws, sampler=sampler, method=METHODS["meanfield"])
+    return replace(draws, sampler=sampler, method=method_named("meanfield"))
 
 
 def test_pareto_k_tells_a_wide_approximation_from_a_narrow_one():
@@ -144,12 +148,14 @@ def test_an_approximation_is_judged_by_its_weights_and_by_agreement():
 def test_what_cmdstan_does_not_have_yet_is_refused(method, since):
     expected = f"'{method}' needs CmdStan {since} or newer, this is 2.27.0"
     with pytest.raises(ToolchainError, match=expected):
-        check_version(METHODS[method], (2, 27, 0))
-    check_version(METHODS[method], (2, 36, 0))
+        check_version(method_named(method), (2, 27, 0))
+    check_version(method_named(method), (2, 36, 0))
 
 
 @pytest.mark.parametrize("method", ["pathfinder", "laplace"])
-def test_newer_methods_are_asked_of_cmdstanpy_for_independent_draws(monkeypatch, tmp_path, method):
+def test_newer_methods_are_asked_of_cmdstanpy_for_independent_draws(
+    monkeypatch, toolchain, tmp_path, method
+):
     asked = {}
     name = {"pathfinder": "pathfinder", "laplace": "laplace_sample"}[method]
 
@@ -165,8 +171,12 @@ def test_newer_methods_are_asked_of_cmdstanpy_for_independent_draws(monkeypatch,
     known = set(inspect.signature(getattr(cmdstanpy.CmdStanModel, name)).parameters)
     monkeypatch.setattr(cmdstanpy.CmdStanModel, "__init__", lambda *_, **__: None)
     monkeypatch.setattr(cmdstanpy.CmdStanModel, name, fake)
+    monkeypatch.setattr(process, "compile_program", lambda *_: Compiled(tmp_path / "exe", True))
     options = OPTIONS.model_copy(update={"method": method})
-    approximate.approximate_chains(tmp_path / "exe", tmp_path, options)
+    bundle, rows = random_bundle("gaussian")
+    starts = find_starts(bundle, rows, options)
+    write_stan_folder(bundle, rows, tmp_path, starts, grainsize=len(rows))
+    complete_folder(tmp_path, bundle, options)
     assert len(asked) == 2
     assert all(set(others) <= known for others in asked.values())
     assert (tmp_path / "chains" / "chain-2.csv").is_file()

@@ -11,14 +11,12 @@ import torch
 import semistan
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
-from semistan.infer import elliptical_slice
-from semistan.infer.elliptical_slice import (
+from semistan.infer.chain_store import partial_file
+from semistan.infer.methods import elliptical_slice
+from semistan.infer.methods.elliptical_slice import (
     Reference,
     State,
-    elliptical_slice_chains,
     elliptical_step,
-    in_batches,
-    partial_file,
     reference_of,
     slice_step,
 )
@@ -27,12 +25,13 @@ from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
+from support.chains import draw_chains
 from support.small import family_bundle
 from support.untrained import random_bundle
 
 PRIORS = {"phi": "normal(0, 0.5)", "b": "normal(0, 1)"}
 LINEAR = {"activation": "identity", "hidden": [], "priors": PRIORS | {"sigma": "constant(15)"}}
-SHORT = SampleConfig(chains=2, warmup=16, draws=30, seed=7)
+SHORT = SampleConfig(method="elliptical-slice", chains=2, warmup=16, draws=30, seed=7)
 
 
 def without_modes(bundle, chains):
@@ -42,8 +41,9 @@ def without_modes(bundle, chains):
 
 def sampled(bundle, rows, folder, options, starts=None, **settings):
     """Sample, and return the columns (C, S) by name."""
+    options = options.model_copy(update={"method": "elliptical-slice"})
     starts = starts or find_starts(bundle, rows, options)
-    elliptical_slice_chains(bundle, rows, folder, options, starts, **settings)
+    draw_chains(bundle, rows, folder, options, starts, **settings)
     files = [folder / "chains" / f"chain-{c + 1}.csv" for c in range(options.chains)]
     chains = [pd.read_csv(path, comment="#") for path in files]
     return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
@@ -151,15 +151,17 @@ def test_a_slice_step_draws_from_an_asymmetric_density(width, monkeypatch):
     assert_sd(draws, np.pi / np.sqrt(6))
 
 
-def test_batches_give_the_same_log_likelihood_and_posterior(tmp_path):
+def test_batches_give_the_same_log_likelihood_and_posterior(tmp_path, monkeypatch):
     bundle, rows = random_bundle("poisson")
     target, q = make_target(bundle, rows), torch.tensor(curve_states(bundle, 1)[0])
-    batches = in_batches(target, 7)
+    starts = find_starts(bundle, rows, SHORT)
+    columns = sampled(bundle, rows, tmp_path / "a", SHORT, starts)
+    monkeypatch.setattr("semistan.density.target.CHUNK", 7 * bundle.subspace.d)
+    batches = make_target(bundle, rows)
     assert [len(chunk) for chunk in batches.chunks] == [7, 7, 7, 7, 2]
     whole = negative_log_posterior(target, q)
     assert negative_log_posterior(batches, q) == pytest.approx(whole, rel=1e-13)
-    columns = sampled(bundle, rows, tmp_path / "a", SHORT)
-    again = sampled(bundle, rows, tmp_path / "b", SHORT, rows_at_a_time=7)
+    again = sampled(bundle, rows, tmp_path / "b", SHORT, starts)
     assert again["phi.1"][:, 0] == pytest.approx(columns["phi.1"][:, 0], rel=1e-6)
 
 

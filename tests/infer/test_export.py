@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.plan import Plan
-from semistan.infer.sample import sample_chains
 from semistan.infer.scripts import r_script, shell_script
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.workflow.fit import export_stan
+from support.chains import complete_folder
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=40, draws=30, seed=5)
@@ -56,15 +54,11 @@ def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
     assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-2000:]
     assert "b_x1" in result.stdout
     starts = find_starts(bundle, rows, options)
-    executable = compile_program(
-        (folder / "program.stan").read_text(), toolchain, kernel
-    ).executable
     again = tmp_path / "again"
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("chains", "program"))
-    sample_chains(
-        executable, again, starts.resolve(options), Plan(2, 1, len(rows)),
-        keep_metric=starts.one_mode, show_progress=False,
-    )  # fmt: skip
+    complete_folder(
+        again, bundle, starts.resolve(options), kernel=kernel, keep_metric=starts.one_mode
+    )
     for chain in (1, 2):
         mine, ours = (draws(path / "chains" / f"chain-{chain}.csv") for path in (folder, again))
         assert len(mine) == options.draws

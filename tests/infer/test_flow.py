@@ -11,17 +11,18 @@ import torch
 from semistan.density.mode import Mode
 from semistan.density.target import log_prior, make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
-from semistan.infer import flow as module
-from semistan.infer.flow import fit_flow, flow_chains, new_flow
+from semistan.infer.methods import flow as module
+from semistan.infer.methods.flow import fit_flow, new_flow
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from support.assertions import assert_mean
+from support.chains import draw_chains
 from support.small import small_bundle
 from support.untrained import random_bundle
 
 LINEAR = {"activation": "identity", "hidden": [], "priors": {"sigma": "constant(15)"}}
-OPTIONS = SampleConfig(chains=2, draws=60, seed=7)
+OPTIONS = SampleConfig(method="flow", chains=2, draws=60, seed=7)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,9 +38,13 @@ def normal(draws, n, seed=1):
     return torch.randn(draws, n, generator=generator(seed), dtype=torch.float64)
 
 
-def written(bundle, rows, folder, options=OPTIONS, **settings):
-    flow_chains(bundle, rows, folder, options, find_starts(bundle, rows, options), **settings)
-    files = [folder / "chains" / f"chain-{c + 1}.csv" for c in range(options.chains)]
+def written(bundle, rows, folder, steps, progress=None):
+    """Draw by flows that take some steps of Adam."""
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(module, "STEPS", steps)
+        starts = find_starts(bundle, rows, OPTIONS)
+        draw_chains(bundle, rows, folder, OPTIONS, starts, progress=progress)
+    files = [folder / "chains" / f"chain-{c + 1}.csv" for c in range(OPTIONS.chains)]
     return [pd.read_csv(path, comment="#") for path in files]
 
 
@@ -171,8 +176,8 @@ def test_without_zuko_the_error_says_what_to_install(monkeypatch, tmp_path):
     bundle, rows = random_bundle("gaussian")
     monkeypatch.setitem(sys.modules, "zuko", None)
     with pytest.raises(InputError, match=r"pip install 'semistan\[flow\]'"):
-        written(bundle, rows, tmp_path)
-    assert not list(tmp_path.iterdir())
+        written(bundle, rows, tmp_path, steps=1)
+    assert not list((tmp_path / "chains").iterdir())
 
 
 def test_a_bound_that_is_not_finite_is_an_error():

@@ -12,12 +12,12 @@ import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.cmdstan.compile import compile_program, is_compiled
 from semistan.infer.plan import default_grainsize, plan_threads, timed_plan
-from semistan.infer.sample import sample_chains
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.run import read_run
 from semistan.program.program import bundle_program
 from semistan.workflow.fit import new_run
+from support.chains import complete_folder
 from support.untrained import FORMULA, random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)
@@ -167,11 +167,8 @@ def test_a_failing_chain_is_reported_with_what_cmdstan_printed(copy, toolchain):
     shutil.rmtree(copy / "chains")
     data = json.loads((copy / "data.json").read_text())
     (copy / "data.json").write_text(json.dumps(data | {"grainsize": 0}))
-    compiled = compile_program(bundle_program(run.bundle), toolchain)
     with pytest.raises(SemistanError, match="grainsize"):
-        sample_chains(
-            compiled.executable, copy, run.options, run.plan, keep_metric=True, show_progress=False
-        )
+        complete_folder(copy, run.bundle, run.options, keep_metric=True)
     assert list((copy / "chains").iterdir()) == []
 
 

@@ -17,8 +17,7 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.mode import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.infer.methods import NUTS_COLUMNS
-from semistan.infer.stan_csv import sampled_columns
+from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain

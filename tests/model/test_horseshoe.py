@@ -65,7 +65,7 @@ def test_a_wrong_horseshoe_is_refused(priors, message):
         small_prepared(priors=priors)
 
 
-def test_it_needs_coefficients_and_a_method_that_knows_it():
+def test_it_needs_coefficients_and_a_method_that_knows_it(tmp_path):
     with pytest.raises(InputError, match="the model has none"):
         small_prepared("y ~ nn(u)", priors__b="horseshoe()")
     for method in ("elliptical-slice", "flow"):
@@ -73,7 +73,7 @@ def test_it_needs_coefficients_and_a_method_that_knows_it():
             small_prepared(priors__b="horseshoe()", sample={"method": method})
         bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
         with pytest.raises(InputError, match=f"method = '{method}' does not know"):
-            find_starts(bundle, rows, SampleConfig(method=method))
+            new_run(bundle, rows, tmp_path / "run", SampleConfig(method=method), None)
     with pytest.raises(InputError, match="use temper = 'likelihood'"):
         bundle_program(random_bundle(
             "gaussian", priors=HORSESHOE, sample={"temperature": 2, "temper": "subspace"}

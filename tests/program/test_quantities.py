@@ -11,9 +11,8 @@ from scipy.stats import norm
 import semistan
 from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, SemistanError
-from semistan.infer.cmdstan.compile import compile_program, without_comments
-from semistan.infer.generate import generate_chains
-from semistan.infer.sample import sample_chains
+from semistan.infer.cmdstan import quantities
+from semistan.infer.cmdstan.compile import Compiled, compile_program, without_comments
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.generated import generate_quantities, read_generated
@@ -21,6 +20,7 @@ from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import new_run
 from support.assertions import Z
+from support.chains import complete_folder
 from support.programs import stanc_output
 from support.small import RESPONSES, small_bundle
 from support.untrained import random_bundle
@@ -107,10 +107,7 @@ def test_discrete_responses_are_in_the_support(fit):
 def test_a_model_without_coefficients(toolchain, tmp_path):
     bundle, rows = small_bundle("y ~ nn(u, v)")
     run = new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain)
-    program = compile_program(run.path.joinpath("program.stan").read_text(), toolchain)
-    sample_chains(
-        program.executable, run.path, run.options, run.plan, keep_metric=False, show_progress=False
-    )
+    complete_folder(run.path, bundle, run.options)
     generate_quantities(run, toolchain)
     draws = semistan.read_draws(run)
     phi, sigma = draws.phi.reshape(-1, 2), draws.dispersion["sigma"].reshape(-1, 1)
@@ -147,7 +144,7 @@ def test_counts_of_huge_means_do_not_stop_stan(copy, toolchain):
     draws, rows = semistan.read_draws(copy), copy.rows()
     eta = 25 + semistan.posterior_linpred(copy.bundle, draws, rows)
     (copy.path / "data.json").write_text(json.dumps(data | {"eta_loc": data["eta_loc"] + 25}))
-    generate_chains(binary(copy, toolchain), copy.path, 2, seed=1)
+    generate_quantities(copy, toolchain, seed=1)
     y_rep = read_generated(copy).y_rep
     assert (eta > np.log(2.0**30)).any()
     z = (y_rep - np.exp(eta)) / np.exp(eta / 2)
@@ -178,7 +175,13 @@ def test_a_draw_whose_quantities_fail_is_reported(toolchain, tmp_path):
     assert [path.name for path in (run.path / "generated").glob("*.csv")] == ["chain-1.csv"]
 
 
-def test_a_file_with_too_few_lines_is_refused(copy, toolchain, tmp_path):
+def generate_by(executable, run, toolchain, monkeypatch):
+    """Compute quantities with some executable in place of the right one."""
+    monkeypatch.setattr(quantities, "compile_program", lambda *_: Compiled(executable, True))
+    generate_quantities(run, toolchain, seed=1)
+
+
+def test_a_file_with_too_few_lines_is_refused(copy, toolchain, tmp_path, monkeypatch):
     """A program that is killed while it writes leaves such a file and no message."""
     killed = tmp_path / "killed"
     killed.write_text(
@@ -189,15 +192,15 @@ def test_a_file_with_too_few_lines_is_refused(copy, toolchain, tmp_path):
     )
     killed.chmod(0o755)
     with pytest.raises(SemistanError, match="of 199 of the 200 draws of chain 1"):
-        generate_chains(killed, copy.path, 2, seed=1)
-    assert not list((copy.path / "generated").iterdir())
+        generate_by(killed, copy, toolchain, monkeypatch)
+    assert not list((copy.path / "generated").glob("*.csv"))
 
 
-def test_chains_of_another_program_are_refused(copy, toolchain):
+def test_chains_of_another_program_are_refused(copy, toolchain, monkeypatch):
     other, _ = random_bundle("gaussian")
     executable = compile_program(quantities_program(other), toolchain).executable
     with pytest.raises(SemistanError, match="CmdStan failed: Mismatch"):
-        generate_chains(executable, copy.path, 2, seed=1)
+        generate_by(executable, copy, toolchain, monkeypatch)
 
 
 def test_unfinished_runs_are_refused(copy, toolchain):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from semistan.infer.methods import NUTS_COLUMNS
+from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.model.families.ordinal import intercept_names
 from semistan.posterior.draws import Draws
 

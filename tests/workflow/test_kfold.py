@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import pytest
 
 import semistan
 from semistan.errors import InputError, SemistanError
+from semistan.infer.backends.local import LOCAL
+from semistan.posterior.run import read_run
 from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
 from semistan.posterior.scoring.scores import pointwise
 from semistan.workflow import kfold as module
@@ -77,7 +80,9 @@ def test_finished_folds_are_not_fitted_again(copy, monkeypatch):
     with pytest.raises(InputError, match=r"lacks folds \[2\]: continue with"):
         read_kfold(copy)
     wanted = []
-    monkeypatch.setattr(module, "_run_folds", lambda *given: wanted.extend(given[1]))
+    monkeypatch.setattr(
+        module, "_complete", lambda *given: wanted.extend(task.number for task in given[1])
+    )
     monkeypatch.setattr(module, "read_kfold", lambda _: None)
     kfold(copy, folds=3, seed=5)
     assert wanted == [2]
@@ -91,9 +96,12 @@ def test_other_options_need_overwrite(copy):
 
 def test_a_failing_fold_is_named_and_the_others_stay(copy):
     shutil.rmtree(copy / "kfold" / "fold-3")
-    (copy / "training.parquet").unlink()
-    with pytest.raises(SemistanError, match=r"fold 3 failed: .*training.parquet"):
-        module._run_folds(copy / "kfold", [3], 1, print)
+    options = json.loads((copy / "kfold" / "manifest.json").read_text())
+    (task,) = module.fold_tasks(read_run(copy), [3], options)
+    worse = replace(task, table=task.table.drop(columns="u"))
+    for tasks in ([worse], [worse, worse]):
+        with pytest.raises(SemistanError, match=r"fold 3 failed: .*'u'.* Run it again to continue"):
+            module._complete(copy / "kfold", tasks, LOCAL, 2, print)
     assert (copy / "kfold" / "fold-1").is_dir()
 
 
@@ -106,7 +114,7 @@ def test_a_run_without_cross_validation_says_how_to_get_it(copy):
 def test_a_level_that_only_one_fold_has_is_found_before_training(copy, monkeypatch):
     table = small_frame(24).assign(g=["rare"] + ["a", "b"] * 11 + ["a"])
     out = copy.parent / "levels"
-    monkeypatch.setattr(module, "_run_folds", None)
+    monkeypatch.setattr(module, "_complete", None)
     config = small_config("y ~ g + nn(u, v)").model_dump() | {"sample": QUICK}
     run = fit(module.ModelConfig.model_validate(config), table, out=out).run
     with pytest.raises(InputError, match=r"fold \d cannot be left out: column 'g' has levels"):
@@ -165,7 +173,7 @@ def test_an_unknown_group_is_refused(copy):
 def test_groups_may_be_a_column_outside_the_formula(copy, monkeypatch):
     table = small_frame(24).assign(clinic=np.arange(24) // 4)
     table.to_csv(copy.parent / "d.csv", index=False)
-    monkeypatch.setattr(module, "_run_folds", lambda *_: None)
+    monkeypatch.setattr(module, "_complete", lambda *_: None)
     monkeypatch.setattr(module, "read_kfold", lambda _: None)
     kfold(copy, folds=3, group="clinic", data=copy.parent / "d.csv", overwrite=True)
     folds = read_folds(copy / "kfold")

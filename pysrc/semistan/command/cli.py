@@ -118,7 +118,6 @@ def fit(
             config,
             out=out,
             overwrite=overwrite,
-            show_progress=screen.is_interactive(),
             progress=progress,
             chain_progress=chain_progress,
             say=screen.say,
@@ -247,7 +246,6 @@ def sample(
         result = workflow.sample(
             run,
             toolchain,
-            show_progress=screen.is_interactive(),
             progress=progress,
             say=screen.say,
         )

@@ -13,7 +13,8 @@ from typing import Any
 from semistan.errors import ToolchainError
 from semistan.infer.cmdstan.compile import cache_folder
 from semistan.infer.cmdstan.toolchain import compiler_version, find_cmdstan, find_make
-from semistan.infer.plan import plan_threads, usable_cores
+from semistan.infer.plan import plan_threads
+from semistan.infer.processors import usable_cores
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import Run
 from semistan.version import __version__

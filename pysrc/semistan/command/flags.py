@@ -12,6 +12,7 @@ import typer
 
 from semistan.errors import InputError
 from semistan.model.construction import CONSTRUCTIONS
+from semistan.infer.methods import names_text
 
 MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
 
@@ -123,8 +124,7 @@ TRAIN_FLAGS = (
     Flag("device", ("train.device",), str, "auto, cpu or cuda.", TRAINING),
 )  # fmt: skip
 SAMPLE_FLAGS = (
-    Flag("method", ("sample.method",), str,
-         "nuts, meanfield, fullrank, pathfinder, laplace, elliptical-slice or flow.", SAMPLING),
+    Flag("method", ("sample.method",), str, f"{names_text()}.", SAMPLING),
     Flag("temperature", ("sample.temperature",), float,
          "T of a tempered posterior, in which the likelihood is taken to the power 1 / T.",
          SAMPLING),

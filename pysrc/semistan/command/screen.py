@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from semistan.command.doctor import Finding
-    from semistan.infer.methods import ChainProgress
-    from semistan.model.bundle import Bundle
+        from semistan.model.bundle import Bundle
+    from semistan.infer.chain_store import ChainProgress
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress

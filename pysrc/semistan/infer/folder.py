@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from semistan.bundle.files import atomic_file, write_json
@@ -19,6 +20,11 @@ def metric_file(folder: Path, chain: int) -> Path:
     return folder / f"metric-{chain}.json"
 
 
+def start_file(folder: Path, chain: int) -> Path:
+    """Return the path of a chain's initial values."""
+    return folder / f"inits-{chain}.json"
+
+
 def write_stan_folder(
     bundle: Bundle,
     rows: Rows,
@@ -31,8 +37,9 @@ def write_stan_folder(
 ) -> None:
     """Write ``program.stan``, ``data.json``, ``inits-<chain>.json`` and ``labels.json``.
 
-    A chain whose mode is known gets ``metric-<chain>.json``, the inverse metric there.
-    With the C++ kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER.
+    A chain whose mode is known gets ``metric-<chain>.json``: the inverse metric there, under the
+    name that CmdStan reads, and the mode itself, so that nothing looks for it again. With the C++
+    kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER.
     """
     texts = {"program.stan": bundle_program(bundle, kernel)}
     if kernel == "cpp":
@@ -42,9 +49,14 @@ def write_stan_folder(
             path.write_text(text, "utf-8")
     data = stan_data(bundle, rows, grainsize=grainsize, prior_only=prior_only)
     write_stan_json(folder / "data.json", data)
-    for chain, values in enumerate(starts.values, start=1):
-        write_stan_json(folder / f"inits-{chain}.json", values)
-    for chain, mode in enumerate(starts.modes, start=1):
-        write_stan_json(metric_file(folder, chain), {"inv_metric": mode.inv_metric})
+    write_starts(folder, starts)
     further = raw_labels(bundle.config, bundle.design)
     write_json(folder / "labels.json", labels(bundle.design, bundle.family.categories) | further)
+
+
+def write_starts(folder: Path, starts: Starts) -> None:
+    """Write where each chain starts, and its mode if that is known."""
+    for chain, values in enumerate(starts.values, start=1):
+        write_stan_json(start_file(folder, chain), values)
+    for chain, mode in enumerate(starts.modes, start=1):
+        write_stan_json(metric_file(folder, chain), asdict(mode))

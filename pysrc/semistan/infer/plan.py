@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from semistan.infer.processors import usable_cores
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
 from semistan.model.bundle import Bundle
@@ -20,7 +21,6 @@ from semistan.program.data import stan_data
 SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000
 TIMED_STEPS = 200  # at the least
-TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,6 @@ def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, 
     cores = cores or usable_cores()
     threads = max(1, cores // options.chains) if options.threads == "auto" else options.threads
     return max(1, min(options.chains, cores // threads)), threads
-
-
-def usable_cores() -> int:
-    """Return the number of physical cores that this process may use."""
-    return len(usable_processors())
-
-
-def usable_processors() -> list[int]:
-    """Return one logical processor of each physical core that this process may use."""
-    if not hasattr(os, "sched_getaffinity"):
-        return list(range(os.cpu_count() or 1))
-    first = {_core(cpu): cpu for cpu in sorted(os.sched_getaffinity(0), reverse=True)}
-    return sorted(first.values())
 
 
 def default_grainsize(rows: int, threads: int) -> int:
@@ -123,13 +110,3 @@ def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> f
     )  # fmt: skip
     seconds = re.search(r"([\d.e-]+) seconds \(Sampling\)", (folder / "timing.csv").read_text())
     return 1e3 * float(seconds[1]) / steps if seconds else math.inf
-
-
-def _core(cpu: int) -> tuple[str, ...]:
-    """Return what identifies a logical processor's core, or itself if that is not known."""
-    names = ("physical_package_id", "core_id")
-    files = [TOPOLOGY / f"cpu{cpu}" / "topology" / name for name in names]
-    try:
-        return tuple(file.read_text().strip() for file in files)
-    except OSError:
-        return (str(cpu),)

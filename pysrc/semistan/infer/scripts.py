@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from semistan.bundle.files import atomic_file
-from semistan.infer.sample import SIGNIFICANT_DIGITS, step_size_only
+from semistan.infer.methods.nuts import step_size_only
+from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.model.config import SampleConfig
 from semistan.program.program import Kernel
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file
 from semistan.density.columns import lp_constant, program_columns
 from semistan.density.target import Target
-from semistan.infer.methods import NUTS_COLUMNS
-from semistan.infer.sample import SIGNIFICANT_DIGITS
 from semistan.model.arrays import Array
 from semistan.version import __version__
 
+SIGNIFICANT_DIGITS = 10
+NUTS_COLUMNS = {  # ArviZ's names of CmdStan's columns, in the order of its files
+    "lp": "lp__",
+    "acceptance_rate": "accept_stat__",
+    "step_size": "stepsize__",
+    "tree_depth": "treedepth__",
+    "n_steps": "n_leapfrog__",
+    "diverging": "divergent__",
+    "energy": "energy__",
+}
 LAYOUT = (2, 27, 0)  # the version of CmdStan whose layout this is
-
-
 MAX_DEPTH = 10
 
 
@@ -43,22 +48,20 @@ class Origin:
     warmup: int
 
 
-def write_stan_csv(path: Path, columns: Mapping[str, Array], origin: Origin) -> None:
-    """Write one chain; the same draws give the same bytes, so that no time is in the file."""
-    values = np.column_stack(list(columns.values()))
-    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(f"# {line}\n" for line in _configuration(len(values), origin))
-        file.write(",".join(columns) + "\n")
-        file.write(
-            "# Adaptation terminated\n# Step size = 1\n# No free parameters for unit metric\n"
-        )
-        np.savetxt(file, values, fmt=f"%.{SIGNIFICANT_DIGITS}g", delimiter=",")
-        file.write(
-            "# \n#  Elapsed Time: 0 seconds (Warm-up)\n"
-            "#                0 seconds (Sampling)\n"
-            "#                0 seconds (Total)\n"
-            "# These times are not measured: the run's manifest has the real ones.\n# \n"
-        )
+def stan_csv(columns: Mapping[str, Array], origin: Origin) -> bytes:
+    """Return one chain's file; the same draws give the same bytes, so that no time is in it."""
+    values, file = np.column_stack(list(columns.values())), io.StringIO()
+    file.writelines(f"# {line}\n" for line in _configuration(len(values), origin))
+    file.write(",".join(columns) + "\n")
+    file.write("# Adaptation terminated\n# Step size = 1\n# No free parameters for unit metric\n")
+    np.savetxt(file, values, fmt=f"%.{SIGNIFICANT_DIGITS}g", delimiter=",")
+    file.write(
+        "# \n#  Elapsed Time: 0 seconds (Warm-up)\n"
+        "#                0 seconds (Sampling)\n"
+        "#                0 seconds (Total)\n"
+        "# These times are not measured: the run's manifest has the real ones.\n# \n"
+    )
+    return file.getvalue().encode()
 
 
 def _configuration(draws: int, origin: Origin) -> list[str]:

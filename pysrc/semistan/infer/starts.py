@@ -22,11 +22,7 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.orthogonal import in_model
-from semistan.model.priors.prior import (
-    check_method,
-    has_horseshoe,
-    prior_data,
-)
+from semistan.model.priors.prior import has_horseshoe, prior_data
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
 
@@ -90,9 +86,12 @@ class Starts:
         warmup = automatic if options.warmup == "auto" else options.warmup
         return options.model_copy(update={"warmup": warmup, "metric": metric})
 
-    def text(self, options: SampleConfig) -> str:
-        """Say what was found and what follows, given the resolved options."""
-        if options.method != "nuts":
+    def text(self, options: SampleConfig, *, with_metric: bool) -> str:
+        """Say what was found and what follows, given the resolved options.
+
+        ``with_metric`` says whether the method has a metric to start with.
+        """
+        if not with_metric:
             return (
                 "each starts around a mode in the subspace"
                 if self.found
@@ -125,7 +124,6 @@ def find_starts(
     """
     generator = np.random.default_rng(options.seed)
     on_curve = curve_states(bundle, options.chains)
-    check_method(bundle.config, options.method)
     climb = (
         options.metric == "ggn"
         and bundle.subspace.k <= MOST_DIMENSIONS

@@ -145,8 +145,7 @@ class TrainConfig(_Section):
 class SampleConfig(_Section):
     """``[sample]``: how the posterior is sampled or approximated.
 
-    ``method`` is ``nuts``; CmdStan's variational ``meanfield`` or ``fullrank``, ``pathfinder``
-    or ``laplace``; ``elliptical-slice``; or ``flow``. ``temperature`` T takes the likelihood to
+    ``method`` is one of ``infer.methods``. ``temperature`` T takes the likelihood to
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
@@ -156,9 +155,7 @@ class SampleConfig(_Section):
     PyTorch, else pure Stan.
     """
 
-    method: Literal[
-        "nuts", "meanfield", "fullrank", "pathfinder", "laplace", "elliptical-slice", "flow"
-    ] = "nuts"
+    method: str = "nuts"
     temperature: float = Field(default=1.0, gt=0)
     temper: Literal["likelihood", "subspace"] = "likelihood"
     chains: int = Field(default=4, ge=1)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from semistan.infer.methods import METHODS, Method, reservations
+from semistan.infer.method import Method
+from semistan.infer.methods import method_named, method_of, reservations
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.families.ordinal import intercept_names
@@ -64,7 +65,7 @@ class Draws:
     lprior: Array
     sampler: dict[str, Array]
     max_treedepth: int
-    method: Method = METHODS["nuts"]
+    method: Method = field(default_factory=lambda: method_named("nuts"))
     reservations: tuple[str, ...] = ()
     orthogonal: Orthogonal | None = None
     spread: dict[str, Array] = field(default_factory=dict)
@@ -138,7 +139,7 @@ def read_draws(run: Run) -> Draws:
     InputError
         If a chain is missing.
     """
-    method = METHODS[run.options.method]
+    method = method_of(run.options)
     chains = [_read_chain(path, method) for path in run.csv_files]
     draws, bundle = draws_of_columns(run.bundle, chains, run.options), run.bundle
     columns = orthogonal_columns(bundle.config, bundle.design)
@@ -154,7 +155,7 @@ def draws_of_columns(
     bundle: Bundle, chains: Sequence[Mapping[str, Array]], options: SampleConfig
 ) -> Draws:
     """Collect draws from the columns that the program writes, given for each chain by name."""
-    design, method = bundle.design, METHODS[options.method]
+    design, method = bundle.design, method_of(options)
 
     def scalar(name: str) -> Array:
         return np.stack([chain[name] for chain in chains])
@@ -232,11 +233,11 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
 
 
 def _read_chain(path: Path, method: Method) -> dict[str, Array]:
-    """Read the columns of one CSV; ADVI's first line is the approximation's mean, no draw."""
+    """Read the columns of one CSV, from its first draw on."""
     import pandas as pd
 
     table = pd.read_csv(path, comment="#", dtype=float)
-    kept = table.iloc[1:] if method.name in ("meanfield", "fullrank") else table
+    kept = table.iloc[method.lines_before :]
     return {str(name): kept[name].to_numpy() for name in kept.columns}
 
 

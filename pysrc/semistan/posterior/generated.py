@@ -13,10 +13,14 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend
+from semistan.infer.backends.local import LOCAL
+from semistan.infer.chain_store import chain_file, complete, missing_chains
 from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
-from semistan.infer.generate import generate_chains
-from semistan.infer.sample import chain_file, missing_chains
+from semistan.infer.methods import method_of
+from semistan.infer.task import content_of
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
 from semistan.program.quantities import quantities_program
@@ -41,7 +45,9 @@ class Generated:
     y_rep: Array
 
 
-def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = None) -> list[Path]:
+def generate_quantities(
+    run: Run, toolchain: Toolchain, *, seed: int | None = None, backend: Backend = LOCAL
+) -> list[Path]:
     """Let CmdStan compute ``log_lik`` and ``y_rep`` of the training rows for every draw.
 
     Chains that were computed before are kept. Besides the CSV files, the program is written.
@@ -54,6 +60,8 @@ def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = No
         CmdStan and the compiler.
     seed : int, optional
         Seed of the replicated responses; the run's own by default.
+    backend : Backend, optional
+        What computes them; by default this machine.
 
     Returns
     -------
@@ -69,21 +77,28 @@ def generate_quantities(run: Run, toolchain: Toolchain, *, seed: int | None = No
     SemistanError
         If CmdStan fails.
     """
-    if run.options.method != "nuts":
+    if not method_of(run.options).hamiltonian:
         raise InputError(
             f"CmdStan's generate_quantities reads draws of NUTS, this run's method is "
             f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
             "its log_lik unless it is tempered"
         )
-    chains = len(run.csv_files)
+    chains, folder = len(run.csv_files), run.path / FOLDER
     program = quantities_program(run.bundle)
-    compiled = compile_program(program, toolchain)
-    with atomic_file(run.path / FOLDER / PROGRAM) as temporary:
+    compile_program(program, toolchain)
+    with atomic_file(folder / PROGRAM) as temporary:
         temporary.write_text(program, "utf-8")
-    return generate_chains(
-        compiled.executable, run.path, chains,
-        seed=run.options.seed if seed is None else seed, parallel=run.plan.chains,
-    )  # fmt: skip
+    complete(folder, _tasks(run, program, seed), backend, at_once=run.plan.chains)
+    return [chain_file(folder, chain) for chain in range(1, chains + 1)]
+
+
+def _tasks(run: Run, program: str, seed: int | None) -> list[QuantitiesTask]:
+    """Return the tasks of the chains that have no quantities yet."""
+    data, seed = content_of(run.path / "data.json"), run.options.seed if seed is None else seed
+    return [
+        QuantitiesTask(chain, program, data, content_of(run.csv_files[chain - 1]), seed)
+        for chain in missing_chains(run.path / FOLDER, run.options.chains)
+    ]
 
 
 def read_generated(run: Run) -> Generated:

@@ -19,11 +19,11 @@ from semistan.bundle.files import (
     write_json,
 )
 from semistan.errors import InputError
+from semistan.infer.chain_store import chain_file, missing_chains
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
 from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
-from semistan.infer.sample import chain_file, missing_chains
 from semistan.infer.stan_json import read_stan_rows
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, with_temper
@@ -130,7 +130,7 @@ class Run:
         after = f" after {options.warmup} warm-up draws" if method.has_warmup else " draws"
         draws = f"{number} x {options.draws}{after}{prior}{lacking}"
         facts = bundle_facts(self.bundle) | {"Draws": draws}
-        if method.name == "nuts" and options.temperature == 1:
+        if method.hamiltonian and options.temperature == 1:
             return facts
         return facts | {"Method": "; ".join(reservations(options)) or method.text}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +11,20 @@ from semistan.bundle.bundle import library_versions, read_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.density.problem import make_problem
 from semistan.errors import InputError, ToolchainError
-from semistan.infer.chains import stan_chains, torch_chains
+from semistan.infer.backends.backend import SILENT, Backend, Report
+from semistan.infer.backends.local import LOCAL
+from semistan.infer.chain_store import ChainProgress, chain_tasks, complete
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import ChainProgress, check_version, method_of
+from semistan.infer.methods import check_version, method_of
 from semistan.infer.plan import Plan, default_plan, timed_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
 from semistan.model.bundle import Bundle, with_temper
+from semistan.infer.task import torch_threads
+from semistan.model.bundle import Bundle, network_spec, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design
 from semistan.model.families.families import family
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PURE_STAN = {"sample.kernel": "stan"}
-ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
 
 
 def _silent(_: str) -> None:
@@ -67,19 +68,47 @@ class Fit:
         return self.run._repr_html_() + self.summary._repr_html_()
 
 
-def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
-    """Train the subspace of a prepared model."""
-    import torch
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainTask:
+    """The training of one subspace."""
 
-    config, record = prepared.config, family(prepared.config.family)
-    units = units_of(prepared.design, record, prepared.rows)
-    network = network_spec(config, prepared.design)
-    problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
-    generator = torch.Generator().manual_seed(config.train.seed)
-    with _threads(len(problem) * network.widest):
-        construct = construction(config.subspace.construction)
-        trained = construct(problem, units, config.subspace, config.train, generator, progress)
-    return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
+    prepared: Prepared
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return "training"
+
+    @property
+    def in_thread(self) -> bool:
+        """PyTorch computes in this process."""
+        return False
+
+    def run(self, report: Report) -> Bundle:
+        """Train, and report each epoch with its losses."""
+        import torch
+
+        prepared, config = self.prepared, self.prepared.config
+        record = family(config.family)
+        units = units_of(prepared.design, record, prepared.rows)
+        network = network_spec(config, prepared.design)
+        problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
+        generator = torch.Generator().manual_seed(config.train.seed)
+        with torch_threads(len(problem) * network.widest):
+            construct = construction(config.subspace.construction)
+            trained = construct(
+                problem, units, config.subspace, config.train, generator, report.step
+            )
+        return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
+
+
+def train(
+    prepared: Prepared, progress: Progress | None = None, *, backend: Backend = LOCAL
+) -> Bundle:
+    """Train the subspace of a prepared model."""
+    report = SILENT if progress is None else Report(progress)
+    ((_, bundle),) = backend.map([TrainTask(prepared)], report=lambda _: report)
+    return bundle
 
 
 def fit(
@@ -89,10 +118,10 @@ def fit(
     out: str | Path,
     overwrite: bool = False,
     overrides: dict[str, Any] | None = None,
-    show_progress: bool = False,
     progress: Progress | None = None,
     chain_progress: ChainProgress | None = None,
     say: Say = _silent,
+    backend: Backend = LOCAL,
 ) -> Fit:
     """Fit a model: everything from a formula and a table to a posterior.
 
@@ -108,14 +137,14 @@ def fit(
         Whether an older run there may be replaced.
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"subspace.k": 8, "sample.seed": 3}``.
-    show_progress : bool
-        Whether to show a progress bar per chain.
     progress : callable, optional
         Called during training with the epoch, the training and the validation loss.
     chain_progress : callable, optional
-        Called with the chain, the iteration and their number by the methods of PyTorch.
+        Called with the chain, the iteration and their number, by methods that iterate.
     say : callable, optional
         Receives one line for each step.
+    backend : Backend, optional
+        What trains and draws the chains; by default this machine.
 
     Raises
     ------
@@ -139,7 +168,7 @@ def fit(
     toolchain = toolchain_for(config.sample)
     kernel = compile_model(config, prepared.design, toolchain, say)
     started = time.monotonic()
-    bundle = train(prepared, progress)
+    bundle = train(prepared, progress, backend=backend)
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
@@ -147,7 +176,7 @@ def fit(
         bundle, prepared.rows, Path(out), config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
-    return sample(run, toolchain, show_progress=show_progress, progress=chain_progress, say=say)
+    return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
 
 
 def toolchain_for(options: SampleConfig) -> Toolchain | None:
@@ -168,11 +197,11 @@ def toolchain_for(options: SampleConfig) -> Toolchain | None:
 
 def sample(
     run: Run,
-    toolchain: Toolchain | None,
+    toolchain: Toolchain | None = None,
     *,
-    show_progress: bool = False,
     progress: ChainProgress | None = None,
     say: Say = _silent,
+    backend: Backend = LOCAL,
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results.
 
@@ -180,20 +209,20 @@ def sample(
     ----------
     run : Run
         The run.
-    toolchain : Toolchain or None
-        From ``toolchain_for`` the run's options.
-    show_progress : bool
-        Whether CmdStan shows a progress bar per chain.
+    toolchain : Toolchain, optional
+        CmdStan and the compiler; by default they are found if the run's method needs them.
     progress : callable, optional
-        Called with the chain, the iteration and their number by the methods of PyTorch.
+        Called with the chain, the iteration and their number, by methods that iterate.
     say : callable, optional
         Receives one line for each step.
+    backend : Backend, optional
+        What draws the chains; by default this machine.
     """
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
     try:
-        _draw(run, toolchain, show_progress=show_progress, progress=progress)
+        draw_missing(run, toolchain, progress=progress, backend=backend)
     except KeyboardInterrupt:
         say(f"interrupted; go on with: semistan sample {run.path}")
         raise
@@ -207,27 +236,26 @@ def sample(
     return Fit(run, draws, summary)
 
 
-def _draw(
+def draw_missing(
     run: Run,
-    toolchain: Toolchain | None,
+    toolchain: Toolchain | None = None,
     *,
-    show_progress: bool,
-    progress: ChainProgress | None,
+    progress: ChainProgress | None = None,
+    backend: Backend = LOCAL,
 ) -> None:
-    """Let the run's method make the draws that are missing."""
-    if toolchain is None:
-        rows = run.rows()
-        with _threads(len(rows) * run.bundle.network.widest):
-            torch_chains(
-                run.bundle, rows, run.path, run.options,
-                prior_only=run.prior_only, progress=progress,
-            )  # fmt: skip
+    """Let the run's method draw the chains that are missing; arguments as of ``sample``."""
+    if not run.missing:
         return
-    compiled = compile_program(bundle_program(run.bundle, run.kernel), toolchain, run.kernel)
-    stan_chains(
-        compiled.executable, run.path, run.options, run.plan,
-        keep_metric=run.keep_metric, show_progress=show_progress,
+    method = method_of(run.options)
+    tasks = chain_tasks(
+        run.path, method, run.bundle, run.options,
+        kernel=run.kernel, threads=run.plan.threads, keep_metric=run.keep_metric,
+        prior_only=run.prior_only, rows=None if method.by_stan else run.rows(),
     )  # fmt: skip
+    toolchain = toolchain or toolchain_for(run.options)
+    if toolchain is not None:  # before any chain begins, in case that it fails
+        compile_program(tasks[0].program, toolchain, run.kernel)
+    complete(run.path / "chains", tasks, backend, at_once=run.plan.chains, progress=progress)
 
 
 def read_fit(run: Run | str | Path) -> Fit:
@@ -252,9 +280,11 @@ def new_run(
 ) -> Run:
     """Find the chains' starts, plan the cores, and write the run's folder."""
     started, sampled = time.monotonic(), with_temper(bundle, options)
+    method = method_of(options)
+    method.check(bundle.config.model_copy(update={"sample": options}))
     starts = find_starts(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
-    say(starts.text(starts.resolve(options)))
+    say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
     plan = _plan(sampled, rows, options, toolchain, kernel)
     return create_run(
         bundle, rows, out, options, starts, plan, toolchain,
@@ -265,10 +295,10 @@ def new_run(
 def _plan(
     bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
 ) -> Plan:
-    """Plan the cores: PyTorch takes one chain at a time, and only NUTS has threads to be timed."""
+    """Plan the cores: PyTorch takes one chain at a time, and Hamiltonian chains have threads."""
     if toolchain is None:
         return Plan(1, 1, len(rows))
-    if options.method != "nuts" or integrates_theta(bundle.config, bundle.design):
+    if not method_of(options).hamiltonian or integrates_theta(bundle.config, bundle.design):
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
     compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     return timed_plan(bundle, rows, options, compiled.executable)
@@ -399,20 +429,6 @@ def sampling_text(run: Run) -> str:
         f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
         f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )
-
-
-@contextmanager
-def _threads(activations: int) -> Iterator[None]:
-    """Train small problems on one thread: PyTorch's others cost more than they give."""
-    import torch
-
-    before = torch.get_num_threads()
-    if activations < ONE_THREAD_ACTIVATIONS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _device(name: str) -> str:

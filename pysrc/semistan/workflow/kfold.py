@@ -1,28 +1,25 @@
 """K-fold cross-validation that trains the subspace anew in each fold.
 
 Nothing of a fold's rows reaches its fit: not the design's state, nor the subspace, nor the
-posterior. Folds run side by side, each in a process of its own on its own cores:
-
-    python -m semistan.workflow.kfold FOLDER FOLD
+posterior. A fold is a task, and folds run side by side.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import io
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.bundle.files import atomic_folder, read_json, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
-from semistan.infer.plan import usable_processors
+from semistan.infer.backends.backend import Backend, Report
+from semistan.infer.backends.local import LOCAL
 from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
@@ -39,8 +36,8 @@ from semistan.posterior.scoring.folds import (
     write_folds,
     write_pointwise,
 )
-from semistan.posterior.scoring.scores import check_interval, pointwise
-from semistan.posterior.summary import write_summary
+from semistan.posterior.scoring.scores import Pointwise, check_interval, pointwise
+from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
 from semistan.workflow.inputs import read_table
@@ -61,6 +58,7 @@ def kfold(
     save_fits: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = lambda _: None,
+    backend: Backend = LOCAL,
 ) -> KFold:
     """Cross-validate a run's model; folds that are already there are kept.
 
@@ -86,6 +84,8 @@ def kfold(
         Whether cross-validation with other options is replaced.
     say : callable
         Receives one line for each fold.
+    backend : Backend, optional
+        What fits the folds; by default this machine.
 
     Raises
     ------
@@ -106,30 +106,134 @@ def kfold(
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
     if missing and len(missing) < folds:
         say(f"{folds - len(missing)} of {folds} folds are done already")
-    _run_folds(folder, missing, jobs, say)
+    _complete(folder, fold_tasks(run, missing, options), backend, jobs, say)
     return read_kfold(run)
 
 
-def run_fold(folder: Path, fold: int) -> None:
-    """Fit all other folds' rows, judge this one's, and write what was found."""
-    run, options = read_run(folder.parent), read_json(folder / MANIFEST)
-    table, assigned = run.table(), read_folds(folder)
-    inside = assigned == fold
-    with atomic_folder(fold_folder(folder, fold)) as target:
-        fit = workflow.fit(fold_config(run), table[~inside], out=target / "run")
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldFit:
+    """What the fit that did not see a fold found.
+
+    Attributes
+    ----------
+    judged : Pointwise
+        The fold's rows.
+    summary : Summary
+        The fit's coefficients and diagnostics.
+    run : bytes
+        The fit's run as a tar archive, if it is kept.
+    """
+
+    judged: Pointwise
+    summary: Summary
+    run: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldTask:
+    """A fold to be left out.
+
+    Attributes
+    ----------
+    number : int
+        The fold, from 1.
+    config : ModelConfig
+        The model.
+    table : pandas.DataFrame
+        All training rows.
+    inside : array of bool, shape (N,)
+        Which of them are the fold's.
+    seed : int
+        Seed of replicated responses.
+    interval : float
+        Probability of the predictive intervals.
+    save_fit : bool
+        Whether the fit's run is kept.
+    """
+
+    number: int
+    config: ModelConfig
+    table: pd.DataFrame
+    inside: np.ndarray
+    seed: int
+    interval: float
+    save_fit: bool
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"fold {self.number}"
+
+    @property
+    def in_thread(self) -> bool:
+        """Training computes in this process."""
+        return False
+
+    def run(self, _: Report) -> FoldFit:
+        """Fit all other folds' rows and judge this one's."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="semistan-") as folder:
+                return self._fit(Path(folder))
+        except SemistanError as error:
+            raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
+
+    def _fit(self, folder: Path) -> FoldFit:
+        fit = workflow.fit(self.config, self.table[~self.inside], out=folder / "run")
         rows = preparation.new_rows(
-            fit.run.bundle, table[inside], response=True, allow_new_levels=True
+            fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
         judged = pointwise(
-            fit.run.bundle, fit.draws, rows, interval=options["interval"],
-            generator=np.random.default_rng((options["seed"], fold)),
+            fit.run.bundle, fit.draws, rows, interval=self.interval,
+            generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
-        write_pointwise(judged, np.flatnonzero(inside) + 1, target)
-        write_summary(fit.summary, target / "summary.csv")
-        failed = [c.name + ": " + c.finding for c in fit.summary.checks if not c.passed]
+        return FoldFit(judged, fit.summary, _packed(folder / "run") if self.save_fit else b"")
+
+
+def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[FoldTask]:
+    """Return the tasks of some folds of a run's cross-validation, whose folder is there."""
+    config, table, assigned = fold_config(run), run.table(), read_folds(run.path / FOLDER)
+    return [
+        FoldTask(
+            fold, config, table, assigned == fold,
+            options["seed"], options["interval"], options["save_fits"],
+        )
+        for fold in folds
+    ]  # fmt: skip
+
+
+def _complete(
+    folder: Path,
+    tasks: Sequence[FoldTask],
+    backend: Backend,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> None:
+    """Let a backend fit the folds, and write what it finds as soon as it is there."""
+    try:
+        for index, found in backend.map(tasks, at_once=jobs):
+            _write_fold(folder, tasks[index], found)
+            say(f"{tasks[index].name} is done")
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on")
+        raise
+
+
+def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
+    with atomic_folder(fold_folder(folder, task.number)) as target:
+        write_pointwise(found.judged, np.flatnonzero(task.inside) + 1, target)
+        write_summary(found.summary, target / "summary.csv")
+        failed = [c.name + ": " + c.finding for c in found.summary.checks if not c.passed]
         write_json(target / "checks.json", failed)
-        if not options["save_fits"]:
-            shutil.rmtree(target / "run")
+        if found.run:
+            with tarfile.open(fileobj=io.BytesIO(found.run)) as archive:
+                archive.extractall(target, filter="data")
+
+
+def _packed(run: Path) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.add(run, arcname=run.name)
+    return file.getvalue()
 
 
 def fold_config(run: Run) -> ModelConfig:
@@ -219,53 +323,3 @@ def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.D
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
     return whole
-
-
-def _run_folds(
-    folder: Path, missing: list[int], jobs: int | None, say: Callable[[str], None]
-) -> None:
-    processors = usable_processors()
-    jobs = max(1, min(jobs or len(processors), len(missing)))
-    shares: SimpleQueue[list[int]] = SimpleQueue()
-    for job in range(jobs):
-        shares.put(processors[job::jobs] or processors)
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_run_process, folder, fold, shares): fold for fold in missing}
-        try:
-            for done in as_completed(waiting):
-                done.result()
-                say(f"fold {waiting[done]} is done")
-        except BaseException as error:
-            pool.shutdown(cancel_futures=True)
-            if isinstance(error, KeyboardInterrupt):
-                say("interrupted; the same command goes on")
-            raise
-
-
-def _run_process(folder: Path, fold: int, shares: SimpleQueue[list[int]]) -> None:
-    share = shares.get()
-    try:
-        result = subprocess.run(
-            [sys.executable, "-m", "semistan.workflow.kfold", str(folder), str(fold),
-             ",".join(map(str, share))],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    finally:
-        shares.put(share)
-    if result.returncode != 0:
-        lines = result.stderr.strip().splitlines() or ["no message"]
-        raise SemistanError(f"fold {fold} failed: {lines[-1]} Run it again to continue.")
-
-
-def _bind(processors: Iterable[int]) -> None:
-    """Keep this process and its children to some processors, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, set(processors))
-
-
-if __name__ == "__main__":
-    _bind(int(number) for number in sys.argv[3].split(","))
-    try:
-        run_fold(Path(sys.argv[1]), int(sys.argv[2]))
-    except SemistanError as failure:
-        sys.exit(" ".join(str(failure).split()))

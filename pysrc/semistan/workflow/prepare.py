@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle, Source
+from semistan.infer.methods import method_of
+from semistan.model.bundle import Bundle, Source, network_spec
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels
@@ -64,7 +66,9 @@ def configure(
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
-    return with_overrides(config, overrides or {})
+    config = with_overrides(config, overrides or {})
+    method_of(config.sample)  # an unknown one is refused before any work
+    return config
 
 
 def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
@@ -99,6 +103,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     check_construction(config.subspace, network_spec(config, design))
     check_orthogonal(config, design)
     check_priors(config, design)
+    method_of(config.sample).check(config)
     check_free_theta(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *factor_notes(design))

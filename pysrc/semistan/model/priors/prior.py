@@ -408,7 +408,6 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     """
     if _is_horseshoe(config.priors):
         _check_horseshoe(config, design)
-    check_method(config, config.sample.method)
     _check_varying(config.priors, design)
     _check_classes(config, design)
     coefficients, others = _keys(design)
@@ -476,20 +475,6 @@ def _check_classes(config: ModelConfig, design: Design) -> None:
 def has_horseshoe(config: ModelConfig) -> bool:
     """Say whether the coefficients are made of a horseshoe's parameters."""
     return _is_horseshoe(config.priors) and not config.subspace.holds_theta
-
-
-def check_method(config: ModelConfig, method: str) -> None:
-    """Refuse a method that does not know a horseshoe.
-
-    Raises
-    ------
-    InputError
-        Naming the method.
-    """
-    if has_horseshoe(config) and method in ("elliptical-slice", "flow"):
-        raise InputError(
-            f"method = '{method}' does not know the parameters of horseshoe(); use method = 'nuts'"
-        )
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:

@@ -148,7 +148,7 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
     yield Fact("Draws", f"{number}, {count(options.draws, 'draw')} each{after}")
     if options.temperature != 1:
         yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
-    if method.name == "nuts":
+    if method.hamiltonian:
         yield from _nuts_facts(results)
     yield Fact("Gradients", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
     yield Fact("Sampling seed", str(options.seed))

@@ -26,29 +26,27 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.density.columns import unconstrained
 from semistan.density.mode import Mode
 from semistan.density.target import (
     Target,
     log_likelihood,
     log_prior,
-    make_target,
     negative_log_posterior,
 )
 from semistan.errors import InputError, SemistanError
-from semistan.infer.methods import ChainProgress
-from semistan.infer.sample import chain_file, chain_seed, missing_chains
-from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
 from semistan.infer.starts import Starts
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
+from semistan.infer.backends.backend import Report
+from semistan.infer.method import Method, without_horseshoe
+from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
+from semistan.infer.task import ChainTask
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -106,40 +104,11 @@ class Flow:
         return q, log_normal - log_slope - log_det
 
 
-def flow_chains(
-    bundle: Bundle,
-    rows: Rows,
-    run: Path,
-    options: SampleConfig,
-    starts: Starts,
-    *,
-    prior_only: bool = False,
-    steps: int = STEPS,
-    progress: ChainProgress | None = None,
-) -> None:
-    """Fit a flow for each chain that a run does not have yet, and draw from it.
+def flow_chain(task: ChainTask, report: Report) -> bytes:
+    """Fit a flow and draw from it; its CSV file has the columns log_p__ and log_g__.
 
     A chain is a fit of its own, with its own start and random numbers, which depend only on the
     seed and its number. Its draws are independent.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        The trained model.
-    rows : Rows
-        The training rows.
-    run : Path
-        The run's folder; its ``chains/`` get the draws, with the columns log_p__ and log_g__.
-    options : SampleConfig
-        Chains, draws and seed.
-    starts : Starts
-        Where the chains start, and the modes that they climbed to.
-    prior_only : bool
-        Whether to leave the likelihood out.
-    steps : int
-        Steps of Adam.
-    progress : callable, optional
-        Called with the chain, the step and the number of steps.
 
     Raises
     ------
@@ -151,21 +120,12 @@ def flow_chains(
     import torch
 
     _zuko()
-    target = make_target(bundle, rows, prior_only=prior_only)
-    folder = run / "chains"
-    for chain in missing_chains(folder, options.chains):
-        generator = torch.Generator().manual_seed(chain_seed(options.seed, chain))
-        q = unconstrained(target, starts.values[chain - 1])
-        flow = new_flow(q, starts.modes[chain - 1] if starts.modes else None, generator)
-
-        def report(step: int, chain: int = chain) -> None:
-            if progress is not None:
-                progress(chain, step, steps)
-
-        fit_flow(flow, target, steps, generator, report)
-        columns = _columns(flow, target, options.draws, generator)
-        origin = Origin("flow", ABOUT, chain, options.seed, steps)
-        write_stan_csv(chain_file(folder, chain), columns, origin)
+    target, options = task.target(), task.options
+    generator = torch.Generator().manual_seed(task.seed)
+    flow = new_flow(*task.begin(target), generator)
+    fit_flow(flow, target, STEPS, generator, lambda step: report.step(step, STEPS))
+    columns = _columns(flow, target, options.draws, generator)
+    return stan_csv(columns, Origin("flow", ABOUT, task.number, options.seed, STEPS))
 
 
 def new_flow(start: Array, mode: Mode | None, generator: Generator) -> Flow:
@@ -306,3 +266,10 @@ def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> di
     log_density = np.array([-negative_log_posterior(target, x) for x in q])
     columns = sampled_columns(target, q.numpy(), log_density, np.ones(draws))
     return columns | {"log_p__": columns["lp__"], "log_g__": log_g.numpy()}
+
+
+FLOW = Method(
+    "flow", "variational inference with a RealNVP flow", flow_chain, approximate=True,
+    by_stan=False, has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"},
+    check=without_horseshoe,
+)  # fmt: skip

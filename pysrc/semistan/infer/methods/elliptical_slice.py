@@ -24,35 +24,32 @@ Murray, Adams and MacKay (2010), AISTATS; Nishihara, Murray and Adams (2014), JM
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file
-from semistan.density.columns import unconstrained
 from semistan.density.mode import Mode
 from semistan.density.target import (
     Target,
     log_lik,
     log_prior,
-    make_target,
     negative_log_posterior,
 )
 from semistan.errors import InputError, SemistanError
-from semistan.infer.methods import ChainProgress
-from semistan.infer.sample import chain_file, missing_chains
-from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
 from semistan.infer.starts import Starts
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.infer.backends.backend import Report
+from semistan.infer.method import Method, without_horseshoe
+from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
+from semistan.infer.task import ChainTask
 from semistan.model.priors.prior import prior_groups
-from semistan.model.table.rows import Rows
 
 Density = Callable[[Array], float]
 
@@ -131,81 +128,28 @@ class Walk:
     evaluations: Array
 
 
-def elliptical_slice_chains(
-    bundle: Bundle,
-    rows: Rows,
-    run: Path,
-    options: SampleConfig,
-    starts: Starts,
-    *,
-    prior_only: bool = False,
-    rows_at_a_time: int | None = None,
-    progress: ChainProgress | None = None,
-) -> None:
-    """Sample the chains that a run does not have yet into its ``chains/``, one after the other.
+def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
+    """Sample a chain, from where an earlier attempt was interrupted if there was one.
 
-    An interrupted chain leaves ``chains/.chain-<c>.partial.npz`` and goes on from there, to the
-    same bytes as if nothing had happened. A chain depends only on the seed and its number.
-
-    Parameters
-    ----------
-    bundle : Bundle
-        The trained model.
-    rows : Rows
-        The training rows.
-    run : Path
-        The run's folder.
-    options : SampleConfig
-        Draws, warm-up and seed; nothing in them is ``auto`` any more.
-    starts : Starts
-        Where the chains start, and the modes that they climbed to.
-    prior_only : bool
-        Whether to leave the likelihood out.
-    rows_at_a_time : int, optional
-        Rows of a chunk; by default as many as the target holds at a time.
-    progress : callable, optional
-        Called with the chain, the iteration and the number of iterations.
+    Now and then, and when it is interrupted, it hands the state from which it goes on to the same
+    bytes to ``report.keep``. A chain depends only on the seed and its number.
 
     Raises
     ------
     InputError
         If there is no mode to refer to and a prior on b or phi is not normal.
     SemistanError
-        If the density is not finite where a chain starts.
+        If the density is not finite where the chain starts.
     """
+    options = task.options
     assert options.warmup != "auto"
-    target = make_target(bundle, rows, prior_only=prior_only)
-    if rows_at_a_time is not None:
-        target = in_batches(target, rows_at_a_time)
-    folder = run / "chains"
-    for chain in missing_chains(folder, options.chains):
-        q = unconstrained(target, starts.values[chain - 1])
-        reference = reference_of(target, starts.modes[chain - 1] if starts.modes else None)
-        walk = _walk(target, q, reference, options, chain, folder, progress)
-        kept = slice(options.warmup, None)
-        columns = sampled_columns(
-            target, walk.q[kept], walk.log_density[kept], walk.evaluations[kept]
-        )
-        origin = Origin("elliptical_slice", ABOUT, chain, options.seed, options.warmup)
-        write_stan_csv(chain_file(folder, chain), columns, origin)
-        partial_file(folder, chain).unlink(missing_ok=True)
-
-
-def partial_file(folder: Path, chain: int) -> Path:
-    """Return the path of what an interrupted chain leaves."""
-    return folder / f".chain-{chain}.partial.npz"
-
-
-def in_batches(target: Target, size: int) -> Target:
-    """Return the target with its rows in chunks of at most this size."""
-    import torch
-
-    chunks = tuple(
-        chunk.rows(torch.arange(start, min(start + size, len(chunk))))
-        for chunk in target.chunks
-        for start in range(0, len(chunk), size)
-    )
-    return replace(target, chunks=chunks)
+    target = task.target()
+    q, mode = task.begin(target)
+    walk = _walk(target, q, reference_of(target, mode), task, report)
+    kept = slice(options.warmup, None)
+    columns = sampled_columns(target, walk.q[kept], walk.log_density[kept], walk.evaluations[kept])
+    origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
+    return stan_csv(columns, origin)
 
 
 def reference_of(target: Target, mode: Mode | None) -> Reference:
@@ -319,31 +263,24 @@ def _adapted(reference: Reference, draws: Array) -> Reference:
     return _gaussian(later.mean(axis=0), weight * np.cov(later.T) + (1 - weight) * before)
 
 
-def _walk(
-    target: Target,
-    q: Array,
-    reference: Reference,
-    options: SampleConfig,
-    chain: int,
-    folder: Path,
-    progress: ChainProgress | None,
-) -> Walk:
+def _walk(target: Target, q: Array, reference: Reference, task: ChainTask, report: Report) -> Walk:
     """Take a chain to its end, from where it was left."""
+    options = task.options
     assert options.warmup != "auto"
-    total, partial = options.warmup + options.draws, partial_file(folder, chain)
+    total = options.warmup + options.draws
     adaptations = {round(share * options.warmup) for share in ADAPTATIONS}
     key = json.dumps([options.seed, options.warmup, options.draws, len(q)])
-    walk = _left(partial, key, total) or _begin(target, q, reference, options.seed, chain, total)
+    walk = _left(task.left, key, total)
+    walk = walk or _begin(target, q, reference, options.seed, task.number, total)
     iterations, saved = _iterations(target, walk, adaptations), time.monotonic()
     try:
         for walk in iterations:
-            if progress is not None:
-                progress(chain, walk.done, total)
+            report.step(walk.done, total)
             if time.monotonic() > saved + SECONDS_BETWEEN_SAVES:
-                _save(walk, partial, key)
+                report.keep(_state(walk, key))
                 saved = time.monotonic()
     except BaseException:
-        _save(walk, partial, key)
+        report.keep(_state(walk, key))
         raise
     return walk
 
@@ -445,25 +382,25 @@ def _finite(value: float) -> float:
     return value if np.isfinite(value) else -np.inf
 
 
-def _save(walk: Walk, path: Path, key: str) -> None:
-    """Write a chain between two draws, atomically."""
-    state, reference = walk.state, walk.reference
-    with atomic_file(path) as temporary:
-        np.savez(
-            temporary,
-            key=key, random=json.dumps(walk.random), is_prior=reference.is_prior,
-            position=state.q, z=state.z, here=state.log_density,
-            mean=reference.mean, factor=reference.factor,
-            q=walk.q[: walk.done], log_density=walk.log_density[: walk.done],
-            evaluations=walk.evaluations[: walk.done],
-        )  # fmt: skip
+def _state(walk: Walk, key: str) -> bytes:
+    """Return a chain between two draws as bytes."""
+    state, reference, file = walk.state, walk.reference, io.BytesIO()
+    np.savez(
+        file,
+        key=key, random=json.dumps(walk.random), is_prior=reference.is_prior,
+        position=state.q, z=state.z, here=state.log_density,
+        mean=reference.mean, factor=reference.factor,
+        q=walk.q[: walk.done], log_density=walk.log_density[: walk.done],
+        evaluations=walk.evaluations[: walk.done],
+    )  # fmt: skip
+    return file.getvalue()
 
 
-def _left(path: Path, key: str, total: int) -> Walk | None:
+def _left(kept: bytes | None, key: str, total: int) -> Walk | None:
     """Read what an interrupted chain left, unless it was another run's."""
-    if not path.is_file():
+    if kept is None:
         return None
-    with np.load(path) as file:
+    with np.load(io.BytesIO(kept)) as file:
         left = dict(file)
     if str(left["key"]) != key:
         return None
@@ -473,3 +410,9 @@ def _left(path: Path, key: str, total: int) -> Walk | None:
     state = State(left["position"], left["z"], float(left["here"]))
     reference = Reference(left["mean"], left["factor"], bool(left["is_prior"]))
     return Walk(done, state, reference, json.loads(str(left["random"])), *whole)
+
+
+ELLIPTICAL_SLICE = Method(
+    "elliptical-slice", "elliptical slice sampling", elliptical_slice_chain, approximate=False,
+    by_stan=False, has_warmup=True, columns={"lp": "lp__"}, check=without_horseshoe,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where work is done: this machine's cores, or others."""

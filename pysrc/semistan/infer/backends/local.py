@@ -1,0 +1,188 @@
+"""The cores of one machine: threads for what is a process anyway, processes for work in Python.
+
+One task at a time is done here, in this process. Processes share the processors: each has its own,
+so that libraries that take all they see do not stand in each other's way. Nothing interrupts a
+thread: a Ctrl-C at the terminal reaches the process that it waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import IO, Any
+
+from semistan.errors import SemistanError
+from semistan.infer.backends.backend import SILENT, Report, Result, Task
+from semistan.infer.processors import usable_processors
+
+GRACE = 1.0  # seconds that an interrupted process has to end by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The backend that everybody has; see ``Backend``."""
+
+    def map(
+        self,
+        tasks: Sequence[Task[Result]],
+        *,
+        at_once: int | None = None,
+        report: Callable[[int], Report] = lambda _: SILENT,
+    ) -> Iterator[tuple[int, Result]]:
+        """Do tasks on this machine's cores, and yield results as they finish."""
+        at_once = max(1, min(at_once or len(usable_processors()), len(tasks)))
+        if at_once == 1:
+            yield from ((index, task.run(report(index))) for index, task in enumerate(tasks))
+        elif all(task.in_thread for task in tasks):
+            yield from _side_by_side(tasks, _here, at_once, report, lambda: None)
+        else:
+            workers = _Workers(at_once)
+            yield from _side_by_side(tasks, workers.run, at_once, report, workers.interrupt)
+
+
+LOCAL = Local()
+
+
+def _here(task: Task[Result], report: Report) -> Result:
+    return task.run(report)
+
+
+def _side_by_side(
+    tasks: Sequence[Task[Result]],
+    run: Callable[[Task[Result], Report], Result],
+    at_once: int,
+    report: Callable[[int], Report],
+    interrupt: Callable[[], None],
+) -> Iterator[tuple[int, Result]]:
+    """Do tasks in threads; ``interrupt`` stops those that are running."""
+    lock, upcoming = threading.Lock(), enumerate(tasks)
+    waiting: dict[Future[Result], int] = {}
+    failure: BaseException | None = None
+    with ThreadPoolExecutor(at_once) as pool:
+
+        def begin(number: int) -> None:
+            for index, task in itertools.islice(upcoming, number):
+                waiting[pool.submit(run, task, _one_at_a_time(report(index), lock))] = index
+
+        begin(at_once)
+        try:
+            while waiting:
+                try:
+                    finished = wait(waiting, return_when=FIRST_COMPLETED).done
+                except KeyboardInterrupt as interruption:
+                    failure = interruption
+                    interrupt()
+                    continue
+                for future in finished:
+                    index, error = waiting.pop(future), future.exception()
+                    failure = failure or error
+                    if failure is None:
+                        begin(1)
+                    if error is None:
+                        yield index, future.result()
+        except BaseException:
+            interrupt()
+            raise
+    if failure is not None:
+        raise failure
+
+
+def _one_at_a_time(report: Report, lock: threading.Lock) -> Report:
+    def step(*figures: Any) -> None:
+        with lock:
+            report.step(*figures)
+
+    def keep(state: bytes) -> None:
+        with lock:
+            report.keep(state)
+
+    return Report(step, keep)
+
+
+@dataclass(eq=False)
+class _Workers:
+    """Processes for one call of ``map``, and each one's share of the processors."""
+
+    at_once: int
+    running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    shares: SimpleQueue[list[int]] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        processors = usable_processors()
+        for i in range(self.at_once):
+            self.shares.put(processors[i :: self.at_once] or processors)
+
+    def run(self, task: Task[Result], report: Report) -> Result:
+        """Let a process of its own do a task."""
+        share = self.shares.get()
+        try:
+            with tempfile.TemporaryFile() as errors:
+                return self._run_on(share, task, report, errors)
+        finally:
+            self.shares.put(share)
+
+    def _run_on(
+        self, share: list[int], task: Task[Result], report: Report, errors: IO[bytes]
+    ) -> Result:
+        command = [sys.executable, "-m", "semistan.infer.backends.worker"]
+        process = subprocess.Popen(
+            [*command, ",".join(map(str, share))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        )  # fmt: skip
+        self.running.add(process)
+        try:
+            result = _follow(process, task, report)
+        finally:
+            process.wait()
+            self.running.discard(process)
+        if result is None:
+            errors.seek(0)
+            lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+            raised = lines and process.returncode == 1
+            reason = lines[-1] if raised else f"its process ended with status {process.returncode}"
+            raise SemistanError(f"{task.name} failed: {reason}")
+        (value,) = result
+        return value
+
+    def interrupt(self) -> None:
+        """Let the running processes stop as Ctrl-C does, which the terminal may have sent them."""
+        for process in list(self.running):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                process.wait(timeout=GRACE)
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
+
+
+def _follow(
+    process: subprocess.Popen[bytes], task: Task[Result], report: Report
+) -> tuple[Result] | None:
+    """Send a process its task and pass on what it tells; None if it ends without a result."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, contextlib.suppress(BrokenPipeError):
+        process.stdin.write(pickle.dumps(task))
+    with process.stdout:
+        while True:
+            try:
+                kind, content = pickle.load(process.stdout)
+            except (EOFError, pickle.UnpicklingError):
+                return None
+            if kind == "step":
+                report.step(*content)
+            elif kind == "keep":
+                report.keep(content)
+            elif kind == "failed":
+                raise content
+            else:
+                return (content,)

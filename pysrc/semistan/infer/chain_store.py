@@ -1,0 +1,134 @@
+"""The chains of a run as files: what is there, what is missing, and what was interrupted.
+
+``chain-<c>.csv`` is a finished chain, ``.chain-<c>.partial.npz`` what a method that can go on kept
+of an unfinished one. A chain depends on its task alone, so that a run is completed with the draws
+it would have had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from semistan.bundle.files import atomic_file
+from semistan.infer.backends.backend import Backend, Report, Task
+from semistan.infer.folder import metric_file, start_file
+from semistan.infer.method import Method
+from semistan.infer.task import ChainTask, content_of
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.table.rows import Rows
+from semistan.program.program import Kernel
+
+ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
+
+
+class FileTask(Task[bytes], Protocol):
+    """A task whose result is a chain's file."""
+
+    @property
+    def number(self) -> int:
+        """The chain's number, from 1."""
+
+
+def chain_file(folder: Path, chain: int) -> Path:
+    """Return the path of a chain's CSV."""
+    return folder / f"chain-{chain}.csv"
+
+
+def partial_file(folder: Path, chain: int) -> Path:
+    """Return the path of what an interrupted chain leaves."""
+    return folder / f".chain-{chain}.partial.npz"
+
+
+def missing_chains(folder: Path, chains: int) -> list[int]:
+    """Return the chains whose CSV is not there yet."""
+    return [c for c in range(1, chains + 1) if not chain_file(folder, c).is_file()]
+
+
+def chain_tasks(
+    run: Path,
+    method: Method,
+    bundle: Bundle,
+    options: SampleConfig,
+    *,
+    kernel: Kernel = "stan",
+    threads: int = 1,
+    keep_metric: bool = False,
+    prior_only: bool = False,
+    rows: Rows | None = None,
+) -> list[ChainTask]:
+    """Return the tasks of the chains that a run does not have yet.
+
+    Parameters
+    ----------
+    run : Path
+        The run's folder, as ``write_stan_folder`` writes it, with ``chains/``.
+    method : Method
+        How the chains are drawn.
+    bundle, options, kernel, threads, keep_metric, prior_only
+        As in ``ChainTask``.
+    rows : Rows, optional
+        The training rows, if PyTorch runs the method.
+    """
+    program = (run / "program.stan").read_text("utf-8")
+    data, folder = content_of(run / "data.json"), run / "chains"
+
+    def task(chain: int) -> ChainTask:
+        mode, partial = metric_file(run, chain), partial_file(folder, chain)
+        return ChainTask(
+            method.chain, chain, options, bundle, prior_only,
+            start=content_of(start_file(run, chain)),
+            mode=content_of(mode) if mode.is_file() else None,
+            keep_metric=keep_metric, program=program, data=data, kernel=kernel,
+            threads=threads, rows=rows,
+            left=partial.read_bytes() if partial.is_file() else None,
+        )  # fmt: skip
+
+    return [task(chain) for chain in missing_chains(folder, options.chains)]
+
+
+def complete(
+    folder: Path,
+    tasks: Sequence[FileTask],
+    backend: Backend,
+    *,
+    at_once: int | None = None,
+    progress: ChainProgress | None = None,
+) -> None:
+    """Let a backend do tasks, and keep each chain's file as soon as it is there.
+
+    Parameters
+    ----------
+    folder : Path
+        Where ``chain-<c>.csv`` go; made if it is not there.
+    tasks : sequence of FileTask
+        What is missing.
+    backend : Backend
+        What does it.
+    at_once : int, optional
+        Chains at a time.
+    progress : callable, optional
+        Called with a chain's number, its iteration and the number of iterations.
+    """
+    folder.mkdir(exist_ok=True)
+
+    def report(index: int) -> Report:
+        chain = tasks[index].number
+
+        def step(iteration: int, iterations: int) -> None:
+            if progress is not None:
+                progress(chain, iteration, iterations)
+
+        return Report(step, lambda state: _write(partial_file(folder, chain), state))
+
+    for index, content in backend.map(tasks, at_once=at_once, report=report):
+        chain = tasks[index].number
+        _write(chain_file(folder, chain), content)
+        partial_file(folder, chain).unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)

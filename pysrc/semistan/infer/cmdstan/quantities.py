@@ -1,0 +1,109 @@
+"""Run CmdStan's ``generate_quantities`` on the draws of a chain.
+
+CmdStan begins every call with the same stream of random numbers for one seed, and leaves a draw
+out without failing if its quantities cannot be computed. So each chain has a seed of its own, made
+from the seed and its number, and its lines are counted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from semistan.errors import SemistanError
+from semistan.infer.backends.backend import Report
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
+from semistan.infer.task import Content, chain_seed
+
+SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantitiesTask:
+    """Quantities of one chain's draws.
+
+    Attributes
+    ----------
+    number : int
+        The chain's number, from 1.
+    program : str
+        Text of the program of generated quantities.
+    data : Content
+        Its data.
+    fitted : Content
+        The chain's CSV file.
+    seed : int
+        Seed of the replicated responses of all chains.
+    """
+
+    number: int
+    program: str
+    data: Content
+    fitted: Content
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"quantities of chain {self.number}"
+
+    @property
+    def in_thread(self) -> bool:
+        """CmdStan is a process of its own."""
+        return True
+
+    def run(self, _: Report) -> bytes:
+        """Compute the quantities and return their CSV file.
+
+        Raises
+        ------
+        SemistanError
+            If CmdStan fails, with what it printed.
+        """
+        executable = compile_program(self.program, find_toolchain()).executable
+        with tempfile.TemporaryDirectory(prefix="semistan-") as name:
+            return _generate(executable, self, Path(name))
+
+
+def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
+    output = folder / "output"
+    try:
+        quiet_cmdstanpy().CmdStanModel(exe_file=str(executable)).generate_quantities(
+            data=str(task.data.file(folder)),
+            previous_fit=[str(task.fitted.file(folder))],
+            seed=chain_seed(task.seed, task.number),
+            gq_output_dir=str(output),
+            sig_figs=SIGNIFICANT_DIGITS,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise SemistanError(f"CmdStan failed: {_console(output) or error}") from None
+    (written,) = (path.read_bytes() for path in output.glob("*.csv"))
+    expected, got = _draw_lines(task.fitted.read()), _draw_lines(written)
+    if got != expected:
+        raise SemistanError(
+            f"CmdStan computed the quantities of {got} of the {expected} draws of chain "
+            f"{task.number}: {_console(output)}"
+        )
+    return written
+
+
+def _draw_lines(csv: bytes) -> int:
+    """Count the lines of a Stan CSV but its comments and its header."""
+    lines = (line for line in csv.splitlines() if line.strip() and not line.startswith(b"#"))
+    return sum(1 for _ in lines) - 1
+
+
+def _console(output: Path) -> str:
+    """Return what CmdStan printed, from the first exception on; otherwise its last lines."""
+    lines = [
+        line
+        for path in sorted(output.glob("*.txt"))
+        for line in path.read_text("utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
+    words = ("exception", "mismatch", "error")
+    first = (i for i, line in enumerate(lines) if any(word in line.lower() for word in words))
+    start = next(first, max(0, len(lines) - 6))
+    return "\n".join(lines[start : start + 6])

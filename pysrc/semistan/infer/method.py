@@ -1,0 +1,81 @@
+"""What a method of inference is: a record, and a function from a chain's task to its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from semistan.errors import InputError
+from semistan.infer.backends.backend import Report
+from semistan.infer.task import ChainTask
+from semistan.model.config import ModelConfig
+from semistan.model.priors.prior import has_horseshoe
+
+OLDEST = (2, 27)  # of the CmdStans that are supported
+
+
+def accept(_: ModelConfig) -> None:
+    """Refuse no model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to sample or to approximate the posterior.
+
+    Attributes
+    ----------
+    name : str
+        By which users ask for it.
+    text : str
+        What it is, in a few words.
+    chain : callable
+        Turns a chain's task into the text of its CSV file. A chain depends on its task alone, and
+        touches no folder and no other chain; ``Report`` takes its progress and, of a method that
+        can go on where it was interrupted, its state.
+    approximate : bool
+        Whether its draws are from an approximation, whatever their number.
+    by_stan : bool
+        Whether CmdStan runs it on the compiled program; otherwise PyTorch does.
+    has_warmup : bool
+        Whether warm-up iterations come first.
+    columns : dict
+        Columns of its CSV files about the method itself, by ArviZ's names. Approximations have
+        ``log_p`` and ``log_g``: log densities of a draw under the posterior and under the
+        approximation, both up to a constant.
+    check : callable
+        Refuses models that it cannot sample, with an ``InputError``.
+    hamiltonian : bool
+        Whether it is CmdStan's Hamiltonian Monte Carlo, which has a metric and a tree depth, uses
+        threads within a chain, and whose files CmdStan's ``generate_quantities`` reads.
+    since : tuple of int
+        The first CmdStan that has it.
+    lines_before : int
+        Lines of numbers in its CSV files that come before the first draw.
+    """
+
+    name: str
+    text: str
+    chain: Callable[[ChainTask, Report], bytes]
+    approximate: bool
+    by_stan: bool
+    has_warmup: bool
+    columns: dict[str, str] = field(hash=False)
+    check: Callable[[ModelConfig], None] = accept
+    hamiltonian: bool = False
+    since: tuple[int, int] = OLDEST
+    lines_before: int = 0
+
+
+def without_horseshoe(config: ModelConfig) -> None:
+    """Refuse a horseshoe, whose parameters are no coordinates of the density in PyTorch.
+
+    Raises
+    ------
+    InputError
+        Naming the method.
+    """
+    if has_horseshoe(config):
+        raise InputError(
+            f"method = '{config.sample.method}' does not know the parameters of horseshoe(); use "
+            "method = 'nuts'"
+        )

@@ -1,0 +1,78 @@
+"""The methods of inference as a table: a line for each, which names the record in its file.
+
+A record is imported when it is asked for, so that names cost nothing: ``semistan --help`` lists
+them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from semistan.errors import InputError, ToolchainError, did_you_mean
+
+if TYPE_CHECKING:
+    from semistan.infer.method import Method
+    from semistan.model.config import SampleConfig
+
+METHODS = {
+    "nuts": "semistan.infer.methods.nuts:NUTS",
+    "meanfield": "semistan.infer.methods.variational:MEANFIELD",
+    "fullrank": "semistan.infer.methods.variational:FULLRANK",
+    "pathfinder": "semistan.infer.methods.pathfinder:PATHFINDER",
+    "laplace": "semistan.infer.methods.laplace:LAPLACE",
+    "elliptical-slice": "semistan.infer.methods.elliptical_slice:ELLIPTICAL_SLICE",
+    "flow": "semistan.infer.methods.flow:FLOW",
+}
+
+
+def names_text() -> str:
+    """Return the names of all methods as words: ``nuts, ... or flow``."""
+    *first, last = METHODS
+    return f"{', '.join(first)} or {last}"
+
+
+def method_named(name: str) -> Method:
+    """Return a method's record.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+    """
+    if name not in METHODS:
+        raise InputError(f"sample.method: there is no '{name}'.{did_you_mean(name, METHODS)}")
+    module, _, record = METHODS[name].partition(":")
+    method: Method = getattr(import_module(module), record)
+    return method
+
+
+def method_of(options: SampleConfig) -> Method:
+    """Return the method that some options ask for."""
+    return method_named(options.method)
+
+
+def reservations(options: SampleConfig) -> tuple[str, ...]:
+    """Say what keeps draws from being those of the posterior; nothing in the ordinary case."""
+    method, T = method_of(options), options.temperature
+    approximate = (f"approximate ({method.text})",) if method.approximate else ()
+    what = "p(y | phi)" if options.temper == "subspace" else "the likelihood"
+    tempered = (f"tempered ({what} to the power 1 / {T:g})",) if T != 1 else ()
+    return approximate + tempered
+
+
+def check_version(method: Method, version: tuple[int, ...]) -> None:
+    """Refuse a method that CmdStan does not have yet.
+
+    Raises
+    ------
+    ToolchainError
+        With the version that has it, and the methods that this one has.
+    """
+    if method.by_stan and version[:2] < method.since:
+        needed, found = (".".join(map(str, number)) for number in (method.since, version))
+        known = [m.name for m in map(method_named, METHODS) if m.by_stan and m.since <= version]
+        raise ToolchainError(
+            f"the method '{method.name}' needs CmdStan {needed} or newer, this is {found}; install "
+            f"a newer one, or use --method {', '.join(known[:-1])} or {known[-1]}"
+        )

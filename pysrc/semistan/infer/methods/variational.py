@@ -1,0 +1,44 @@
+"""CmdStan's ADVI: a normal approximation, with independent coordinates or with all correlations.
+
+Each "chain" is an approximation of its own, from its own start and with its own seed, so that what
+they disagree on shows. Its draws are independent.
+
+Kucukelbir et al. (2017), JMLR 18(14).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from semistan.infer.backends.backend import Report
+from semistan.infer.cmdstan.process import cmdstan_chain
+from semistan.infer.method import Method
+from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
+from semistan.infer.task import ChainTask
+
+TOLERANCE = 1e-4  # relative change of the ELBO at which ADVI ends
+GRADIENTS = 10  # draws for each gradient of the ELBO
+
+
+def variational_chain(
+    algorithm: Literal["meanfield", "fullrank"], task: ChainTask, _: Report
+) -> bytes:
+    """Fit an approximation and draw from it; the first line is its mean."""
+    # A start at the mode is near enough for ADVI to call its first evaluations converged.
+    return cmdstan_chain(
+        task, "variational", algorithm=algorithm, draws=task.options.draws, seed=task.seed,
+        tol_rel_obj=TOLERANCE, grad_samples=GRADIENTS, require_converged=False,
+        sig_figs=SIGNIFICANT_DIGITS,
+    )  # fmt: skip
+
+
+def _record(name: Literal["meanfield", "fullrank"], text: str) -> Method:
+    return Method(
+        name, text, partial(variational_chain, name), approximate=True, by_stan=True,
+        has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"}, lines_before=1,
+    )  # fmt: skip
+
+
+MEANFIELD = _record("meanfield", "mean-field variational inference")
+FULLRANK = _record("fullrank", "full-rank variational inference")

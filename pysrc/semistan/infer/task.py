@@ -1,0 +1,177 @@
+"""A chain's task: everything that its draws depend on, in one frozen value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semistan.density.columns import unconstrained
+from semistan.density.mode import Mode
+from semistan.density.target import Target, make_target
+from semistan.infer.backends.backend import Report
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig
+from semistan.model.arrays import Array
+from semistan.model.table.rows import Rows
+from semistan.program.program import Kernel
+
+ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds, which may be gigabytes: a name while at home, bytes when pickled.
+
+    Attributes
+    ----------
+    name : str
+        The file's name, without a folder.
+    path : Path, optional
+        Where it is; None if its bytes were brought along.
+    carried : bytes
+        These bytes.
+    """
+
+    name: str
+    path: Path | None = None
+    carried: bytes = b""
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return self.path.read_bytes() if self.path else self.carried
+
+    def file(self, folder: Path) -> Path:
+        """Return the path of a file that holds them, written into a folder if there is none."""
+        if self.path:
+            return self.path
+        (folder / self.name).write_bytes(self.carried)
+        return folder / self.name
+
+    def __reduce__(self) -> tuple[type[Content], tuple[str, None, bytes]]:
+        return Content, (self.name, None, self.read())
+
+
+def content_of(path: Path) -> Content:
+    """Return the content of a file."""
+    return Content(path.name, path)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainTask:
+    """One chain to be drawn; CmdStan's methods use the program, PyTorch's the rows.
+
+    Attributes
+    ----------
+    draw : callable
+        The method's ``chain``.
+    number : int
+        The chain's number, from 1.
+    options : SampleConfig
+        Draws, warm-up and seed; nothing in them is ``auto`` any more.
+    bundle : Bundle
+        The trained model.
+    prior_only : bool
+        Whether the likelihood is left out.
+    start : Content
+        Initial values, in the user's units.
+    mode : Content, optional
+        The mode that the chain starts at: a metric for CmdStan, and where it is.
+    keep_metric : bool
+        Whether warm-up adapts the step size only, and leaves the metric as it is.
+    program : str
+        Text of the Stan program.
+    data : Content
+        Its data.
+    kernel : str
+        Whether it declares the C++ kernel (``cpp``).
+    threads : int
+        CmdStan's threads within the chain.
+    rows : Rows, optional
+        The training rows, for a method that PyTorch runs.
+    left : bytes, optional
+        What an interrupted attempt kept.
+    """
+
+    draw: Callable[[ChainTask, Report], bytes]
+    number: int
+    options: SampleConfig
+    bundle: Bundle
+    prior_only: bool
+    start: Content
+    mode: Content | None
+    keep_metric: bool
+    program: str
+    data: Content
+    kernel: Kernel
+    threads: int
+    rows: Rows | None = None
+    left: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"chain {self.number}"
+
+    @property
+    def in_thread(self) -> bool:
+        """CmdStan is a process of its own."""
+        return self.rows is None
+
+    @property
+    def seed(self) -> int:
+        """The chain's own seed."""
+        return chain_seed(self.options.seed, self.number)
+
+    def run(self, report: Report) -> bytes:
+        """Draw the chain and return its CSV file."""
+        if self.rows is None:
+            return self.draw(self, report)
+        with torch_threads(len(self.rows) * self.bundle.network.widest):
+            return self.draw(self, report)
+
+    def target(self) -> Target:
+        """Return the posterior in PyTorch."""
+        assert self.rows is not None
+        return make_target(self.bundle, self.rows, prior_only=self.prior_only)
+
+    def begin(self, target: Target) -> tuple[Array, Mode | None]:
+        """Return where the chain starts, q (n,), and the mode there.
+
+        Earlier versions stored a mode's metric alone; the start stands for the mode then.
+        """
+        q = unconstrained(target, json.loads(self.start.read()))
+        if self.mode is None:
+            return q, None
+        found = {"q": q, "log_density": np.nan, "steps": 0} | json.loads(self.mode.read())
+        found |= {name: np.asarray(found[name], dtype=float) for name in ("q", "inv_metric")}
+        return q, Mode(**found)
+
+
+def chain_seed(seed: int, chain: int) -> int:
+    """Return a chain's own seed, below 2^31 as CmdStan 2.27 expects."""
+    return int(np.random.SeedSequence((seed, chain)).generate_state(1)[0]) >> 1
+
+
+@contextmanager
+def torch_threads(activations: int) -> Iterator[None]:
+    """Compute small problems on one thread: PyTorch's others cost more than they give.
+
+    Parameters
+    ----------
+    activations : int
+        Rows times the width of the widest layer.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if activations < ONE_THREAD_ACTIVATIONS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
