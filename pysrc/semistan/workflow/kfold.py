@@ -27,6 +27,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.missing import complete_rows
+from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,
@@ -39,7 +40,7 @@ from semistan.posterior.scoring.folds import (
     write_folds,
     write_pointwise,
 )
-from semistan.posterior.scoring.scores import check_interval, pointwise
+from semistan.posterior.scoring.scores import pointwise
 from semistan.posterior.summary import write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
@@ -121,7 +122,7 @@ def run_fold(folder: Path, fold: int) -> None:
             fit.run.bundle, table[inside], response=True, allow_new_levels=True
         )
         judged = pointwise(
-            fit.run.bundle, fit.draws, rows, interval=options["interval"],
+            fit.posterior, rows, interval=options["interval"],
             generator=np.random.default_rng((options["seed"], fold)),
         )  # fmt: skip
         write_pointwise(judged, np.flatnonzero(inside) + 1, target)
