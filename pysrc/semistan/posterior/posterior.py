@@ -141,12 +141,17 @@ class Posterior(Protocol):
 
     def pooled(self, of: Callable[[Draws], Array]) -> Array:
         """Return an array of each member's draws, one member after the other on the first axis."""
-        return np.concatenate([of(member.draws) for member in self.members])
+        return _joined([of(member.draws) for member in self.members])
 
     def pooled_by_name(self, of: Callable[[Draws], dict[str, Array]]) -> dict[str, Array]:
         """Return arrays by name, each pooled over the members."""
         several = [of(member.draws) for member in self.members]
-        return {name: np.concatenate([each[name] for each in several]) for name in several[0]}
+        return {name: _joined([each[name] for each in several]) for name in several[0]}
+
+
+def _joined(arrays: list[Array]) -> Array:
+    """Put arrays one after the other; a single one is not copied."""
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,6 +198,8 @@ class One(Posterior):
 class Mixture(Posterior):
     """A mixture of the posteriors of several subspaces, with equal weights.
 
+    The weights are equal because the members have as many draws each, which all count alike.
+
     Attributes
     ----------
     members : tuple of One
@@ -212,11 +219,6 @@ class Mixture(Posterior):
         first = self.members[0]
         for member in self.members[1:]:
             _check_same(first, member)
-
-    @property
-    def weights(self) -> Array:
-        """Weight of each member; they are equal, as are the numbers of draws."""
-        return np.full(len(self.members), 1 / len(self.members))
 
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
         """Return draws (S, N) of a predictor."""

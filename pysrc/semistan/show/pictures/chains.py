@@ -1,7 +1,8 @@
 """Agreement of the chains: traces and rank histograms of what is interpreted.
 
 If all chains sample one distribution, the ranks of each chain's draws among all draws are uniform
-(Vehtari et al., 2021, Bayesian Analysis 16(2)). Of a mixture, these are the draws of its member.
+(Vehtari et al., 2021, Bayesian Analysis 16(2)). In a mixture,
+a chain is ranked among the draws of its own member.
 """
 
 from __future__ import annotations
