@@ -165,8 +165,8 @@ def judge_semistan(
         return None
     seconds = sum(fit.run.manifest["seconds"].values())
     rows = semistan.new_rows(fit.run.bundle, split.test, response=True)
-    mean = semistan.posterior_epred(fit.run.bundle, fit.draws, rows)
-    sigma = fit.draws.flat(fit.draws.dispersion["sigma"])[:, None]
+    mean = semistan.posterior_epred(fit.posterior, rows)
+    sigma = fit.posterior.draws.flat(fit.posterior.draws.dispersion["sigma"])[:, None]
     predictive = Predictive(mean, np.broadcast_to(sigma, mean.shape))
     found = judge(split, name, predictive, fit.run.bundle.subspace.k, seconds, fit)
     _check(found, semistan.score(fit.run, split.test, interval=INTERVAL))
@@ -191,7 +191,7 @@ def judge(
         covered=((lower <= y) & (y <= upper)).astype(float),
         seconds=seconds,
         rhat=_rhat(fit) if fit else np.nan,
-        divergences=int(fit.draws.sampler["diverging"].sum()) if fit else 0,
+        divergences=int(fit.posterior.draws.sampler["diverging"].sum()) if fit else 0,
     )
     console.print(f"{split.table} {name}: LPPD {found.lpd.mean():.3f}, {seconds:.0f} s")
     return found

@@ -127,12 +127,12 @@ def measure(
         fit = sample(run, toolchain)
         seconds = time.perf_counter() - started
         lppd = semistan.score(fit.run, test).set_index("score")["Estimate"]["LPPD"]
-    return _record(setting, fit, float(lppd), seconds), fit.draws.theta
+    return _record(setting, fit, float(lppd), seconds), fit.posterior.draws.theta
 
 
 def _record(setting: Setting, fit: Fit, lppd: float, seconds: float) -> dict:
     """Summarise theta's posterior, with what is needed to judge the chains."""
-    arviz, theta = quiet_arviz(), fit.draws.theta
+    arviz, theta = quiet_arviz(), fit.posterior.draws.theta
     record = {**asdict(setting), "lppd": lppd, "seconds": round(seconds, 1)}
     for j, name in enumerate(NAMES):
         draws = theta[..., j]
@@ -144,9 +144,9 @@ def _record(setting: Setting, fit: Fit, lppd: float, seconds: float) -> dict:
             f"rhat_{name}": float(arviz.rhat(draws)),
         }
     return record | {
-        "mean_sigma": float(fit.draws.dispersion["sigma"].mean()),
-        "divergent": int(fit.draws.sampler["diverging"].sum()),
-        "leapfrog_steps": float(fit.draws.sampler["n_steps"].mean()),
+        "mean_sigma": float(fit.posterior.draws.dispersion["sigma"].mean()),
+        "divergent": int(fit.posterior.draws.sampler["diverging"].sum()),
+        "leapfrog_steps": float(fit.posterior.draws.sampler["n_steps"].mean()),
     }
 
 

@@ -13,24 +13,21 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
-    from semistan.posterior.draws import read_draws as read_draws
-    from semistan.posterior.predict import log_lik as log_lik
-    from semistan.posterior.predict import posterior_epred as posterior_epred
-    from semistan.posterior.predict import posterior_linpred as posterior_linpred
-    from semistan.posterior.predict import posterior_predict as posterior_predict
+    from semistan.posterior.posterior import Mixture as Mixture
+    from semistan.posterior.posterior import One as One
+    from semistan.posterior.posterior import read_posterior as read_posterior
+    from semistan.posterior.predictive import log_lik as log_lik
+    from semistan.posterior.predictive import posterior_epred as posterior_epred
+    from semistan.posterior.predictive import posterior_linpred as posterior_linpred
+    from semistan.posterior.predictive import posterior_predict as posterior_predict
     from semistan.posterior.prior_draws import prior_draws as prior_draws
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
-    from semistan.workflow.answers import effect as effect
-    from semistan.workflow.answers import importance as importance
-    from semistan.workflow.answers import loo as loo
-    from semistan.workflow.answers import marginal_effects as marginal_effects
-    from semistan.workflow.answers import predict as predict
-    from semistan.workflow.answers import priors as priors
-    from semistan.workflow.answers import score as score
-    from semistan.workflow.answers import subspace_measures as subspace_measures
     from semistan.workflow.compare import compare as compare
+    from semistan.workflow.explain import effect as effect
+    from semistan.workflow.explain import importance as importance
+    from semistan.workflow.explain import marginal_effects as marginal_effects
     from semistan.workflow.fit import fit as fit
     from semistan.workflow.fit import read_fit as read_fit
     from semistan.workflow.fit import sample as sample
@@ -43,46 +40,53 @@ if TYPE_CHECKING:
     from semistan.workflow.outputs import plot_subspace as plot_subspace
     from semistan.workflow.outputs import r_script as r_script
     from semistan.workflow.outputs import report as report
+    from semistan.workflow.predict import predict as predict
     from semistan.workflow.prepare import new_rows as new_rows
     from semistan.workflow.prepare import prepare as prepare
     from semistan.workflow.prepare import training_rows as training_rows
+    from semistan.workflow.priors import priors as priors
+    from semistan.workflow.score import loo as loo
+    from semistan.workflow.score import score as score
+    from semistan.workflow.subspace import subspace_measures as subspace_measures
 
     stan_code = bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
+    "Mixture": ("posterior.posterior", "Mixture"),
+    "One": ("posterior.posterior", "One"),
     "compare": ("workflow.compare", "compare"),
     "draws": ("workflow.outputs", "draws"),
-    "effect": ("workflow.answers", "effect"),
+    "effect": ("workflow.explain", "effect"),
     "fit": ("workflow.fit", "fit"),
     "generate": ("workflow.outputs", "generate"),
-    "importance": ("workflow.answers", "importance"),
+    "importance": ("workflow.explain", "importance"),
     "kfold": ("workflow.kfold", "kfold"),
-    "loo": ("workflow.answers", "loo"),
-    "log_lik": ("posterior.predict", "log_lik"),
+    "loo": ("workflow.score", "loo"),
+    "log_lik": ("posterior.predictive", "log_lik"),
     "new_rows": ("workflow.prepare", "new_rows"),
-    "marginal_effects": ("workflow.answers", "marginal_effects"),
+    "marginal_effects": ("workflow.explain", "marginal_effects"),
     "plot": ("workflow.outputs", "plot"),
     "plot_effect": ("workflow.outputs", "plot_effect"),
     "plot_subspace": ("workflow.outputs", "plot_subspace"),
-    "posterior_epred": ("posterior.predict", "posterior_epred"),
-    "posterior_linpred": ("posterior.predict", "posterior_linpred"),
-    "posterior_predict": ("posterior.predict", "posterior_predict"),
-    "predict": ("workflow.answers", "predict"),
+    "posterior_epred": ("posterior.predictive", "posterior_epred"),
+    "posterior_linpred": ("posterior.predictive", "posterior_linpred"),
+    "posterior_predict": ("posterior.predictive", "posterior_predict"),
+    "predict": ("workflow.predict", "predict"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
-    "priors": ("workflow.answers", "priors"),
+    "priors": ("workflow.priors", "priors"),
     "r_script": ("workflow.outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
-    "read_draws": ("posterior.draws", "read_draws"),
+    "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_fit": ("workflow.fit", "read_fit"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
     "sample": ("workflow.fit", "sample"),
-    "score": ("workflow.answers", "score"),
+    "score": ("workflow.score", "score"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
-    "subspace_measures": ("workflow.answers", "subspace_measures"),
+    "subspace_measures": ("workflow.subspace", "subspace_measures"),
     "train": ("workflow.fit", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),

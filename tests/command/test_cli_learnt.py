@@ -84,7 +84,7 @@ def test_scores_are_those_of_python(command, folder):
     table = semistan.score(folder / "run", pd.read_csv(folder / "d.csv"))
     assert found == pytest.approx(dict(zip(table["score"], table["Estimate"], strict=True)))
     density = semistan.log_lik(
-        *(lambda fit: (fit.run.bundle, fit.draws, fit.run.rows()))(
+        *(lambda fit: (fit.run.bundle, fit.posterior.draws, fit.run.rows()))(
             semistan.read_fit(folder / "run")
         )
     )
@@ -156,7 +156,7 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
     )
     fit = semistan.fit(config, small_frame(40), out=folder / "no-terms", say=said.append)
     assert fit.run.kernel == "cpp", said
-    assert list(fit.draws.coefficients) == ["b_Intercept"]
+    assert list(fit.posterior.draws.coefficients) == ["b_Intercept"]
 
 
 def test_marginal_effects_and_importance(command, folder):
@@ -200,7 +200,7 @@ def test_generated_quantities_are_ours(command, folder):
     _, err = succeeds(command, "generate", "other")
     assert "chain-2.csv" in err
     fit = semistan.read_fit(folder / "other")
-    expected = semistan.log_lik(fit.run.bundle, fit.draws, fit.run.rows())
+    expected = semistan.log_lik(fit.posterior, fit.run.rows())
     assert read_generated(fit.run).log_lik == pytest.approx(expected, rel=1e-9)
 
 
@@ -233,7 +233,7 @@ def test_every_construction_is_sampled(folder, toolchain, construction, k):
     fit = semistan.fit(config, small_frame(40), out=folder / construction, overrides=overrides)
     assert fit.run.kernel == "cpp"
     assert fit.run.bundle.subspace.k == k
-    assert fit.draws.phi.shape == (2, 250, k)
+    assert fit.posterior.draws.phi.shape == (2, 250, k)
     assert semistan.loo(fit.run).elpd.shape == (40,)
     assert semistan.plot(fit.run, "loss").axes
 
@@ -342,9 +342,7 @@ def test_categories_on_the_command_line(command, folder, modes):
     assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
     assert list(pd.read_parquet(folder / "modes.parquet")[".category"][:3]) == names
     succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "modes-e.csv")
-    expected = semistan.posterior_linpred(
-        modes.run.bundle, modes.draws, modes.run.rows(), dpar="mutrain_trip"
-    )
+    expected = semistan.posterior_linpred(modes.posterior, modes.run.rows(), dpar="mutrain_trip")
     found = pd.read_csv(folder / "modes-e.csv")["Estimate"]
     assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
     scored = json.loads(succeeds(command, "score", *rows, "--json")[0])

@@ -24,7 +24,8 @@ from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.orthogonal import least_squares
 from semistan.posterior.orthogonal import STORED
-from semistan.posterior.predict import log_lik, posterior_linpred
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, labels, raw_labels
 from semistan.program.quantities import quantities_program
@@ -278,7 +279,7 @@ def fit(request, toolchain, tmp_path_factory):
 
 
 def test_nuts_has_the_closed_form(fit):
-    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.draws
+    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
     mean, covariance = exact(bundle, rows, "model")
     q = np.concatenate([draws.phi, draws.effects], axis=-1)
     for i in range(len(mean)):
@@ -296,9 +297,11 @@ def test_nuts_has_the_closed_form(fit):
 
 
 def test_predictions_and_parts_are_those_of_the_closed_form(fit):
-    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.draws
-    eta = posterior_linpred(bundle, draws, rows)
-    structured, nn = (posterior_linpred(bundle, draws, rows, part=p) for p in ("structured", "nn"))
+    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
+    eta = posterior_linpred(One(bundle, draws), rows)
+    structured, nn = (
+        posterior_linpred(One(bundle, draws), rows, part=p) for p in ("structured", "nn")
+    )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
     assert np.max(np.abs(intercept + structured + nn - eta)) < 1e-7 * np.max(np.abs(eta))
     x = rows.X[:, 0] - rows.X[:, 0].mean()
@@ -307,13 +310,13 @@ def test_predictions_and_parts_are_those_of_the_closed_form(fit):
 
 
 def test_generated_quantities_and_inference_data_follow(fit):
-    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.draws
+    bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
     semistan.generate(fit.run)
     table = pd.read_csv(fit.run.path / "generated" / "chain-2.csv", comment="#")
-    ours = log_lik(bundle, draws, rows)[draws.phi.shape[1] :]
+    ours = log_lik(One(bundle, draws), rows)[draws.phi.shape[1] :]
     found = table[[f"log_lik.{i + 1}" for i in range(len(rows))]].to_numpy()
     assert found == pytest.approx(ours, rel=1e-6, abs=1e-6)
-    posterior = inference_data(fit.run, draws, rows).posterior
+    posterior = inference_data(fit.run, One(fit.run.bundle, draws), rows).posterior
     for theta, name in (("theta", "b_x1"), ("theta_raw", "b_x1_raw")):
         by_coefficient = posterior[theta].sel(coef="b_x1").to_numpy()
         assert by_coefficient == pytest.approx(posterior[name].to_numpy(), rel=1e-9)
@@ -326,13 +329,13 @@ def test_afterwards_a_run_keeps_gamma_and_reports_both(toolchain, tmp_path):
     run = new_run(bundle, rows, tmp_path / "run", options, toolchain)
     fit = sample(run, toolchain)
     kept = np.load(run.path / STORED)
-    assert np.array_equal(kept["gamma"], fit.draws.orthogonal.gamma)
+    assert np.array_equal(kept["gamma"], fit.posterior.draws.orthogonal.gamma)
     table = pd.read_csv(run.path / "summary.csv", index_col=0)
-    expected = fit.draws.coefficients["b_x1"] + kept["gamma"][..., 0]
+    expected = fit.posterior.draws.coefficients["b_x1"] + kept["gamma"][..., 0]
     assert table.loc["b_x1_orth", "Estimate"] == pytest.approx(expected.mean(), rel=1e-8)
-    posterior = inference_data(fit.run, fit.draws, rows).posterior
+    posterior = inference_data(fit.run, fit.posterior, rows).posterior
     assert np.array_equal(posterior["b_x1_orth"], expected)
     (run.path / STORED).unlink()
-    again = semistan.read_draws(run)
+    again = semistan.read_posterior(run).draws
     assert again.orthogonal.gamma == pytest.approx(kept["gamma"], rel=1e-12)
     assert "b_x1_orth" in semistan.draws(run)

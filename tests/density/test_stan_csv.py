@@ -15,6 +15,7 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.stan_csv import NUTS_COLUMNS, Origin, sampled_columns, stan_csv
 from semistan.infer.starts import curve_states, initial_values
 from semistan.model.config import SampleConfig
+from semistan.posterior.posterior import One
 from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run
 from support.programs import evaluate
@@ -148,12 +149,12 @@ def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
         columns = columns_of(bundle, rows, q + chain)
         path = run.path / "chains" / f"chain-{chain}.csv"
         path.write_bytes(stan_csv(columns, ORIGIN))
-    draws = semistan.read_draws(run)
+    draws = semistan.read_posterior(run).draws
     assert draws.phi[0] == pytest.approx((q + 1)[:, :3], rel=1e-9)
     assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)
     semistan.generate(run)
     log_lik = pd.read_csv(run.path / "generated" / "chain-2.csv", comment="#")["log_lik.4"]
-    expected = semistan.log_lik(bundle, draws, rows)[30:, 3]
+    expected = semistan.log_lik(One(bundle, draws), rows)[30:, 3]
     assert log_lik.to_numpy() == pytest.approx(expected, rel=1e-6)
 
 
@@ -166,7 +167,10 @@ def test_the_columns_of_nuts_are_recomputed_from_its_draws(toolchain, tmp_path):
     q = [
         unconstrained(target, {"phi": phi, "theta": theta, "sigma": sigma})
         for phi, theta, sigma in zip(
-            fit.draws.phi[0], fit.draws.theta[0], fit.draws.dispersion["sigma"][0], strict=True
+            fit.posterior.draws.phi[0],
+            fit.posterior.draws.theta[0],
+            fit.posterior.draws.dispersion["sigma"][0],
+            strict=True,
         )
     ]
     ours = columns_of(bundle, rows, np.array(q))

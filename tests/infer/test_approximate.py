@@ -22,6 +22,7 @@ from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
+from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
 from semistan.workflow import fit as workflow
 from semistan.workflow.fit import new_run
@@ -60,19 +61,21 @@ def test_the_mean_in_the_first_line_is_no_draw(fit):
     assert lines[1].startswith("0,0,0,")
     column = lines[0].split(",").index("theta.1")
     written = [float(line.split(",")[column]) for line in lines[2:]]
-    assert fit.draws.theta[0, :, 0].tolist() == written
-    assert fit.draws.phi.shape == (2, OPTIONS.draws, 2)
+    assert fit.posterior.draws.theta[0, :, 0].tolist() == written
+    assert fit.posterior.draws.phi.shape == (2, OPTIONS.draws, 2)
 
 
 def test_the_seed_decides_and_each_approximation_has_its_own(fit, toolchain, tmp_path):
-    assert not np.allclose(fit.draws.phi[0], fit.draws.phi[1])
+    assert not np.allclose(fit.posterior.draws.phi[0], fit.posterior.draws.phi[1])
     rows = replace(fit.run.rows(), frame=fit.run.table())
     run = new_run(fit.run.bundle, rows, tmp_path / "again", OPTIONS, toolchain, kernel="cpp")
     again = semistan.sample(run, toolchain)
-    assert np.array_equal(again.draws.phi, fit.draws.phi)
+    assert np.array_equal(again.posterior.draws.phi, fit.posterior.draws.phi)
     (run.path / "chains" / "chain-1.csv").unlink()
     assert read_run(run.path).missing == [1]
-    assert np.array_equal(semistan.sample(read_run(run.path), toolchain).draws.phi, fit.draws.phi)
+    assert np.array_equal(
+        semistan.sample(read_run(run.path), toolchain).posterior.draws.phi, fit.posterior.draws.phi
+    )
 
 
 def test_it_is_marked_wherever_it_is_shown(fit, tmp_path, monkeypatch, capsys):
@@ -113,7 +116,7 @@ def approximated(log_weights):
     chains, iterations = log_weights.shape
     draws = random_draws(bundle, chains=chains, iterations=iterations)
     sampler = {"log_p": log_weights, "log_g": np.zeros_like(log_weights)}
-    return replace(draws, sampler=sampler, method=method_named("meanfield"))
+    return One(bundle, replace(draws, sampler=sampler, method=method_named("meanfield")))
 
 
 def test_pareto_k_tells_a_wide_approximation_from_a_narrow_one():
@@ -133,8 +136,8 @@ def test_pareto_k_tells_a_wide_approximation_from_a_narrow_one():
 
 def test_an_approximation_is_judged_by_its_weights_and_by_agreement():
     generator = np.random.default_rng(0)
-    draws = approximated(generator.normal(size=(2, 500)))
-    names = [check.name for check in diagnose(draws, worst([]), worst([]))]
+    posterior = approximated(generator.normal(size=(2, 500)))
+    names = [check.name for check in diagnose(posterior, worst([]), worst([]))]
     assert names == [
         "Pareto k of the approximation", "Rhat of coefficients", "Rhat of linear predictor",
     ]  # fmt: skip

@@ -61,7 +61,7 @@ def test_cmdstanpy_reads_the_csvs(fit):
     assert again.metric_type == "dense_e"
     assert again.step_size.shape == (4,)
     theta = again.stan_variable("theta").reshape(4, -1, 2)
-    assert theta == pytest.approx(fit.draws.theta)
+    assert theta == pytest.approx(fit.posterior.draws.theta)
     assert np.array_equal(again.stan_variable("b_x2"), theta[..., 1].ravel())
 
 
@@ -110,9 +110,9 @@ def test_inference_data_has_the_conventional_groups_and_names(fit):
 
 def test_log_lik_matches_a_naive_loop(fit):
     rows = fit.run.rows()
-    values = semistan.log_lik(fit.run.bundle, fit.draws, rows)
-    eta = semistan.posterior_linpred(fit.run.bundle, fit.draws, rows)
-    sigma = fit.draws.dispersion["sigma"].ravel()
+    values = semistan.log_lik(fit.posterior, rows)
+    eta = semistan.posterior_linpred(fit.posterior, rows)
+    sigma = fit.posterior.draws.dispersion["sigma"].ravel()
     for s, i in ((0, 0), (200, 7), (479, 29)):
         z = (rows.y[i] - eta[s, i]) / sigma[s]
         expected = -0.5 * z**2 - np.log(sigma[s]) - 0.5 * np.log(2 * np.pi)
@@ -140,7 +140,7 @@ def test_the_default_grain_is_half_a_threads_share(n, threads, expected):
 
 def test_a_moved_run_reads_the_same(fit, copy):
     again = semistan.read_fit(copy)
-    assert np.array_equal(again.draws.theta, fit.draws.theta)
+    assert np.array_equal(again.posterior.draws.theta, fit.posterior.draws.theta)
     assert again.summary.rows == fit.summary.rows
 
 
@@ -150,9 +150,9 @@ def test_missing_chains_are_completed_with_the_draws_they_would_have_had(copy, f
     run = read_run(copy)
     assert run.missing == [2, 4]
     with pytest.raises(InputError, match=r"lacks chains \[2, 4\]"):
-        semistan.read_draws(run)
+        semistan.read_posterior(run)
     again = semistan.sample(run, toolchain)
-    assert np.array_equal(again.draws.theta, fit.draws.theta)
+    assert np.array_equal(again.posterior.draws.theta, fit.posterior.draws.theta)
     assert not list(copy.glob(".sampling-*"))
 
 

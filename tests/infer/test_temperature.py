@@ -341,7 +341,7 @@ def test_draws_have_the_closed_form(temperature, temper, kernel, trained, toolch
     assert run.bundle.config.sample.temperature == temperature
     assert read_bundle(run.path / "bundle").config == bundle.config
     assert run.keep_metric
-    draws = sample(run, toolchain).draws
+    draws = sample(run, toolchain).posterior.draws
     mean, covariance = exact(bundle, rows, temperature, temper)
     sd = np.sqrt(np.diag(covariance))
     q = np.concatenate([draws.phi, draws.theta], axis=-1)

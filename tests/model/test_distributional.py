@@ -30,7 +30,8 @@ from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.diagnostics import convergence, eta_convergence
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.predict import (
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import (
     distribution,
     log_lik,
     posterior_epred,
@@ -173,7 +174,7 @@ def test_draws_from_the_prior_have_its_standard_deviations():
     ):  # fmt: skip
         assert abs(values.mean() - mean) < Z * sd / np.sqrt(n)
         assert abs(values.std() / sd - 1) < 2 * Z / np.sqrt(2 * n)
-    sigma = distribution(bundle, draws, rows)["sigma"]
+    sigma = distribution(One(bundle, draws), rows)["sigma"]
     expected = np.exp(
         start + tau[:, None] + np.stack([b_x, b_z], 1) @ (rows.further["sigma"] - loc).T
     )
@@ -474,12 +475,12 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
         log = log + np.log(rows.y.std(ddof=1)) + [by_hand(one[own:], U[:, 2:]) for one in w]
     else:
         log = log + columns["b_sigma_Intercept"]
-    sigma = distribution(bundle, draws, rows)["sigma"]
+    sigma = distribution(One(bundle, draws), rows)["sigma"]
     assert sigma == pytest.approx(np.exp(log), rel=1e-9)
-    eta = posterior_linpred(bundle, draws, rows)
+    eta = posterior_linpred(One(bundle, draws), rows)
     expected = stats.norm(eta, np.exp(log)).logpdf(rows.y)
-    assert log_lik(bundle, draws, rows) == pytest.approx(expected, rel=1e-9)
-    y = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
+    assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-9)
+    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
     z = (y - eta) / sigma
     assert abs(z.mean()) < Z / np.sqrt(z.size)
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
@@ -491,13 +492,13 @@ def test_a_network_of_sigma_that_differs_between_chains_fails_the_diagnostics():
     phi = draws.phi.copy()
     phi[1, :, bundle.subspace.k // 2 :] += 3  # the mean has the first
     apart = replace(draws, phi=phi)
-    eta = posterior_linpred(bundle, draws, rows)
-    assert posterior_linpred(bundle, apart, rows) == pytest.approx(eta, rel=1e-12)
-    assert eta_convergence(bundle, draws, rows).rhat < 1.1
-    log_sigma = posterior_linpred(bundle, apart, rows, dpar="sigma").reshape(2, -1, len(rows))
+    eta = posterior_linpred(One(bundle, draws), rows)
+    assert posterior_linpred(One(bundle, apart), rows) == pytest.approx(eta, rel=1e-12)
+    assert eta_convergence(One(bundle, draws), rows).rhat < 1.1
+    log_sigma = posterior_linpred(One(bundle, apart), rows, dpar="sigma").reshape(2, -1, len(rows))
     expected = max(convergence(log_sigma[..., i]).rhat for i in range(len(rows)))
     assert expected > 1.5
-    assert eta_convergence(bundle, apart, rows).rhat == pytest.approx(expected)
+    assert eta_convergence(One(bundle, apart), rows).rhat == pytest.approx(expected)
 
 
 def test_a_lognormal_mean_has_each_rows_sigma():
@@ -505,9 +506,9 @@ def test_a_lognormal_mean_has_each_rows_sigma():
     draws = random_draws(bundle)
     small = {name: 0.1 * values for name, values in draws.coefficients.items()}
     draws = replace(draws, coefficients=small)
-    eta, sigma = (posterior_linpred(bundle, draws, rows),
-                  distribution(bundle, draws, rows)["sigma"])  # fmt: skip
-    assert posterior_epred(bundle, draws, rows) == pytest.approx(np.exp(eta + sigma**2 / 2))
+    eta, sigma = (posterior_linpred(One(bundle, draws), rows),
+                  distribution(One(bundle, draws), rows)["sigma"])  # fmt: skip
+    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(np.exp(eta + sigma**2 / 2))
 
 
 def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_path):
@@ -521,8 +522,8 @@ def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_
         assert np.array_equal(got, expected)
     draws = random_draws(bundle)
     engine = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
-    expected = posterior_linpred(bundle, draws, rows)
-    assert posterior_linpred(bundle, draws, rows, engine=engine) == pytest.approx(expected)
+    expected = posterior_linpred(One(bundle, draws), rows)
+    assert posterior_linpred(One(bundle, draws, engine), rows) == pytest.approx(expected)
     same = new_rows(again, rows.frame.assign(y=rows.y))
     assert np.allclose(same.further["sigma"], rows.further["sigma"], rtol=1e-12)
 
@@ -570,10 +571,10 @@ def fit(toolchain, tmp_path_factory):
 
 
 def test_log_lik_and_replicates_of_generated_quantities_are_ours(fit):
-    bundle, rows, generated = fit.run.bundle, fit.run.rows(), read_generated(fit.run)
-    assert generated.log_lik == pytest.approx(log_lik(bundle, fit.draws, rows), rel=1e-8)
-    eta, sigma = (posterior_linpred(bundle, fit.draws, rows),
-                  distribution(bundle, fit.draws, rows)["sigma"])  # fmt: skip
+    rows, generated = fit.run.rows(), read_generated(fit.run)
+    assert generated.log_lik == pytest.approx(log_lik(fit.posterior, rows), rel=1e-8)
+    eta, sigma = (posterior_linpred(fit.posterior, rows),
+                  distribution(fit.posterior, rows)["sigma"])  # fmt: skip
     z = (generated.y_rep - eta) / sigma
     assert abs(z.mean()) < Z / np.sqrt(z.size)
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
@@ -606,12 +607,12 @@ def test_a_varying_sigma_predicts_better_and_its_coefficients_are_recovered(tool
             f"y ~ x + nn(u){further}", train, out=tmp_path / name, overrides=overrides
         )
         rows = new_rows(fit.run.bundle, new, response=True)
-        log_density = log_lik(fit.run.bundle, fit.draws, rows)
+        log_density = log_lik(fit.posterior, rows)
         density[name] = np.logaddexp.reduce(log_density, axis=0) - np.log(len(log_density))
         fits[name] = fit
     gain = density["varying"] - density["constant"]
     assert gain.mean() > Z * gain.std() / np.sqrt(len(gain))
     fit = fits["varying"]
     for name, truth in {"b_x": 1.5, "b_sigma_z": 0.4}.items():
-        values = fit.draws.coefficients[name]
+        values = fit.posterior.draws.coefficients[name]
         assert abs(values.mean() - truth) < 4 * values.std()

@@ -14,7 +14,8 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
-from semistan.posterior.predict import (
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import (
     log_lik,
     posterior_epred,
     posterior_linpred,
@@ -164,10 +165,10 @@ def test_a_row_of_weight_2_counts_as_two_rows(record):
     totals = [float(problem.loss(state)) * len(problem) for problem in (one, other)]
     assert totals[0] == pytest.approx(totals[1], rel=1e-12)
     draws = random_draws(bundle)
-    found = [log_lik(bundle, draws, r).sum(axis=1) for r in (weighted, twice)]
+    found = [log_lik(One(bundle, draws), r).sum(axis=1) for r in (weighted, twice)]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
-    plain = log_lik(bundle, draws, replace(rows, given=rows.given | {"weights": np.ones(30)}))
-    assert log_lik(bundle, draws, weighted) == pytest.approx(weights * plain, rel=1e-14)
+    plain = log_lik(One(bundle, draws), replace(rows, given=rows.given | {"weights": np.ones(30)}))
+    assert log_lik(One(bundle, draws), weighted) == pytest.approx(weights * plain, rel=1e-14)
 
 
 def test_a_row_of_weight_0_counts_for_nothing():
@@ -198,7 +199,9 @@ def test_an_offset_moves_eta_by_itself(name):
     bundle, rows = random_bundle(name, formula=f"{plain} + offset(z)")
     draws = random_draws(bundle)
     without = replace(rows, given=rows.given | {"offsets": np.zeros(len(rows))})
-    moved = posterior_linpred(bundle, draws, rows) - posterior_linpred(bundle, draws, without)
+    moved = posterior_linpred(One(bundle, draws), rows) - posterior_linpred(
+        One(bundle, draws), without
+    )
     assert np.allclose(moved, rows.given["offsets"], rtol=1e-10)
     state = state_of(bundle)
     f = torch.zeros(len(rows), dtype=torch.float64)
@@ -211,28 +214,28 @@ def test_parts_and_offsets_add_up_to_the_linear_predictor(name):
     bundle, rows = random_bundle(name, formula=f"{FORMULAS.get(name, FORMULA)} + offset(z)")
     draws = random_draws(bundle)
     structured, nn = (
-        posterior_linpred(bundle, draws, rows, part=part) for part in ("structured", "nn")
+        posterior_linpred(One(bundle, draws), rows, part=part) for part in ("structured", "nn")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
     total = intercept + structured + nn + rows.given["offsets"]
-    assert total == pytest.approx(posterior_linpred(bundle, draws, rows))
+    assert total == pytest.approx(posterior_linpred(One(bundle, draws), rows))
 
 
 def test_predictions_of_counts_follow_trials_and_exposure():
     bundle, rows = random_bundle("binomial")
     draws, trials = random_draws(bundle), rows.given["trials"]
-    eta = posterior_linpred(bundle, draws, rows)
-    assert posterior_epred(bundle, draws, rows) == pytest.approx(trials * expit(eta))
-    y = posterior_predict(bundle, draws, rows, np.random.default_rng(0))
+    eta = posterior_linpred(One(bundle, draws), rows)
+    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(trials * expit(eta))
+    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(0))
     assert ((y >= 0) & (y <= trials)).all()
     assert (y.max(axis=0)[trials == 20] > 8).any()
     expected = stats.binom.logpmf(rows.y, trials, expit(eta))
-    assert log_lik(bundle, draws, rows) == pytest.approx(expected, rel=1e-10)
+    assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-10)
     bundle, rows = random_bundle("poisson", formula=f"{FORMULA} + offset(log(w))")
     draws, w = random_draws(bundle), np.exp(rows.given["offsets"])
     without = replace(rows, given={"offsets": np.zeros(len(rows))})
-    rates = posterior_epred(bundle, draws, without)
-    assert posterior_epred(bundle, draws, rows) == pytest.approx(w * rates)
+    rates = posterior_epred(One(bundle, draws), without)
+    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(w * rates)
 
 
 @pytest.mark.parametrize("shift", [0.0, 900.0])

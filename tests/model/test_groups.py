@@ -16,8 +16,9 @@ from semistan.model.design import apply_design, design_from_plain, design_to_pla
 from semistan.model.formula.formula import parse_formula
 from semistan.model.networks.networks import forward
 from semistan.model.terms.group import level_labels
-from semistan.posterior import predict
-from semistan.posterior.predict import posterior_linpred
+from semistan.posterior import predictive
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_linpred
 from semistan.program.program import labels
 from semistan.subspace.coefficients import theta_at
 from semistan.workflow.prepare import new_rows
@@ -246,10 +247,11 @@ def test_the_predictor_is_that_of_a_loop():
     draws = random_draws(bundle, chains=2, iterations=7)
     expected = naive_predictor(bundle, draws, rows)
     assert penalised_predictor(bundle, draws, rows) == pytest.approx(expected, rel=1e-12)
-    part = posterior_linpred(bundle, draws, rows, part="penalised")
+    part = posterior_linpred(One(bundle, draws), rows, part="penalised")
     assert np.array_equal(part, penalised_predictor(bundle, draws, rows))
     structured, nn, everything = (
-        posterior_linpred(bundle, draws, rows, part=part) for part in ("structured", "nn", "all")
+        posterior_linpred(One(bundle, draws), rows, part=part)
+        for part in ("structured", "nn", "all")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
     assert everything == pytest.approx(intercept + structured + nn + expected)
@@ -304,11 +306,14 @@ def test_new_levels_are_independent_and_the_same_for_all_their_rows():
 def test_a_new_level_is_the_same_beside_other_rows_and_in_any_chunk(monkeypatch):
     bundle, rows = random_bundle("gaussian", formula="y ~ (1 + x1 | g) + nn(u1, u2, u3)")
     draws, new = random_draws(bundle), unseen(bundle, rows)
-    whole = posterior_linpred(bundle, draws, new)
+    whole = posterior_linpred(One(bundle, draws), new)
     alone = unseen(bundle, rows, ("q2",))
-    assert posterior_linpred(bundle, draws, alone)[:, 1] == pytest.approx(whole[:, 1], rel=1e-14)
-    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 2 * draws.size)
-    chunks = [posterior_linpred(bundle, draws, part) for part in predict.row_chunks(new, draws)]
+    assert posterior_linpred(One(bundle, draws), alone)[:, 1] == pytest.approx(
+        whole[:, 1], rel=1e-14
+    )
+    posterior = One(bundle, draws)
+    monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 2 * draws.size)
+    chunks = [posterior_linpred(posterior, part) for part in predictive.row_chunks(posterior, new)]
     assert len(chunks) == 3
     assert np.concatenate(chunks, axis=1) == pytest.approx(whole, rel=1e-14)
 

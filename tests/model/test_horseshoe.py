@@ -16,7 +16,8 @@ from semistan.model.config import SampleConfig
 from semistan.model.priors.density import parse_prior
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
-from semistan.posterior.predict import log_lik
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.workflow.fit import new_run
@@ -156,11 +157,11 @@ def test_a_run_has_its_coefficients_and_generated_quantities(toolchain, tmp_path
     run = new_run(
         bundle, rows, tmp_path / "run", bundle.config.sample, toolchain, kernel="cpp"
     )  # fmt: skip
-    draws = semistan.sample(run, toolchain).draws
+    draws = semistan.sample(run, toolchain).posterior.draws
     table = pd.read_csv(run.csv_files[0], comment="#")
     units = bundle.units.theta_scale
     theta = shrunk(table["zb.2"], table["hs_local.2"], 0.5 * units[1] * table["hs_global"],
                    (1.5 * units[1]) ** 2 * table["hs_slab"])  # fmt: skip
     assert draws.theta[0, :, 1] == pytest.approx(theta.to_numpy(), rel=1e-6)
     semistan.generate(run)
-    assert read_generated(run).log_lik == pytest.approx(log_lik(bundle, draws, rows), rel=1e-5)
+    assert read_generated(run).log_lik == pytest.approx(log_lik(One(bundle, draws), rows), rel=1e-5)

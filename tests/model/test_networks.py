@@ -370,16 +370,16 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
     (_, b, *_), (total,), *_ = np.linalg.lstsq(known, data["y"], rcond=None)
     spread = total / len(data) * np.linalg.inv(known.T @ known)[1, 1]
     # as close to the regression on the true functions as that is to the true coefficient
-    assert abs(fit.draws.coefficients["b_x"].mean() - b) < 2 * np.sqrt(spread)
+    assert abs(fit.posterior.draws.coefficients["b_x"].mean() - b) < 2 * np.sqrt(spread)
     h = network_inputs(bundle.network, bundle.units, bundle.trained.w_frozen, rows.U)
-    w = torch.tensor(bundle.subspace.lift(fit.draws.flat(fit.draws.phi)))
+    w = torch.tensor(bundle.subspace.lift(fit.posterior.draws.flat(fit.posterior.draws.phi)))
     each = outputs(bundle.network, w, h).mean(dim=0).numpy()
     shared = np.corrcoef(each, truth)[:2, 2:] ** 2
     assert np.all(np.diag(shared) > 0.8)
     assert np.all(shared[~np.eye(2, dtype=bool)] < 0.1)
-    eta = semistan.posterior_linpred(bundle, fit.draws, rows)
+    eta = semistan.posterior_linpred(fit.posterior, rows)
     parts = bundle.units.eta_loc + bundle.units.eta_scale * each.sum(axis=0)
-    theta = fit.draws.flat(fit.draws.theta).mean(axis=0)
+    theta = fit.posterior.draws.flat(fit.posterior.draws.theta).mean(axis=0)
     whole = parts + (rows.X - bundle.units.x_loc) @ theta
     assert np.allclose(eta.mean(axis=0), whole, rtol=1e-10)
 

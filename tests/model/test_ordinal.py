@@ -18,6 +18,7 @@ from semistan.errors import InputError
 from semistan.model.families.families import check_response, family
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
+from semistan.posterior.posterior import One
 from semistan.posterior.scoring.scores import pointwise
 from semistan.program.data import stan_data
 from semistan.program.program import stan_program
@@ -311,8 +312,8 @@ def test_the_score_is_the_ranked_probability_score():
         theta=np.broadcast_to(bundle.trained.theta, draws.theta.shape),
         dispersion={name: np.full_like(x, GAPS[name]) for name, x in draws.dispersion.items()},
     )  # fmt: skip
-    judged = pointwise(bundle, one, rows, generator=np.random.default_rng(1))
-    eta = semistan.posterior_linpred(bundle, one, rows)[0]
+    judged = pointwise(One(bundle, one), rows, generator=np.random.default_rng(1))
+    eta = semistan.posterior_linpred(One(bundle, one), rows)[0]
     below = np.cumsum(probabilities("logit", eta), axis=1)[:, :-1]
     rps = np.square(below - (rows.y[:, None] <= np.arange(1, K))).sum(axis=1)
     assert judged.crps == pytest.approx(rps, abs=5 * 1.5 / np.sqrt(2000))
@@ -332,18 +333,20 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
     )  # fmt: skip
     assert fit.run.bundle.config.family == "cumulative(logit, 4)"
     intercepts = [f"b_Intercept[{k}]" for k in (1, 2, 3)]
-    assert list(fit.draws.interpreted) == [*intercepts, "b_x", *GAPS]
-    linear = semistan.posterior_linpred(fit.run.bundle, fit.draws, fit.run.rows())
-    x_mean = fit.run.rows().X.mean() * fit.draws.theta[0, :, 0]
-    tau = np.cumsum([0 * x_mean, *(fit.draws.dispersion[name][0] for name in GAPS)], axis=0)
+    assert list(fit.posterior.draws.interpreted) == [*intercepts, "b_x", *GAPS]
+    linear = semistan.posterior_linpred(fit.posterior, fit.run.rows())
+    x_mean = fit.run.rows().X.mean() * fit.posterior.draws.theta[0, :, 0]
+    tau = np.cumsum(
+        [0 * x_mean, *(fit.posterior.draws.dispersion[name][0] for name in GAPS)], axis=0
+    )
     for name, threshold in zip(intercepts, tau, strict=True):
-        found = fit.draws.coefficients[name][0]
+        found = fit.posterior.draws.coefficients[name][0]
         assert found == pytest.approx(threshold - linear.mean(axis=1) + x_mean, abs=1e-6)
     semistan.generate(fit.run)
     generated, rows = read_generated(fit.run), fit.run.rows()
-    ours = semistan.log_lik(fit.run.bundle, fit.draws, rows)
+    ours = semistan.log_lik(fit.posterior, rows)
     assert generated.log_lik == pytest.approx(ours, rel=1e-9, abs=0)
-    expected = semistan.posterior_epred(fit.run.bundle, fit.draws, rows) @ np.arange(1, K + 1)
+    expected = semistan.posterior_epred(fit.posterior, rows) @ np.arange(1, K + 1)
     assert fit.run.bundle.family.support(generated.y_rep).all()
     error = (generated.y_rep - expected).mean(axis=1)
     assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))

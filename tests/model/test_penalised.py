@@ -22,7 +22,8 @@ from semistan.model.families.families import FAMILIES
 from semistan.model.networks.networks import forward
 from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.predict import log_lik, posterior_epred, posterior_linpred
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
@@ -356,12 +357,12 @@ def test_the_linear_predictor_is_that_of_the_csv_by_hand(fit, columns):
         both = levels.index(f"{row.g}_{row.h}") + 1
         eta[:, n] += (of(f"r_1.{g}.1") + x1[n] * of(f"r_1.{g}.2") + x2[n] * of(f"r_1.{g}.3"))[:, 0]
         eta[:, n] += (of(f"r_2.{h}.1") + x1[n] * of(f"r_2.{h}.2") + of(f"r_3.{both}.1"))[:, 0]
-    found = posterior_linpred(bundle, fit.draws, rows)
+    found = posterior_linpred(fit.posterior, rows)
     assert found == pytest.approx(eta, rel=DIGITS, abs=DIGITS)
 
 
 def test_spreads_and_correlations_are_those_of_the_effects(fit, columns):
-    draws = fit.draws
+    draws = fit.posterior.draws
     L = np.array([[columns[f"L_1.{i}.{j}"] for j in (1, 2, 3)] for i in (1, 2, 3)])
     correlation = np.einsum("ijs,kjs->iks", L, L)
     names = {
@@ -379,17 +380,17 @@ def test_spreads_and_correlations_are_those_of_the_effects(fit, columns):
 
 
 def test_log_lik_of_generated_quantities_is_ours_and_scipys(fit):
-    bundle, rows = fit.run.bundle, fit.run.rows()
-    ours = log_lik(bundle, fit.draws, rows)
+    rows = fit.run.rows()
+    ours = log_lik(fit.posterior, rows)
     assert read_generated(fit.run).log_lik == pytest.approx(ours, rel=DIGITS)
-    eta = posterior_linpred(bundle, fit.draws, rows)
+    eta = posterior_linpred(fit.posterior, rows)
     by_scipy = stats.binom.logpmf(rows.y, rows.given["trials"], expit(eta))
     assert ours == pytest.approx(rows.given["weights"] * by_scipy, rel=1e-9)
 
 
 def test_replicated_responses_have_the_moments_of_their_draws(fit):
-    bundle, rows = fit.run.bundle, fit.run.rows()
-    mean, trials = posterior_epred(bundle, fit.draws, rows), rows.given["trials"]
+    rows = fit.run.rows()
+    mean, trials = posterior_epred(fit.posterior, rows), rows.given["trials"]
     y_rep = read_generated(fit.run).y_rep
     assert ((y_rep >= 0) & (y_rep <= trials)).all()
     z = (y_rep - mean) / np.sqrt(mean * (1 - mean / trials))
@@ -417,7 +418,7 @@ def test_lp_and_prior_are_those_of_the_densities(fit, columns):
     ).permute(2, 0, 1)
     lkj = torch.distributions.LKJCholesky(3, torch.tensor(2.5), validate_args=False)
     total += lkj.log_prob(L).numpy()
-    assert fit.draws.lprior.ravel() == pytest.approx(total, rel=1e-7)
+    assert fit.posterior.draws.lprior.ravel() == pytest.approx(total, rel=1e-7)
     assert bundle.design.penalised
 
 
@@ -447,13 +448,13 @@ def test_the_table_lists_spreads_first_and_labels_name_the_effects(fit):
 
 
 def test_predictions_of_new_levels_are_wider_than_those_of_known_ones(fit):
-    bundle, draws = fit.run.bundle, fit.draws
+    bundle, draws = fit.run.bundle, fit.posterior.draws
     table = everything()[1].frame
     same = table.iloc[[3, 3]].assign(g=["d", "unseen"])
     new = new_rows(bundle, same, response=False, allow_new_levels=True)
-    eta = posterior_linpred(bundle, draws, new)
+    eta = posterior_linpred(One(bundle, draws), new)
     assert np.isfinite(eta).all()
-    known = posterior_linpred(bundle, draws, fit.run.rows())[:, 3]
+    known = posterior_linpred(One(bundle, draws), fit.run.rows())[:, 3]
     assert eta[:, 0] == pytest.approx(known, rel=1e-9)
     assert eta[:, 1].std() > eta[:, 0].std()
 
@@ -462,5 +463,5 @@ def test_a_moved_run_continues_where_it_stopped(fit, toolchain, tmp_path):
     shutil.copytree(fit.run.path, tmp_path / "moved")
     (tmp_path / "moved" / "chains" / "chain-2.csv").unlink()
     again = semistan.sample(semistan.read_run(tmp_path / "moved"), toolchain)
-    assert np.array_equal(again.draws.phi, fit.draws.phi)
-    assert np.array_equal(again.draws.penalised[1], fit.draws.penalised[1])
+    assert np.array_equal(again.posterior.draws.phi, fit.posterior.draws.phi)
+    assert np.array_equal(again.posterior.draws.penalised[1], fit.posterior.draws.penalised[1])

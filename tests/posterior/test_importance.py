@@ -8,6 +8,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.subspace import along
 from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.posterior import One
 from support.by_hand import eta_by_hand
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame
@@ -21,8 +22,9 @@ def model(formula=FORMULA, frame=None, **settings):
     return bundle, random_draws(bundle), frame
 
 
-def importance(*model, seed=1, **options):
-    return permutation_importance(*model, generator=np.random.default_rng(seed), **options)
+def importance(bundle, draws, frame, seed=1, **options):
+    generator = np.random.default_rng(seed)
+    return permutation_importance(One(bundle, draws), frame, generator=generator, **options)
 
 
 def mean_log_lik(bundle, draws, frame, y):
@@ -81,7 +83,7 @@ def test_what_the_model_does_not_use_has_no_importance_at_all():
 @pytest.mark.parametrize("chunk", [4, 1000])
 def test_it_is_a_loop_over_permutations(chunk, monkeypatch):
     bundle, draws, frame = model()
-    monkeypatch.setattr("semistan.posterior.predict.CHUNK_PREDICTIONS", chunk * draws.size)
+    monkeypatch.setattr("semistan.posterior.predictive.CHUNK_PREDICTIONS", chunk * draws.size)
     table = importance(bundle, draws, frame, repeats=3, interval=0.5).set_index("term")
     assert sorted(table.index) == ["g", "u", "v", "x", "z"]
     for name, line in table.iterrows():

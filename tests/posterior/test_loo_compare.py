@@ -14,8 +14,9 @@ from scipy import stats
 from semistan.command import cli
 from semistan.errors import InputError
 from semistan.infer.methods import METHODS
-from semistan.posterior import predict
+from semistan.posterior import predictive
 from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.posterior import One
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import (
     compare_elpd,
@@ -23,7 +24,7 @@ from semistan.posterior.scoring.compare import (
     stacking_weights,
     unreliable_text,
 )
-from semistan.posterior.scoring.loo import Loo, loo, psis_loo
+from semistan.posterior.scoring.loo import Loo, leave_one_out, psis_loo
 from semistan.workflow.compare import check_same_response, compare
 from support.drawn import random_draws
 from support.untrained import random_bundle
@@ -77,8 +78,8 @@ def test_elpd_of_a_tempered_posterior_is_its_exact_leave_one_out_density(tempera
 def test_the_temperature_is_that_of_the_bundle():
     bundle, rows = random_bundle("gaussian", sample={"temperature": 3.0})
     draws = random_draws(bundle)
-    density = predict.log_lik(bundle, draws, rows)
-    found = loo(bundle, draws, rows)
+    density = predictive.log_lik(One(bundle, draws), rows)
+    found = leave_one_out(One(bundle, draws), rows)
     assert found.elpd == pytest.approx(psis_loo(density, 3.0).elpd, rel=1e-12)
     assert found.elpd != pytest.approx(psis_loo(density).elpd, rel=1e-3)
 
@@ -87,9 +88,9 @@ def test_a_tempered_subspace_has_no_psis_loo():
     sample = {"temperature": 2.0, "temper": "subspace"}
     bundle, rows = random_bundle("gaussian", sample=sample)
     with pytest.raises(InputError, match=r"temperature 2: p\(y \| phi\) .* use 'semistan kfold'"):
-        loo(bundle, random_draws(bundle), rows)
+        leave_one_out(One(bundle, random_draws(bundle)), rows)
     plain, rows = random_bundle("gaussian", sample=sample | {"temperature": 1.0})
-    assert np.isfinite(loo(plain, random_draws(plain), rows).elpd).all()
+    assert np.isfinite(leave_one_out(One(plain, random_draws(plain)), rows).elpd).all()
 
 
 def test_the_table_is_arvizs():
@@ -138,9 +139,9 @@ def test_the_limit_depends_on_the_number_of_draws():
 def test_rows_are_taken_in_pieces(monkeypatch):
     bundle, rows = random_bundle("poisson")
     draws = random_draws(bundle)
-    whole = loo(bundle, draws, rows)
-    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * draws.size)
-    pieces = loo(bundle, draws, rows)
+    whole = leave_one_out(One(bundle, draws), rows)
+    monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * draws.size)
+    pieces = leave_one_out(One(bundle, draws), rows)
     assert pieces.elpd == pytest.approx(whole.elpd, rel=1e-12)
     assert pieces.size == draws.size
 
@@ -178,7 +179,7 @@ def test_an_approximation_has_no_psis_loo(method):
     bundle, rows = random_bundle("gaussian")
     draws = replace(random_draws(bundle), method=METHODS[method])
     with pytest.raises(InputError, match=r"from an approximation .* use 'semistan kfold'"):
-        loo(bundle, draws, rows)
+        leave_one_out(One(bundle, draws), rows)
 
 
 @pytest.fixture
@@ -188,7 +189,9 @@ def two_runs(monkeypatch):
     drawn = {"run": random_draws(bundle), "other": random_draws(bundle, seed=9)}
     runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
     monkeypatch.setattr(Run, "rows", lambda _: rows)
-    monkeypatch.setattr("semistan.workflow.answers.read_draws", lambda run: drawn[run.path.name])
+    monkeypatch.setattr(
+        "semistan.workflow.score.read_posterior", lambda run: One(run.bundle, drawn[run.path.name])
+    )
     return runs, drawn
 
 
@@ -196,7 +199,7 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
     runs, drawn = two_runs
     table = compare(runs).set_index("model")
     for run in runs:
-        expected = loo(run.bundle, drawn[run.path.name], run.rows())
+        expected = leave_one_out(One(run.bundle, drawn[run.path.name]), run.rows())
         assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
         assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
     monkeypatch.setattr(

@@ -26,7 +26,8 @@ from semistan.posterior import orthogonal
 from semistan.posterior.collinearity import LIMIT, collinearity, regress
 from semistan.posterior.draws import Draws, orthogonalised
 from semistan.posterior.orthogonal import Orthogonal, network_along, read_gamma, write_gamma
-from semistan.posterior.predict import log_lik, posterior_linpred
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
@@ -69,7 +70,7 @@ def read(bundle, rows, draws):
 def consistent_draws(bundle, rows, **arguments):
     """Return random draws whose b_Intercept is the mean of eta over the rows, moved to X = 0."""
     draws = random_draws(bundle, **arguments)
-    eta = posterior_linpred(bundle, draws, rows)
+    eta = posterior_linpred(One(bundle, draws), rows)
     intercept = (eta - draws.flat(draws.theta) @ rows.X.T).mean(axis=1)
     draws.coefficients["b_Intercept"] = intercept.reshape(draws.phi.shape[:2])
     return draws
@@ -193,10 +194,10 @@ def test_the_parts_change_and_what_is_predicted_does_not(name, mode):
     raw = consistent_draws(bundle, rows)
     draws = read(bundle, rows, raw)
     new = rows.take(np.arange(3, 8))
-    eta = posterior_linpred(bundle, draws, new)
-    assert np.max(np.abs(eta - posterior_linpred(bundle, raw, new))) < 1e-10
-    assert np.max(np.abs(log_lik(bundle, draws, new) - log_lik(bundle, raw, new))) < 1e-10
-    parts = [posterior_linpred(bundle, draws, new, part=part) for part in ("structured", "nn")]
+    eta = posterior_linpred(One(bundle, draws), new)
+    assert np.max(np.abs(eta - posterior_linpred(One(bundle, raw), new))) < 1e-10
+    assert np.max(np.abs(log_lik(One(bundle, draws), new) - log_lik(One(bundle, raw), new))) < 1e-10
+    parts = [posterior_linpred(One(bundle, draws), new, part=part) for part in ("structured", "nn")]
     intercept = draws.flat(draws.coefficients["b_Intercept_orth"])[:, None]
     assert np.max(np.abs(intercept + sum(parts) - eta)) < 1e-10 * np.max(np.abs(eta))
     effects = draws.effects
@@ -212,7 +213,7 @@ def test_the_parts_change_and_what_is_predicted_does_not(name, mode):
 def test_the_networks_part_is_centred_and_orthogonal_over_the_training_rows(mode):
     bundle, rows = shared_bundle(mode=mode)
     draws = read(bundle, rows, consistent_draws(bundle, rows))
-    f = posterior_linpred(bundle, draws, rows, part="nn")
+    f = posterior_linpred(One(bundle, draws), rows, part="nn")
     X = rows.X[:, : 2 if mode == "all" else 1]
     cosines = (
         f
@@ -223,7 +224,8 @@ def test_the_networks_part_is_centred_and_orthogonal_over_the_training_rows(mode
     assert np.max(np.abs(f.mean(axis=1))) < 1e-10 * np.abs(f).max()
     raw = consistent_draws(bundle, rows)
     assert (
-        np.min(np.abs(posterior_linpred(bundle, raw, rows, part="nn") @ (X - X.mean(axis=0)))) > 0
+        np.min(np.abs(posterior_linpred(One(bundle, raw), rows, part="nn") @ (X - X.mean(axis=0))))
+        > 0
     )
 
 
@@ -253,7 +255,7 @@ def test_nothing_changes_where_nothing_is_shared():
     for other in (off, inside):
         assert bundle_program(other) == bundle_program(bundle)
         assert list(stan_data(other, rows)) == list(stan_data(bundle, rows))
-    assert summarise(bundle, random_draws(bundle), rows).notes == ()
+    assert summarise(One(bundle, random_draws(bundle)), rows).notes == ()
 
 
 def test_afterwards_the_program_is_what_it_would_be_anyway():
@@ -322,7 +324,7 @@ def test_orthogonalised_intervals_cover_at_their_rate_and_raw_ones_do_not(covera
 
 def test_the_summary_has_both_and_says_which_to_read():
     bundle, rows = shared_bundle()
-    summary = summarise(bundle, read(bundle, rows, consistent_draws(bundle, rows)), rows)
+    summary = summarise(One(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows)
     names = [row.name for row in summary.rows]
     assert names == ["b_Intercept", "b_x1", "b_x2", "b_Intercept_orth", "b_x1_orth", "sigma"]
     (note,) = [note for note in summary.notes if note.startswith("Orthogonalised")]
@@ -339,7 +341,7 @@ def test_convergence_is_not_judged_on_what_only_the_priors_identify():
     def failed(changed):
         apart = draws.coefficients[changed] + [[0.0], [50 * np.ptp(draws.coefficients[changed])]]
         coefficients = draws.coefficients | {changed: apart}
-        checks = summarise(bundle, replace(draws, coefficients=coefficients), rows).checks
+        checks = summarise(One(bundle, replace(draws, coefficients=coefficients)), rows).checks
         return not next(c for c in checks if c.name == "Rhat of coefficients").passed
 
     assert failed("b_x1_orth")
@@ -356,7 +358,7 @@ def test_in_the_program_the_raw_coefficient_is_the_one_that_is_not_judged():
         orthogonal=Orthogonal((0,), gamma, in_model=True, unidentified=("b_x1_raw",)),
     )
     assert list(draws.identified) == ["b_Intercept", "b_x1", "b_x2", "sigma"]
-    note = summarise(bundle, draws, rows).notes[0]
+    note = summarise(One(bundle, draws), rows).notes[0]
     assert "read b_x1. b_x1_raw stands beside the network as it is, which can imitate it." in note
 
 
@@ -395,16 +397,16 @@ def test_a_network_that_says_what_a_column_says_is_warned_of_unless_it_is_orthog
     arguments = {"formula": "y ~ x1 + x2 + nn(x1, 2 * x1, 3 * x1)", **LINEAR}
     bundle, rows = shared_bundle(mode="off", **arguments)
     draws = consistent_draws(bundle, rows)
-    found = collinearity(bundle, draws, rows)
+    found = collinearity(One(bundle, draws), rows)
     assert found.r2 > LIMIT
     assert found.columns == ("x1",)
     warning = found.warning()
     assert warning.startswith("Warning: x1 explains 100% of the network's part (limit 80%)")
-    assert summarise(bundle, draws, rows).notes == (warning,)
+    assert summarise(One(bundle, draws), rows).notes == (warning,)
     bundle, _ = shared_bundle(mode="auto", **arguments)
     orthogonal_draws = read(bundle, rows, draws)
-    assert collinearity(bundle, orthogonal_draws, rows).warning() is None
-    assert len(summarise(bundle, orthogonal_draws, rows).notes) == 1
+    assert collinearity(One(bundle, orthogonal_draws), rows).warning() is None
+    assert len(summarise(One(bundle, orthogonal_draws), rows).notes) == 1
 
 
 # ---- Pictures and the report
@@ -413,10 +415,12 @@ def test_a_network_that_says_what_a_column_says_is_warned_of_unless_it_is_orthog
 @pytest.mark.parametrize("standardise", (False, True))
 def test_pictures_have_both(standardise):
     bundle, rows = shared_bundle()
-    material = memory_material(bundle, read(bundle, rows, consistent_draws(bundle, rows)), rows)
+    material = memory_material(
+        One(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows
+    )
     draw(material, "coefficients", standardise=standardise)
     text = coefficients_alt(material, standardise=standardise)
-    orthogonal_x1 = material.draws.coefficients["b_x1_orth"]
+    orthogonal_x1 = material.posterior.coefficients["b_x1_orth"]
     shown = orthogonal_x1 * bundle.units.x_scale[0] if standardise else orthogonal_x1
     assert f"b_x1_orth: {interval_words(shown)}" in text
     assert ("b_Intercept_orth" in text) == (not standardise)
@@ -433,9 +437,10 @@ def test_trained_values_belong_to_what_stands_beside_the_network():
 
 def test_the_report_says_what_the_further_names_are():
     bundle, _ = shared_bundle()
-    labels = labels_of(SimpleNamespace(bundle=bundle))
+    labels = labels_of(SimpleNamespace(bundle=bundle, posterior=bundle))
     assert labels["b_x1_orth"] == "x1, orthogonalised"
     assert labels["b_Intercept_orth"] == "intercept, orthogonalised"
-    inside = labels_of(SimpleNamespace(bundle=shared_bundle(where="model")[0]))
+    other, _ = shared_bundle(where="model")
+    inside = labels_of(SimpleNamespace(bundle=other, posterior=other))
     assert inside["b_x1_raw"] == "x1, beside the network"
     assert "b_Intercept_orth" not in inside

@@ -12,16 +12,18 @@ from scipy.special import expit, softmax
 
 from semistan.bundle.bundle import write_bundle
 from semistan.errors import InputError
-from semistan.posterior import predict
+from semistan.posterior import predictive
 from semistan.posterior.diagnostics import eta_convergence
-from semistan.posterior.engine import engine_named, onnx_engine, torch_engine
-from semistan.posterior.predict import posterior_epred, posterior_linpred, posterior_predict
+from semistan.posterior.engine import engine_named, onnx_engine
+from semistan.posterior.options import PredictOptions
+from semistan.posterior.posterior import One
 from semistan.posterior.prediction import (
     check_prediction,
     draws_of,
     predict_chunks,
     summarise_prediction,
 )
+from semistan.posterior.predictive import posterior_epred, posterior_linpred, posterior_predict
 from semistan.show.tables import table_writer, write_table
 from support.drawn import random_draws
 from support.small import category_bundle, family_bundle, small_bundle
@@ -33,7 +35,7 @@ NAMES = ("gaussian", "poisson", "bernoulli")
 def chunks_of(bundle, draws, rows, kind="epred", part="all", seed=1):
     generator = np.random.default_rng(seed)
     return list(
-        predict_chunks(bundle, draws, rows, kind, part, generator, torch_engine(bundle))
+        predict_chunks(One(bundle, draws), rows, PredictOptions(kind, part), generator)
     )  # fmt: skip
 
 
@@ -42,7 +44,8 @@ def test_intercept_and_parts_add_up_to_the_linear_predictor(name):
     bundle, rows = random_bundle(name, frozen=1, hidden=(3, 4))
     draws = random_draws(bundle)
     structured, nn, everything = (
-        posterior_linpred(bundle, draws, rows, part=part) for part in ("structured", "nn", "all")
+        posterior_linpred(One(bundle, draws), rows, part=part)
+        for part in ("structured", "nn", "all")
     )
     assert structured == pytest.approx(draws.flat(draws.theta) @ rows.X.T)
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
@@ -56,8 +59,8 @@ def test_onnx_predicts_what_torch_predicts(name, tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     onnx = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
     for function in (posterior_linpred, posterior_epred):
-        assert function(bundle, draws, rows, engine=onnx) == pytest.approx(
-            function(bundle, draws, rows), rel=1e-9
+        assert function(One(bundle, draws, onnx), rows) == pytest.approx(
+            function(One(bundle, draws), rows), rel=1e-9
         )
 
 
@@ -72,6 +75,7 @@ import numpy as np
 from semistan.bundle.bundle import read_bundle
 from semistan.posterior.diagnostics import eta_convergence
 from semistan.posterior.engine import engine_named
+from semistan.posterior.posterior import One
 bundle = read_bundle({str(tmp_path / "bundle")!r})
 engine = engine_named("onnx", bundle, Path({str(tmp_path / "bundle")!r}))
 engine(np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((5, 3)), np.zeros((5, 2)))
@@ -85,7 +89,7 @@ def test_pieces_make_the_whole(kind, monkeypatch):
     bundle, rows = random_bundle("poisson")
     draws = random_draws(bundle)
     (whole,) = chunks_of(bundle, draws, rows, kind)
-    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * draws.size)
+    monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * draws.size)
     pieces = chunks_of(bundle, draws, rows, kind)
     assert [piece.values.shape[1] for piece in pieces] == [7, 7, 7, 7, 2]
     values = np.concatenate([piece.values for piece in pieces], axis=1)
@@ -101,7 +105,7 @@ def test_replicated_responses_depend_on_the_seed_alone():
     )
     assert np.array_equal(one.values, same.values)
     assert not np.array_equal(one.values, other.values)
-    expected = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
+    expected = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
     assert np.array_equal(one.values, expected)
 
 
@@ -161,7 +165,7 @@ def test_an_unknown_suffix_is_refused(tmp_path):
 def test_unknown_kinds_and_parts_are_refused(kind, part, message):
     bundle, _ = random_bundle("gaussian")
     with pytest.raises(InputError, match=message):
-        check_prediction(bundle, kind, part, None)
+        check_prediction(bundle.family, bundle.design, PredictOptions(kind, part))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_unknown_kinds_and_parts_are_refused(kind, part, message):
 def test_unknown_parameters_are_refused(family, kind, part, dpar, message):
     bundle, _ = random_bundle(family)
     with pytest.raises(InputError, match=message):
-        check_prediction(bundle, kind, part, dpar)
+        check_prediction(bundle.family, bundle.design, PredictOptions(kind, part, dpar))
 
 
 def test_a_parameter_is_predicted_with_a_predictor_and_without():
@@ -186,12 +190,12 @@ def test_a_parameter_is_predicted_with_a_predictor_and_without():
     log_sigma = b["b_sigma_Intercept"] + b["b_sigma_z"] * rows.further["sigma"].T
     log_nu = np.log(draws.flat(draws.dispersion["nu"]))[:, None] + np.zeros(30)
     for name, expected in (("sigma", log_sigma), ("nu", log_nu)):
-        found = posterior_linpred(bundle, draws, rows, dpar=name)
+        found = posterior_linpred(One(bundle, draws), rows, dpar=name)
         assert found == pytest.approx(expected, rel=1e-12)
-        value = posterior_epred(bundle, draws, rows, dpar=name)
+        value = posterior_epred(One(bundle, draws), rows, dpar=name)
         assert value == pytest.approx(np.exp(expected), rel=1e-12)
     with pytest.raises(InputError, match="only the linear predictor eta is a sum of parts"):
-        posterior_linpred(bundle, draws, rows, part="nn", dpar="nu")
+        posterior_linpred(One(bundle, draws), rows, part="nn", dpar="nu")
 
 
 def odds_by_hand(bundle, draws, rows):
@@ -212,21 +216,23 @@ def test_categories_have_probabilities_whose_log_odds_are_linear():
     bundle, rows = category_bundle(network__hidden=[])
     draws = random_draws(bundle)
     odds = odds_by_hand(bundle, draws, rows)
-    assert posterior_epred(bundle, draws, rows) == pytest.approx(softmax(odds, axis=-1), rel=1e-9)
+    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(
+        softmax(odds, axis=-1), rel=1e-9
+    )
     for name, k in (("mucar", 1), ("mutrain_trip", 2)):
         for function in (posterior_linpred, posterior_epred):
-            found = function(bundle, draws, rows, dpar=name)
+            found = function(One(bundle, draws), rows, dpar=name)
             assert found == pytest.approx(odds[..., k], rel=1e-9)
 
 
 def test_ordered_categories_are_between_thresholds():
     bundle, rows = category_bundle("cumulative")
     draws = random_draws(bundle)
-    eta = posterior_linpred(bundle, draws, rows)
+    eta = posterior_linpred(One(bundle, draws), rows)
     gaps = [draws.flat(draws.dispersion[f"gap_{k}"])[:, None] for k in (2, 3)]
     below = [expit(tau - eta) for tau in (0, gaps[0], gaps[0] + gaps[1])]
     expected = np.diff([np.zeros_like(eta), *below, np.ones_like(eta)], axis=0)
-    found = posterior_epred(bundle, draws, rows)
+    found = posterior_epred(One(bundle, draws), rows)
     assert found == pytest.approx(np.moveaxis(expected, 0, -1), rel=1e-9, abs=1e-15)
 
 
@@ -236,8 +242,8 @@ def test_ordered_categories_are_between_thresholds():
 def test_probabilities_have_a_line_for_each_row_and_category(family, names, monkeypatch):
     bundle, rows = category_bundle(family)
     draws, K = random_draws(bundle, chains=2, iterations=20), len(names)
-    p = posterior_epred(bundle, draws, rows)
-    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * 40 * K)
+    p = posterior_epred(One(bundle, draws), rows)
+    monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * 40 * K)
     chunks = chunks_of(bundle, draws, rows)
     assert [len(chunk.rows) for chunk in chunks] == [7, 7, 7, 7, 2]
     table = pd.concat([summarise_prediction(chunk, 0.8) for chunk in chunks])
@@ -256,7 +262,7 @@ def test_probabilities_have_a_line_for_each_row_and_category(family, names, monk
 def test_new_unordered_responses_have_names_and_shares():
     bundle, rows = category_bundle()
     draws = random_draws(bundle)
-    y = posterior_predict(bundle, draws, rows, np.random.default_rng(1))
+    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
     (chunk,) = chunks_of(bundle, draws, rows, kind="predict")
     names = np.array(["bus", "car", "train trip"])
     table = summarise_prediction(chunk, 0.95)
@@ -295,8 +301,8 @@ def test_the_table_has_brms_columns():
 def test_a_model_without_structured_terms_is_predicted():
     bundle, rows = family_bundle("gaussian", "nn(u, v)")
     draws = random_draws(bundle, chains=2, iterations=5)
-    assert posterior_linpred(bundle, draws, rows).shape == (10, 30)
-    assert np.all(posterior_linpred(bundle, draws, rows, part="structured") == 0)
+    assert posterior_linpred(One(bundle, draws), rows).shape == (10, 30)
+    assert np.all(posterior_linpred(One(bundle, draws), rows, part="structured") == 0)
 
 
 def test_the_predictors_of_all_categories_are_judged():
@@ -304,5 +310,5 @@ def test_the_predictors_of_all_categories_are_judged():
     draws = random_draws(bundle, chains=2, iterations=100)
     moved = draws.coefficients["b_mutrain_trip_x"] + 50 * np.array([[0], [1]])
     apart = replace(draws, coefficients=draws.coefficients | {"b_mutrain_trip_x": moved})
-    assert eta_convergence(bundle, draws, rows).rhat < 1.2
-    assert eta_convergence(bundle, apart, rows).rhat > 1.5
+    assert eta_convergence(One(bundle, draws), rows).rhat < 1.2
+    assert eta_convergence(One(bundle, apart), rows).rhat > 1.5

@@ -9,7 +9,8 @@ from scipy.stats import expon, gamma, lognorm, norm, t
 
 import semistan
 from semistan.command import cli
-from semistan.posterior.predict import posterior_epred, posterior_linpred
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_mean, assert_probability, assert_sd, mcse
@@ -75,7 +76,7 @@ def test_what_the_program_derives_is_derived():
         + expon.logpdf(draws.dispersion["sigma"], scale=bundle.units.eta_scale)
     )
     assert draws.lprior == pytest.approx(expected, rel=1e-9)
-    eta = posterior_linpred(bundle, draws, rows)
+    eta = posterior_linpred(One(bundle, draws), rows)
     intercept = eta.mean(axis=1) - draws.flat(draws.theta) @ rows.X.mean(axis=0)
     assert draws.flat(draws.coefficients["b_Intercept"]) == pytest.approx(intercept)
 
@@ -99,11 +100,11 @@ def test_the_same_generator_gives_the_same_draws():
 def test_predictions_agree_with_a_run_that_leaves_the_likelihood_out(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", sample={"metric": "diag_e"})
     run = new_run(bundle, rows, tmp_path / "run", bundle.config.sample, toolchain, prior_only=True)
-    sampled = semistan.sample(run, toolchain).draws
+    sampled = semistan.sample(run, toolchain).posterior.draws
     draws = semistan.prior_draws(bundle, rows, (4, 5000), np.random.default_rng(1))
     some = rows.first(3)
     by_stan, by_numpy = (
-        posterior_epred(bundle, d, some).reshape(d.chains, -1, 3) for d in (sampled, draws)
+        posterior_epred(One(bundle, d), some).reshape(d.chains, -1, 3) for d in (sampled, draws)
     )
     for i in range(3):
         for p in (0.1, 0.5, 0.9):

@@ -21,8 +21,9 @@ from semistan.bundle.files import write_json
 from semistan.command import screen
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
-from semistan.posterior import predict
-from semistan.posterior.predict import posterior_epred, posterior_linpred
+from semistan.posterior import predictive
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.folds import fold_folder, read_kfold, write_folds, write_pointwise
 from semistan.posterior.scoring.scores import (
     Pointwise,
@@ -46,11 +47,11 @@ def judged(name, **options):
     bundle, rows = random_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
     options = {"generator": np.random.default_rng(1)} | options
-    return bundle, rows, draws, pointwise(bundle, draws, rows, **options)
+    return bundle, rows, draws, pointwise(One(bundle, draws), rows, **options)
 
 
 def by_name(bundle, found, interval=0.9):
-    return {item.name: item for item in scores(bundle, found, interval)}
+    return {item.name: item for item in scores(bundle.family, found, interval)}
 
 
 def density(name, y, eta, dispersion, s, trials):
@@ -75,7 +76,7 @@ def density(name, y, eta, dispersion, s, trials):
 @pytest.mark.parametrize("name", NAMES)
 def test_lppd_is_that_of_a_naive_loop(name):
     bundle, rows, draws, found = judged(name)
-    eta = posterior_linpred(bundle, draws, rows)
+    eta = posterior_linpred(One(bundle, draws), rows)
     total, trials = 0.0, rows.given.get("trials", np.ones(len(rows)))
     for i in range(len(rows)):
         mixture = np.mean(
@@ -91,7 +92,7 @@ def test_lppd_is_that_of_a_naive_loop(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_scikit_learns(name):
     bundle, rows, draws, found = judged(name)
-    mean = posterior_epred(bundle, draws, rows).mean(axis=0)
+    mean = posterior_epred(One(bundle, draws), rows).mean(axis=0)
     mine = by_name(bundle, found)
     assert mine["RMSE"].value == pytest.approx(root_mean_squared_error(rows.y, mean))
     assert mine["MAE"].value == pytest.approx(mean_absolute_error(rows.y, mean))
@@ -99,7 +100,7 @@ def test_errors_are_scikit_learns(name):
 
 def test_auc_and_brier_score_are_scikit_learns():
     bundle, rows, draws, found = judged("bernoulli")
-    mean = posterior_epred(bundle, draws, rows).mean(axis=0)
+    mean = posterior_epred(One(bundle, draws), rows).mean(axis=0)
     mine = by_name(bundle, found)
     assert mine["AUC"].value == pytest.approx(roc_auc_score(rows.y, mean))
     assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
@@ -109,9 +110,9 @@ def test_auc_and_brier_score_are_scikit_learns():
 def test_averages_have_the_weights_and_densities_do_not(name, capsys):
     bundle, rows = random_bundle(name, formula="y | weights(w) ~ x1 + x2 + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=200)
-    found = pointwise(bundle, draws, rows, generator=np.random.default_rng(1))
+    found = pointwise(One(bundle, draws), rows, generator=np.random.default_rng(1))
     plain, plain_rows = random_bundle(name)
-    of_plain = pointwise(plain, draws, plain_rows, generator=np.random.default_rng(1))
+    of_plain = pointwise(One(plain, draws), plain_rows, generator=np.random.default_rng(1))
     for field in Pointwise.__dataclass_fields__:
         if field != "weight":
             assert np.array_equal(getattr(found, field), getattr(of_plain, field))
@@ -127,9 +128,9 @@ def test_averages_have_the_weights_and_densities_do_not(name, capsys):
     if name == "bernoulli":
         assert mine["AUC"].value == pytest.approx(roc_auc_score(rows.y, mean, **options))
         assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean, **options))
-    screen.say_weighting(plain)
+    screen.say_weighting(plain.config)
     assert capsys.readouterr().err == ""
-    screen.say_weighting(bundle)
+    screen.say_weighting(bundle.config)
     assert capsys.readouterr().err == "Averages over rows are weighted by w.\n"
 
 
@@ -152,8 +153,8 @@ def test_the_standard_error_of_a_weighted_mean_is_its_spread_over_samples():
 def judged_categories(name):
     bundle, rows = category_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
-    found = pointwise(bundle, draws, rows, generator=np.random.default_rng(1))
-    return bundle, rows, posterior_epred(bundle, draws, rows).mean(axis=0), found
+    found = pointwise(One(bundle, draws), rows, generator=np.random.default_rng(1))
+    return bundle, rows, posterior_epred(One(bundle, draws), rows).mean(axis=0), found
 
 
 def test_unordered_categories_have_three_scores():
@@ -262,12 +263,12 @@ def test_intervals_cover_as_they_should_when_the_model_is_true():
     bundle, rows = random_bundle("gaussian")
     draws = random_draws(bundle, chains=1, iterations=2000)
     generator = np.random.default_rng(6)
-    replicated = predict.posterior_predict(bundle, draws, rows, generator)
+    replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
     covered, pit = [], []
     for y in replicated[generator.choice(2000, 300, replace=False)]:
         row = SimpleNamespace(**{name: getattr(rows, name) for name in ("X", "U", "index")}, y=y)
         row = type(rows)(y, row.X, row.U, row.index)
-        found = pointwise(bundle, draws, row, interval=0.8, generator=generator)
+        found = pointwise(One(bundle, draws), row, interval=0.8, generator=generator)
         covered.append(((found.lower <= y) & (y <= found.upper)).mean())
         pit.append(found.pit[0])
     assert abs(np.mean(covered) - 0.8) < 5 * stats.sem(covered) + 2 / 2000
@@ -278,17 +279,17 @@ def test_the_randomised_pit_of_counts_is_uniform():
     bundle, rows = random_bundle("poisson")
     draws = random_draws(bundle, chains=1, iterations=1000)
     generator = np.random.default_rng(7)
-    replicated = predict.posterior_predict(bundle, draws, rows, generator)
+    replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
     pit = []
     for y in replicated[:300]:
         one = type(rows)(y[:1], rows.X[:1], rows.U[:1], (0,))
-        pit.append(pointwise(bundle, draws, one, generator=generator).pit[0])
+        pit.append(pointwise(One(bundle, draws), one, generator=generator).pit[0])
     assert stats.kstest(pit, "uniform").pvalue > 1e-4
 
 
 def test_rows_are_judged_the_same_in_pieces(monkeypatch):
     _, rows, _, whole = judged("gaussian")
-    monkeypatch.setattr(predict, "CHUNK_PREDICTIONS", 7 * 400)
+    monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * 400)
     _, _, _, pieces = judged("gaussian")
     assert pieces.lpd.shape == (len(rows),)
     for name in ("lpd", "mean"):
@@ -346,7 +347,7 @@ def test_reliability_has_the_weights():
 
 def test_the_table_names_the_interval():
     bundle, _, _, found = judged("gaussian", interval=0.5)
-    table = scores_table(scores(bundle, found, 0.5))
+    table = scores_table(scores(bundle.family, found, 0.5))
     assert list(table.columns) == ["score", "Estimate", "SE"]
     assert "coverage of 50% interval" in list(table["score"])
 

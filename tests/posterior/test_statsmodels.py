@@ -66,13 +66,13 @@ def test_theta_has_the_posterior_of_a_generalised_linear_model(family, toolchain
     priors = PRIORS | ({"sigma": f"constant({SIGMA})"} if family == "gaussian" else {})
     bundle, rows = random_bundle(family, formula=formula, k=1, priors=priors)
     fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
-    assert np.abs(fit.draws.phi).max() < 1e-5 * bundle.subspace.phi_scale.max()
+    assert np.abs(fit.posterior.draws.phi).max() < 1e-5 * bundle.subspace.phi_scale.max()
     network = linear_predictor(
         bundle.network, bundle.units, bundle.trained, rows.X, rows.U, np.zeros((1, 1)),
         np.zeros((1, 1)),
     )[0]  # fmt: skip
     log_likelihood = oracle(rows.y, rows.X - rows.X.mean(axis=0), network, rows.given)
-    draws = fit.draws.theta[..., 0]
+    draws = fit.posterior.draws.theta[..., 0]
     mean, sd = moments(log_likelihood, draws.mean(), 12 * draws.std())
     assert_mean(draws, mean, "theta")
     assert_sd(draws, sd, "theta")
@@ -90,7 +90,7 @@ def test_coefficients_of_categories_have_the_posterior_of_a_multinomial_logit(to
     )[0]
     offsets = car, mutrain + np.log((rows.y == 3).sum() / (rows.y == 1).sum())
     log_likelihood = categorical(rows.y, rows.X - rows.X.mean(axis=0), offsets)
-    draws = [fit.draws.coefficients[name] for name in ("b_mucar_x1", "b_mutrain_x1")]
+    draws = [fit.posterior.draws.coefficients[name] for name in ("b_mucar_x1", "b_mutrain_x1")]
     grids = [x.mean() + x.std() * np.linspace(-12, 12, 121) for x in draws]
     logs = np.array([[log_likelihood(np.array([a, b])) for b in grids[1]] for a in grids[0]])
     p = np.exp(logs - logs.max())

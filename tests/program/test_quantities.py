@@ -16,6 +16,7 @@ from semistan.infer.cmdstan.compile import Compiled, compile_program, without_co
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import new_run
@@ -69,8 +70,8 @@ def binary(run, toolchain):
 
 def standardised(fit):
     """Replicated responses less their mean, over their sd, given each draw: (S, N)."""
-    bundle, draws = fit.run.bundle, fit.draws
-    mu = semistan.posterior_epred(bundle, draws, fit.run.rows())
+    bundle, draws = fit.run.bundle, fit.posterior.draws
+    mu = semistan.posterior_epred(One(bundle, draws), fit.run.rows())
     variance = {
         "gaussian": lambda: draws.dispersion["sigma"].ravel()[:, None] ** 2,
         "poisson": lambda: mu,
@@ -80,7 +81,7 @@ def standardised(fit):
 
 
 def test_log_lik_is_ours(fit):
-    ours = semistan.log_lik(fit.run.bundle, fit.draws, fit.run.rows())
+    ours = semistan.log_lik(fit.posterior, fit.run.rows())
     stans = read_generated(fit.run).log_lik
     assert stans.shape == ours.shape == (OPTIONS.chains * OPTIONS.draws, 30)
     assert stans == pytest.approx(ours, rel=1e-9, abs=0)
@@ -109,7 +110,7 @@ def test_a_model_without_coefficients(toolchain, tmp_path):
     run = new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain)
     complete_folder(run.path, bundle, run.options)
     generate_quantities(run, toolchain)
-    draws = semistan.read_draws(run)
+    draws = semistan.read_posterior(run).draws
     phi, sigma = draws.phi.reshape(-1, 2), draws.dispersion["sigma"].reshape(-1, 1)
     eta = linear_predictor(
         bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, np.zeros((len(phi), 0))
@@ -141,8 +142,8 @@ def test_another_seed_gives_other_responses_and_the_same_log_lik(copy, toolchain
 
 def test_counts_of_huge_means_do_not_stop_stan(copy, toolchain):
     data = json.loads((copy.path / "data.json").read_text())
-    draws, rows = semistan.read_draws(copy), copy.rows()
-    eta = 25 + semistan.posterior_linpred(copy.bundle, draws, rows)
+    draws, rows = semistan.read_posterior(copy).draws, copy.rows()
+    eta = 25 + semistan.posterior_linpred(One(copy.bundle, draws), rows)
     (copy.path / "data.json").write_text(json.dumps(data | {"eta_loc": data["eta_loc"] + 25}))
     generate_quantities(copy, toolchain, seed=1)
     y_rep = read_generated(copy).y_rep

@@ -14,7 +14,8 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.table.rows import Rows
 from semistan.posterior.effects.effect import Effect
-from semistan.posterior.predict import posterior_epred, posterior_predict
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise
 from semistan.show.pictures import KINDS, alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
@@ -37,7 +38,7 @@ def with_energy(draws, seed=0):
 def small_material(name="gaussian", chains=2, others=(), prior_only=False, **settings):
     bundle, rows = family_bundle(name, **settings)
     draws = with_energy(random_draws(bundle, chains=chains))
-    return memory_material(bundle, draws, rows, others=others, prior_only=prior_only)
+    return memory_material(One(bundle, draws), rows, others=others, prior_only=prior_only)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def wide():
     )
     names = " + ".join(f"x_{i}" for i in range(18))
     bundle, rows = small_bundle(f"y ~ {names} + C(occupation) + nn(u, v)", frame)
-    others = (("HMC in the full space of all weights", random_draws(bundle, seed=1)),)
-    return memory_material(bundle, with_energy(random_draws(bundle)), rows, others=others)
+    others = (("HMC in the full space of all weights", One(bundle, random_draws(bundle, seed=1))),)
+    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows, others=others)
 
 
 def lines(axes, **properties):
@@ -146,7 +147,7 @@ def test_coefficients_are_mean_and_intervals(gaussian):
     assert sorted(names) == ["b_Intercept", "b_gb", "b_gc", "b_x", "sigma"]
     for axes in figure.axes:
         for i, name in enumerate(ticks(axes.yaxis)):
-            values = np.sort(gaussian.draws.interpreted[name].ravel())
+            values = np.sort(gaussian.posterior.draws.interpreted[name].ravel())
             wide, narrow, point = (
                 x for x, y in lines(axes, color=SERIES[0]) if abs(y[0] - i) < 1e-9
             )
@@ -169,7 +170,7 @@ def test_standardised_coefficients_are_multiplied_with_the_columns_sd(gaussian):
     assert "one standard deviation" in axes.get_xlabel()
     sd = gaussian.rows.X.std(axis=0, ddof=1)
     points = [x[0] for x, _ in lines(axes, marker="o")]
-    np.testing.assert_allclose(points, gaussian.draws.theta.mean(axis=(0, 1)) * sd)
+    np.testing.assert_allclose(points, gaussian.posterior.draws.theta.mean(axis=(0, 1)) * sd)
 
 
 def test_several_fits_are_side_by_side(wide):
@@ -195,7 +196,7 @@ def test_axes_name_the_scale_of_the_link():
 
 
 def test_alt_text_of_coefficients_has_their_numbers(gaussian):
-    values = gaussian.draws.coefficients["b_x"]
+    values = gaussian.posterior.draws.coefficients["b_x"]
     lower, upper = np.percentile(values, [2.5, 97.5])
     text = f"b_x: mean {values.mean():.3g}, 95% interval {lower:.3g} to {upper:.3g}"
     assert text in alt_text(gaussian, "coefficients")
@@ -207,11 +208,14 @@ def test_alt_text_of_coefficients_has_their_numbers(gaussian):
 def test_densities_integrate_to_one_around_the_draws(wide):
     figure = draw(wide, "densities")
     assert [axes.get_xlabel().replace("\n", "") for axes in figure.axes] == list(
-        wide.bundle.design.coefficients
+        wide.posterior.bundle.design.coefficients
     )
     assert legend(figure) == [*(name for name, _ in wide.several), "trained value"]
     for axes, name, trained in zip(
-        figure.axes, wide.bundle.design.coefficients, wide.bundle.trained.theta, strict=True
+        figure.axes,
+        wide.posterior.bundle.design.coefficients,
+        wide.posterior.bundle.trained.theta,
+        strict=True,
     ):
         curves = lines(axes, marker="None")
         assert len(curves) == 2
@@ -234,8 +238,8 @@ def test_band_is_that_of_a_typical_row(family):
     ((x, mean),) = lines(axes, marker="None")
     np.testing.assert_allclose(x, np.linspace(table["v"].min(), table["v"].max(), len(x)))
     frame = pd.DataFrame({"x": table["x"].mean(), "g": "a", "u": table["u"].mean(), "v": x})
-    rows = apply_design(material.bundle.design, frame, response=False)
-    mu = posterior_epred(material.bundle, material.draws, rows)
+    rows = apply_design(material.posterior.bundle.design, frame, response=False)
+    mu = posterior_epred(material.posterior, rows)
     np.testing.assert_allclose(mean, mu.mean(axis=0))
     outer, inner = (item.get_paths()[0].vertices for item in axes.collections)
     middle = () if family == "poisson" else (len(x) // 2,)  # whole numbers are drawn in steps
@@ -247,16 +251,16 @@ def test_band_is_that_of_a_typical_row(family):
 
 def _check_quantiles(material, mu, lower, upper, p):
     """The edges have these tail probabilities, up to the error of 40,000 responses."""
-    if material.bundle.family.name == "bernoulli":
+    if material.posterior.bundle.family.name == "bernoulli":
         np.testing.assert_allclose((lower, upper), np.quantile(mu, (p, 1 - p)))
         return
-    if material.bundle.family.name == "poisson":
+    if material.posterior.bundle.family.name == "poisson":
         error = 5 * np.sqrt(p * (1 - p) / 40_000)
         for edge, tail in ((lower, p), (upper, 1 - p)):
             assert stats.poisson.cdf(edge, mu).mean() > tail - error
             assert stats.poisson.cdf(edge - 1, mu).mean() < tail + error
         return
-    sigma = material.draws.dispersion["sigma"].ravel()
+    sigma = material.posterior.draws.dispersion["sigma"].ravel()
     tails = stats.norm.cdf((lower - mu) / sigma).mean(), stats.norm.sf((upper - mu) / sigma).mean()
     np.testing.assert_allclose(tails, p, atol=5 * np.sqrt(p * (1 - p) / 40_000))
 
@@ -294,7 +298,7 @@ def test_band_refuses_columns_that_it_cannot_draw(gaussian):
 
 def naive_log_density(material, phi, likelihood=True, prior=True):
     """Log density at phi, other parameters at their means, up to a constant; one tanh layer."""
-    bundle, rows, draws = material.bundle, material.rows, material.draws
+    bundle, rows, draws = material.posterior.bundle, material.rows, material.posterior.draws
     w = bundle.subspace.p_bar + bundle.subspace.Pi @ phi
     units, theta = bundle.units, draws.theta.mean(axis=(0, 1))
     f = []
@@ -319,7 +323,7 @@ def test_slice_is_the_log_density_through_the_mean(what, prior_only, parts):
     material = small_material(subspace__k=3, prior_only=prior_only)
     part = density_slice(material, (0, 2), what)
     first, second = part.axes
-    centre = material.draws.phi.mean(axis=(0, 1))
+    centre = material.posterior.draws.phi.mean(axis=(0, 1))
     expected = np.array(
         [
             [naive_log_density(material, np.array([a, centre[1], c]), **parts) for a in first]
@@ -338,14 +342,14 @@ def test_subspace_shows_control_points_curve_and_draws():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("phi[3]", "phi[1]")
     assert "relative to its maximum" in bar.get_ylabel()
     assert legend(figure) == ["posterior draws", "trained curve", "control points"]
-    bundle = material.bundle
+    bundle = material.posterior.bundle
     coordinates = (bundle.trained.control_points - bundle.subspace.p_bar) @ bundle.subspace.Pi
     ((x, y),) = lines(axes, marker="D")
     np.testing.assert_allclose((x, y), coordinates[:, [2, 0]].T, atol=1e-10)
     ((x, y),) = lines(axes, marker="None")
     np.testing.assert_allclose((x[[0, -1]], y[[0, -1]]), coordinates[[0, -1]][:, [2, 0]].T)
     ((x, y),) = lines(axes, marker="o")
-    np.testing.assert_allclose((x, y), material.draws.phi.reshape(-1, 3)[:, [2, 0]].T)
+    np.testing.assert_allclose((x, y), material.posterior.draws.phi.reshape(-1, 3)[:, [2, 0]].T)
 
 
 def test_subspace_of_one_dimension_is_a_profile():
@@ -369,12 +373,15 @@ def test_subspace_refuses_unknown_directions(gaussian):
 
 
 def test_loss_is_the_bundles(gaussian):
-    curve = gaussian.bundle.trained.curve
+    curve = gaussian.posterior.bundle.trained.curve
     losses = {"loss": [3.0, 2.0, 1.0], "validation_loss": [3.5, 2.5, 2.75]}
     history = {name: np.array(values) for name, values in losses.items()}
     history["epoch"] = np.array([10.0, 20.0, 30.0])
-    bundle = replace(gaussian.bundle, trained=replace(gaussian.bundle.trained, history=history))
-    material = memory_material(bundle, gaussian.draws, gaussian.rows)
+    bundle = replace(
+        gaussian.posterior.bundle,
+        trained=replace(gaussian.posterior.bundle.trained, history=history),
+    )
+    material = memory_material(One(bundle, gaussian.posterior.draws), gaussian.rows)
     figure = draw(material, "loss")
     first, second = figure.axes
     (training, validation, kept) = lines(first)
@@ -389,9 +396,9 @@ def test_loss_is_the_bundles(gaussian):
 def test_loss_without_validation_rows_or_history():
     material = small_material(train__validation=0.0)
     assert legend(draw(material, "loss")) == ["training rows", "kept"]
-    bundle = material.bundle
+    bundle = material.posterior.bundle
     untrained = replace(bundle, trained=replace(bundle.trained, history={}, curve={}))
-    bare = memory_material(untrained, material.draws, material.rows)
+    bare = memory_material(One(untrained, material.posterior.draws), material.rows)
     assert "loss" not in available(bare)
     with pytest.raises(InputError, match="no history"):
         draw(bare, "loss")
@@ -419,7 +426,7 @@ def test_check_of_whole_numbers_counts_rows(family):
     bars = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axes.patches}
     assert {round(value): rows for value, rows in bars.items() if rows} == observed
     replicated = posterior_predict(
-        material.bundle, material.draws, material.rows, np.random.default_rng(material.seed)
+        material.posterior, material.rows, np.random.default_rng(material.seed)
     )
     ((values, mean),) = lines(axes, marker="o")
     for value, rows in zip(values, mean, strict=True):
@@ -429,8 +436,8 @@ def test_check_of_whole_numbers_counts_rows(family):
 
 def test_check_says_if_replicated_counts_go_beyond_the_picture():
     material = small_material("poisson")
-    draws = replace(material.draws, phi=5 * material.draws.phi)
-    figure = draw(memory_material(material.bundle, draws, material.rows), "ppc")
+    draws = replace(material.posterior.draws, phi=5 * material.posterior.draws.phi)
+    figure = draw(memory_material(One(material.posterior.bundle, draws), material.rows), "ppc")
     top = figure.axes[0].patches[-1].get_x() + figure.axes[0].patches[-1].get_width()
     assert top < 3 * material.rows.y.max() + 6
     assert re.search(r"\d% of replicated values are larger", texts(figure))
@@ -440,7 +447,7 @@ def test_check_of_large_counts_puts_values_together():
     generator = np.random.default_rng(0)
     frame = small_frame().assign(count=generator.poisson(300, 30))
     bundle, rows = small_bundle("count ~ x + nn(u, v)", frame, family="poisson")
-    (axes,) = draw(memory_material(bundle, random_draws(bundle), rows), "ppc").axes
+    (axes,) = draw(memory_material(One(bundle, random_draws(bundle)), rows), "ppc").axes
     assert len(axes.patches) <= 41
     assert sum(bar.get_height() for bar in axes.patches) == 30
     assert re.fullmatch(r"rows in \d+ values", axes.get_ylabel())
@@ -451,9 +458,7 @@ def test_check_of_large_counts_puts_values_together():
 
 def test_calibration_counts_transforms_and_bins_predictions():
     material = small_material("bernoulli")
-    judged = pointwise(
-        material.bundle, material.draws, material.rows, generator=np.random.default_rng(1)
-    )
+    judged = pointwise(material.posterior, material.rows, generator=np.random.default_rng(1))
     figure = draw(material, "calibration")
     left, right = figure.axes
     counts = Counter(min(int(10 * value), 9) for value in judged.pit)
@@ -471,7 +476,7 @@ def test_calibration_counts_transforms_and_bins_predictions():
 
 
 def test_calibration_of_new_rows_says_so(gaussian):
-    rows = apply_design(gaussian.bundle.design, small_frame(40, seed=3), response=True)
+    rows = apply_design(gaussian.posterior.bundle.design, small_frame(40, seed=3), response=True)
     figure = draw(gaussian, "calibration", rows=rows, rows_label="test rows")
     assert "40 test rows" in texts(figure) and "training" not in texts(figure)
     assert "on test rows" in alt_text(gaussian, "calibration", rows=rows, rows_label="test rows")
@@ -482,7 +487,7 @@ def test_calibration_of_new_rows_says_so(gaussian):
 
 def category_material(name):
     bundle, rows = category_bundle(name)
-    return memory_material(bundle, with_energy(random_draws(bundle)), rows)
+    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows)
 
 
 @pytest.fixture(scope="module")
@@ -513,7 +518,7 @@ def test_coefficients_of_all_categories_share_an_axis(modes):
     ]  # fmt: skip
     (standardised,) = draw(modes, "coefficients", standardise=True).axes
     means = [x[0] for x, _ in lines(standardised, marker="o")]
-    values = modes.draws.coefficients["b_mutrain_trip_x"]
+    values = modes.posterior.draws.coefficients["b_mutrain_trip_x"]
     assert means[3] == pytest.approx(values.mean() * modes.rows.X[:, 0].std(ddof=1))
 
 
@@ -522,14 +527,14 @@ def test_the_check_has_a_bar_for_each_category(modes):
     assert ticks(axes.xaxis) == ["bus", "car", "train trip"]
     observed = Counter(modes.rows.y)
     assert [bar.get_height() for bar in axes.patches] == [observed[k] for k in (1, 2, 3)]
-    y = posterior_predict(modes.bundle, modes.draws, modes.rows, np.random.default_rng(1))
+    y = posterior_predict(modes.posterior, modes.rows, np.random.default_rng(1))
     ((_, mean),) = lines(axes, marker="o")
     np.testing.assert_allclose(mean, [(y == k).sum(axis=1).mean() for k in (1, 2, 3)])
     assert f"bus has {observed[1]} rows" in alt_text(modes, "ppc")
 
 
 def test_calibration_of_unordered_categories_is_the_reliability_of_each(modes):
-    p = posterior_epred(modes.bundle, modes.draws, modes.rows).mean(axis=0)
+    p = posterior_epred(modes.posterior, modes.rows).mean(axis=0)
     figure = draw(modes, "calibration")
     assert [axes.get_xlabel().replace("\n", " ") for axes in figure.axes] == [
         f"predicted P(mode = {name})" for name in ("bus", "car", "train trip")
@@ -550,8 +555,8 @@ def test_a_band_is_that_of_one_category(modes):
         ((x, mean),) = lines(axes, marker="None")
         held = {"x": modes.table["x"].mean(), "g": "a", "u": modes.table["u"].mean()}
         frame = pd.DataFrame({**held, "v": x})
-        rows = apply_design(modes.bundle.design, frame, response=False)
-        p = posterior_epred(modes.bundle, modes.draws, rows)[..., k]
+        rows = apply_design(modes.posterior.bundle.design, frame, response=False)
+        p = posterior_epred(modes.posterior, rows)[..., k]
         np.testing.assert_allclose(mean, p.mean(axis=0))
         assert legend(figure)[0] == f"P(mode = {name})"
         ((_, y),) = lines(axes, marker="o")
@@ -602,9 +607,11 @@ def test_an_effect_of_two_columns_shows_one_category():
 
 
 def test_trace_shows_the_worst_first_and_says_what_is_left_out(wide):
-    shifted = wide.draws.coefficients["b_x_7"] + np.array([[0.0], [9e5]])
-    draws = replace(wide.draws, coefficients={**wide.draws.coefficients, "b_x_7": shifted})
-    material = memory_material(wide.bundle, draws, wide.rows)
+    shifted = wide.posterior.draws.coefficients["b_x_7"] + np.array([[0.0], [9e5]])
+    draws = replace(
+        wide.posterior.draws, coefficients={**wide.posterior.draws.coefficients, "b_x_7": shifted}
+    )
+    material = memory_material(One(wide.posterior.bundle, draws), wide.rows)
     figure = draw(material, "trace")
     assert len(figure.axes) == 8 and "14 more" in texts(figure)
     assert figure.axes[0].get_title(loc="left").startswith("b_x_7  Rhat")
@@ -616,7 +623,7 @@ def test_trace_shows_the_worst_first_and_says_what_is_left_out(wide):
 
 
 def test_rank_counts_ranks_by_chain(gaussian):
-    draws = gaussian.draws
+    draws = gaussian.posterior.draws
     figure = draw(gaussian, "rank")
     panel = next(axes for axes in figure.axes if axes.get_title(loc="left").startswith("b_x"))
     values = draws.coefficients["b_x"]
@@ -634,7 +641,7 @@ def test_rank_needs_two_chains():
 
 def test_energy_says_ebfmi(gaussian):
     figure = draw(gaussian, "energy")
-    for axes, energy in zip(figure.axes, gaussian.draws.sampler["energy"], strict=True):
+    for axes, energy in zip(figure.axes, gaussian.posterior.draws.sampler["energy"], strict=True):
         change = sum((energy[i] - energy[i - 1]) ** 2 for i in range(1, len(energy)))
         ratio = change / (len(energy) - 1) / np.var(energy)
         assert axes.get_title(loc="left").endswith(f"E-BFMI {ratio:.2f}")
@@ -779,7 +786,7 @@ def test_unknown_kinds_and_options_are_refused(gaussian):
 
 def test_rows_without_their_table_can_be_drawn_where_it_is_not_needed(gaussian):
     rows = Rows(gaussian.rows.y, gaussian.rows.X, gaussian.rows.U, gaussian.rows.index)
-    material = memory_material(gaussian.bundle, gaussian.draws, rows)
+    material = memory_material(gaussian.posterior, rows)
     for kind in set(KINDS) - {"band"}:
         draw(material, kind)
     with pytest.raises(InputError, match="training table"):
@@ -797,8 +804,10 @@ def test_names_that_matplotlib_would_read_as_commands_are_shown():
     frame = small_frame().rename(columns={"u": "_u", "g": "_cost_$_$"})
     formula = FORMULA.replace("C(g)", "C(`_cost_$_$`)").replace("nn(u", "nn(_u")
     bundle, rows = small_bundle(formula, frame)
-    others = (("_other", random_draws(bundle, seed=1)),)
-    material = memory_material(bundle, random_draws(bundle), rows, label="_this", others=others)
+    others = (("_other", One(bundle, random_draws(bundle, seed=1))),)
+    material = memory_material(
+        One(bundle, random_draws(bundle)), rows, label="_this", others=others
+    )
     for kind in ("coefficients", "densities"):
         names = [name.strip() for name in legend(draw(material, kind))]
         assert names[:2] == ["_this", "_other"]

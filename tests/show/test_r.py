@@ -60,7 +60,7 @@ class Read:
 
     def __init__(self, fit, rscript, folder):
         self.fit = fit
-        write_table(draws_table(fit.draws), folder / "draws.csv")
+        write_table(draws_table(fit.posterior), folder / "draws.csv")
         command = [rscript, HELPER, write_r_script(fit.run), folder, folder / "draws.csv"]
         self.printed = run_r(command, cwd=folder)
         self.tables = {path.stem: pd.read_csv(path) for path in folder.glob("*.csv")}
@@ -93,8 +93,8 @@ def test_posterior_computes_our_summary(read):
 
 
 def test_the_diagnostics_are_ours(read):
-    sampler, found = read.fit.draws.sampler, read.tables["diagnostics"].iloc[0]
-    assert found["draws"] == read.fit.draws.size
+    sampler, found = read.fit.posterior.draws.sampler, read.tables["diagnostics"].iloc[0]
+    assert found["draws"] == read.fit.posterior.draws.size
     assert found["divergent"] == sampler["diverging"].sum()
     assert found["ebfmi"] == pytest.approx(ebfmi(sampler["energy"]).min(), rel=1e-8)
 
@@ -125,7 +125,7 @@ def test_the_response_is_read_from_the_data(read):
 def test_posterior_recognises_the_exported_draws(read):
     layout = read.tables["layout"].iloc[0]
     assert (layout["chains"], layout["iterations"]) == (2, 150)
-    assert layout["phi_2"] == pytest.approx(read.fit.draws.phi[..., 1].mean(), rel=1e-9)
+    assert layout["phi_2"] == pytest.approx(read.fit.posterior.draws.phi[..., 1].mean(), rel=1e-9)
     ours = pd.read_csv(read.fit.run.path / "summary.csv")
     assert list(read.tables["exported"]["variable"]) == list(ours["variable"])
     assert_same_table(read.tables["exported"], ours.drop(columns="variable"))
@@ -148,7 +148,7 @@ def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, to
     fit = semistan.sample(run, toolchain)
     script = write_r_script(fit.run, tmp_path / "elsewhere" / "my script.R")
     printed = run_r([rscript, script], cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"})
-    deep = int((fit.draws.sampler["tree_depth"] >= 2).sum())
+    deep = int((fit.posterior.draws.sampler["tree_depth"] >= 2).sum())
     assert deep > 0
     assert f"limit of the tree depth: {deep} " in printed
     assert "prior draws: 150 \nchains: 1 \n" in printed

@@ -175,13 +175,13 @@ def test_chains_are_summarised_from_what_nuts_reports():
 
 
 def test_directions_have_their_singular_values_and_shares(results):
-    rows = directions_table(results).rows
+    rows = directions_table(results.posterior).rows
     values = results.bundle.trained.singular_values
     assert [row[1].value for row in rows] == list(values)
     assert sum(row[2].value for row in rows) == pytest.approx(1)
     assert rows[0][2].value == pytest.approx(values[0] ** 2 / sum(values**2))
     assert [row[4].value for row in rows] == pytest.approx(
-        [np.std(results.draws.phi[..., j], ddof=1) for j in range(len(rows))]
+        [np.std(results.posterior.draws.phi[..., j], ddof=1) for j in range(len(rows))]
     )
 
 
@@ -198,7 +198,8 @@ def test_what_was_fitted_is_told(results):
 
 def test_dropped_rows_are_told(results):
     source = replace(results.bundle.source, dropped=7)
-    dropped = replace(results, bundle=replace(results.bundle, source=source))
+    bundle = replace(results.bundle, source=source)
+    dropped = replace(results, posterior=replace(results.posterior, bundle=bundle))
     facts = facts_of(report_content(dropped, some_evidence()), "model")
     assert facts["Rows"] == "30; 7 rows with missing values dropped"
 
@@ -501,7 +502,7 @@ def test_a_page_that_fails_leaves_the_older_one(results, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "gather", lambda *_: some_evidence())
     run = SimpleNamespace(options=results.options)
     with pytest.raises(RuntimeError, match="no page"):
-        report.write_report(run, results.draws, results.summary, path)
+        report.write_report(run, results.posterior, results.summary, path)
     assert [item.name for item in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "older"
 

@@ -31,7 +31,7 @@ def report(toolchain, tmp_path_factory):
     }  # fmt: skip
     fit = semistan.fit(FORMULA, frame, out=folder / "run", overrides=overrides)
     path = folder / "report.html"
-    write_report(fit.run, fit.draws, fit.summary, path)
+    write_report(fit.run, fit.posterior, fit.summary, path)
     return path
 
 

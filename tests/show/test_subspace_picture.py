@@ -19,6 +19,7 @@ from semistan.model.bundle import with_temper
 from semistan.model.config import SampleConfig
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
+from semistan.posterior.posterior import One
 from semistan.show.pictures import draw, slice
 from semistan.show.pictures import measures as picture
 from semistan.show.pictures.material import evenly, memory_material
@@ -273,7 +274,7 @@ def test_a_tempered_posterior_is_sliced_as_it_is_sampled(temper):
 
 def test_the_picture_of_a_run_is_this_slice():
     measured = small_measured("pca", draws=True)
-    material = memory_material(measured.bundle, measured.draws, measured.rows)
+    material = memory_material(One(measured.bundle, measured.draws), measured.rows)
     (both,) = (axes for axes in draw(material, "subspace").axes if axes.get_xlabel() == "phi[1]")
     here = panel(draw_measures(measured), "phi[1]")
     assert both.get_xlim() == here.get_xlim()

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from semistan.model.bundle import Source
+from semistan.posterior.posterior import One
 from semistan.posterior.summary import summarise
 from semistan.show.report.results import Results
 from support.drawn import random_draws
@@ -51,11 +52,11 @@ def small_results(
     bundle = replace(bundle, source=Source(path, len(rows), 0))
     drawn = random_draws(bundle, chains=chains, iterations=iterations)
     draws = replace(drawn, sampler={**calm_sampler(chains, iterations), **(sampler or {})})
+    posterior = One(bundle, draws)
     sample = {"chains": chains, "draws": iterations, "warmup": 300}
     return Results(
-        bundle=bundle,
-        draws=draws,
-        summary=summarise(bundle, draws, rows),
+        posterior=posterior,
+        summary=summarise(posterior, rows),
         rows=rows,
         table=rows.frame,
         program="// generated\ndata {\n  int<lower=1> N;  // rows\n}\n",

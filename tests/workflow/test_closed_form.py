@@ -49,7 +49,7 @@ def exact(fit):
 
 @pytest.fixture(scope="module")
 def draws(fit):
-    return np.concatenate([fit.draws.phi, fit.draws.theta], axis=-1)
+    return np.concatenate([fit.posterior.draws.phi, fit.posterior.draws.theta], axis=-1)
 
 
 def test_the_metric_of_one_mode_is_kept_and_its_dimensions_are_the_programs(fit):
@@ -98,9 +98,9 @@ def new(fit):
 def test_predictor_of_new_rows(fit, exact, new):
     mean, covariance, _ = exact
     offset, G = jacobian(fit.run.bundle, new)
-    eta = semistan.posterior_linpred(fit.run.bundle, fit.draws, new)
+    eta = semistan.posterior_linpred(fit.posterior, new)
     for i in range(3):
-        by_chain = eta[:, i].reshape(fit.draws.chains, -1)
+        by_chain = eta[:, i].reshape(fit.posterior.draws.chains, -1)
         assert_mean(by_chain, offset[i] + G[i] @ mean, f"eta {i}")
         assert_sd(by_chain, np.sqrt(G[i] @ covariance @ G[i]), f"eta {i}")
 
@@ -108,9 +108,9 @@ def test_predictor_of_new_rows(fit, exact, new):
 def test_predictive_distribution_of_new_rows(fit, exact, new):
     mean, covariance, sigma = exact
     offset, G = jacobian(fit.run.bundle, new)
-    y = semistan.posterior_predict(fit.run.bundle, fit.draws, new, np.random.default_rng(5))
+    y = semistan.posterior_predict(fit.posterior, new, np.random.default_rng(5))
     for i in range(3):
-        by_chain = y[:, i].reshape(fit.draws.chains, -1)
+        by_chain = y[:, i].reshape(fit.posterior.draws.chains, -1)
         sd = np.sqrt(G[i] @ covariance @ G[i] + sigma**2)
         assert_mean(by_chain, offset[i] + G[i] @ mean, f"y {i}")
         assert_sd(by_chain, sd, f"y {i}")
@@ -125,11 +125,11 @@ def test_intercept(fit, exact):
     rows, units = fit.run.rows(), fit.run.bundle.units
     offset, G = jacobian(fit.run.bundle, rows)
     weights = G.mean(axis=0) - np.concatenate([np.zeros(fit.run.bundle.subspace.k), units.x_loc])
-    intercept = fit.draws.coefficients["b_Intercept"]
+    intercept = fit.posterior.draws.coefficients["b_Intercept"]
     assert_mean(intercept, offset.mean() + weights @ mean, "b_Intercept")
     assert_sd(intercept, np.sqrt(weights @ covariance @ weights), "b_Intercept")
 
 
 def test_sigma_stays_at_its_constant(fit, exact):
-    assert np.all(fit.draws.dispersion["sigma"] == exact[2])
+    assert np.all(fit.posterior.draws.dispersion["sigma"] == exact[2])
     assert np.isnan(fit.summary.rows[-1].rhat)

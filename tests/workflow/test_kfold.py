@@ -49,9 +49,7 @@ def test_a_fold_is_a_fit_by_hand_on_the_other_rows(original, validated, tmp_path
     table = original.table()
     by_hand = fit(original.bundle.config, table[~inside], out=tmp_path / "by-hand")
     rows = new_rows(by_hand.run.bundle, table[inside], response=True)
-    expected = pointwise(
-        by_hand.run.bundle, by_hand.draws, rows, generator=np.random.default_rng((5, 2))
-    )
+    expected = pointwise(by_hand.posterior, rows, generator=np.random.default_rng((5, 2)))
     for name in ("y", "lpd", "mean", "crps", "lower", "upper", "pit"):
         values = getattr(found.rows, name)[inside]
         assert values == pytest.approx(getattr(expected, name), rel=1e-8), name

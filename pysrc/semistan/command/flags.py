@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from semistan.errors import InputError
-from semistan.model.construction import CONSTRUCTIONS
 from semistan.infer.methods import names_text
+from semistan.model.construction import CONSTRUCTIONS
+from semistan.posterior.options import EffectOptions, PredictOptions
 
 MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
+OPTIONS = "Options"  # where Typer shows the options that have no panel
 
 
 def _hidden(text: str) -> tuple[int, ...]:
@@ -50,7 +52,8 @@ def _number_or_auto(text: str) -> int | str:
 class Flag:
     """One flag: its parameter's name, the keys of the configuration that it sets, its help.
 
-    A flag without keys of its own reads them from its value.
+    A flag without keys of its own reads them from its value. One without a default changes nothing
+    unless it is given.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Flag:
     help: str
     panel: str
     read: Callable[[Any], Any] = lambda value: value
+    default: Any = None
 
     def settings(self, value: Any) -> dict[str, Any]:
         """Return the keys and values that a given flag sets."""
@@ -67,14 +71,15 @@ class Flag:
 
     @property
     def parameter(self) -> inspect.Parameter:
-        """What Typer reads; a flag that is not given changes nothing."""
+        """What Typer reads."""
         dashed = self.name.replace("_", "-")
-        names = [f"--{dashed}/--no-{dashed}"] if self.type is bool else [f"--{dashed}"]
+        switch = self.type is bool and self.default is None
+        names = [f"--{dashed}/--no-{dashed}"] if switch else [f"--{dashed}"]
         option = typer.Option(*names, help=self.help, rich_help_panel=self.panel)
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None,
+            default=self.default,
             annotation=Annotated[self.type | None, option],
         )
 
@@ -151,23 +156,82 @@ SEED_FLAG = Flag(
 FIT_FLAGS = (*MODEL_FLAGS, *TRAIN_FLAGS, *SAMPLE_FLAGS, SEED_FLAG)
 
 
-def configurable(*flags: Flag) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command these flags; it receives those that were given as ``overrides``."""
+def _held(pairs: list[str]) -> dict[str, str]:
+    """Read ``name=value`` pairs."""
+    held = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError(f"--at takes a column and its value as g=b, got '{pair}'")
+        held[name.strip()] = value.strip()
+    return held
+
+
+def _of(defaults: PredictOptions | EffectOptions, name: str, kind: Any, text: str) -> Flag:
+    """Return the flag of an option, with its default."""
+    return Flag(name, (name,), kind, text, OPTIONS, default=getattr(defaults, name))
+
+
+_PREDICT, _EFFECT = PredictOptions(), EffectOptions()
+PREDICT_FLAGS = (
+    _of(_PREDICT, "kind", str,
+        "epred (mean, or probabilities of categories; the default), linpred (linear predictor) or "
+        "predict."),
+    _of(_PREDICT, "part", str,
+        "Of linpred: all, structured (x' theta, orthogonalised), nn (centred) or penalised "
+        "(smooths and groups)."),
+    _of(_PREDICT, "dpar", str,
+        "A parameter instead, as sigma: its value (epred) or predictor."),
+    _of(_PREDICT, "interval", float, "Probability of the interval."),
+    _of(_PREDICT, "seed", int, "Seed of everything that is drawn here."),
+    _of(_PREDICT, "engine", str, "torch, or onnx (predictor.onnx alone)."),
+    _of(_PREDICT, "prior", bool, "Predict from the priors; needs no chains."),
+    _of(_PREDICT, "drop_missing", bool, "Leave out rows with missing values."),
+    _of(_PREDICT, "allow_new_levels", bool,
+        "Draw the effects of a group's new levels from all levels'."),
+)  # fmt: skip
+EFFECT_FLAGS = (
+    _of(_EFFECT, "kind", str, "pd (partial dependence) or conditional (others held)."),
+    Flag("at", ("at",), list[str],
+         "Where a conditional effect holds a column, as g=b; repeatable.", OPTIONS, _held),
+    _of(_EFFECT, "scale", str, "response (the mean) or linpred."),
+    _of(_EFFECT, "resolution", int, "Points of a numeric column; 25, or 15 for two columns."),
+    _of(_EFFECT, "rows", int, "Most rows over which pd is averaged."),
+    _of(_EFFECT, "curves", int, "Individual curves in the picture of a pd."),
+    _of(_EFFECT, "category", str,
+        "One category of the response, instead of all (in a picture of two columns, instead of "
+        "the second)."),
+    _of(_EFFECT, "seed", int, "Seed of everything that is drawn here."),
+)  # fmt: skip
+
+
+def configurable(
+    *flags: Flag, into: str = "overrides"
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these flags; it receives keys and values as one argument.
+
+    Parameters
+    ----------
+    *flags : Flag
+        The flags.
+    into : str
+        The argument's name.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_flags(**given: Any) -> None:
             values = {flag: given.pop(flag.name) for flag in flags}
-            overrides = {
+            found = {
                 key: setting
                 for flag, value in values.items()
                 if value is not None
                 for key, setting in flag.settings(value).items()
             }
-            command(overrides=overrides, **given)
+            command(**{into: found}, **given)
 
         signature = inspect.signature(command, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.name != "overrides"]
+        own = [p for p in signature.parameters.values() if p.name != into]
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         parameters = [*own, *(flag.parameter for flag in flags)]
         with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from semistan.command.doctor import Finding
-        from semistan.model.bundle import Bundle
     from semistan.infer.chain_store import ChainProgress
+    from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
@@ -183,11 +183,11 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def say_weighting(bundle: Bundle) -> None:
+def say_weighting(config: ModelConfig) -> None:
     """Say by what averages over rows are weighted, if they are."""
     from semistan.posterior.scoring.scores import weighting
 
-    if weights := weighting(bundle):
+    if weights := weighting(config):
         say(f"Averages over rows are {weights}.")
 
 

@@ -14,9 +14,9 @@ from semistan.density.columns import unconstrained
 from semistan.density.mode import Mode
 from semistan.density.target import Target, make_target
 from semistan.infer.backends.backend import Report
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.program.program import Kernel
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.bundle import Bundle
+from semistan.model.design import Design
+from semistan.model.families.families import Family
 from semistan.posterior.draws import Array
 
 
-def category_names(bundle: Bundle) -> tuple[str, ...]:
+def category_names(family: Family, design: Design) -> tuple[str, ...]:
     """Return the names in order, ``1`` to ``K`` of ordered ones; none of other responses."""
-    ordered = tuple(str(k) for k in range(1, bundle.family.categories + 1))
-    return bundle.design.categories or ordered
+    ordered = tuple(str(k) for k in range(1, family.categories + 1))
+    return design.categories or ordered
 
 
-def category_position(bundle: Bundle, category: str | None) -> int:
+def category_position(family: Family, design: Design, category: str | None) -> int:
     """Return a category's position from 0, the second one's by default.
 
     Raises
@@ -28,10 +29,10 @@ def category_position(bundle: Bundle, category: str | None) -> int:
     InputError
         Naming the nearest category, or if the response has none.
     """
-    names = category_names(bundle)
+    names = category_names(family, design)
     if not names:
         raise InputError(
-            f"there is no category '{category}': the response of family {bundle.family.name} has "
+            f"there is no category '{category}': the response of family {family.name} has "
             "no categories"
         )
     if category is None:

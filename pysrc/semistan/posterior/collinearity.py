@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import posterior_linpred
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import posterior_linpred
 
 LIMIT = 0.8
 NEARLY_ALL = 0.9  # share of R2 that the named columns explain
@@ -51,11 +51,11 @@ class Collinearity:
         )
 
 
-def collinearity(bundle: Bundle, draws: Draws, rows: Rows) -> Collinearity:
+def collinearity(posterior: Posterior, rows: Rows) -> Collinearity:
     """Regress the network's part on the structured columns; ``rows`` are the training rows."""
     some = rows.evenly(MOST_ROWS)
-    f = posterior_linpred(bundle, draws.thin(MOST_DRAWS), some, part="nn").mean(axis=0)
-    return regress(f, some.X, bundle.design.x.columns)
+    f = posterior_linpred(posterior.thin(MOST_DRAWS), some, part="nn").mean(axis=0)
+    return regress(f, some.X, posterior.design.x.columns)
 
 
 def regress(f: Array, X: Array, columns: tuple[str, ...]) -> Collinearity:

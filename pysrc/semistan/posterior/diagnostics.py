@@ -8,6 +8,9 @@ E-BFMI: Betancourt (2016), arXiv:1604.00695.
 An approximation is judged by the importance weights of its draws, p / g: their Pareto k says
 how far it is from the posterior (Yao et al., 2018, ICML; Vehtari et al., 2024, JMLR 25(72)).
 Independent approximations have to agree as chains do.
+
+The posteriors of different subspaces differ: of a mixture, the figures are the worst within a
+member, and chains have to agree with those of their member alone.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import posterior_linpred
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import One, Posterior
+from semistan.posterior.predictive import posterior_linpred
 
 RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
@@ -73,24 +76,40 @@ def worst(several: list[Convergence]) -> Convergence:
     )
 
 
-def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
+def named_convergence(posterior: Posterior, name: str) -> Convergence:
+    """Return the figures of an interpreted quantity, the worst within a member."""
+    members = posterior.members
+    return worst([convergence(member.draws.interpreted[name]) for member in members])
+
+
+def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     """Return the worst figures of all linear predictors over evenly spaced rows.
 
     Unordered categories but the first have one each, and so may sigma and other parameters: their
     networks can disagree between chains where eta and the coefficients agree.
     """
+    return worst([_eta_convergence(member, rows) for member in posterior.members])
+
+
+def _eta_convergence(member: One, rows: Rows) -> Convergence:
     chosen = rows.evenly(ETA_ROWS)
-    others = [item.name for item in bundle.design.parameters]
+    others = [item.name for item in member.design.parameters]
     found = [
-        posterior_linpred(bundle, draws, chosen, dpar=name).reshape(draws.chains, -1, len(chosen))
+        posterior_linpred(member, chosen, dpar=name).reshape(member.chains, -1, len(chosen))
         for name in (None, *others)
     ]
     return worst([convergence(eta[..., i]) for eta in found for i in range(len(chosen))])
 
 
-def phi_convergence(draws: Draws) -> Convergence:
+def phi_convergence(posterior: Posterior) -> Convergence:
     """Return the worst figures over the subspace coordinates."""
-    return worst([convergence(draws.phi[..., i]) for i in range(draws.phi.shape[-1])])
+    return worst(
+        [
+            convergence(member.draws.phi[..., i])
+            for member in posterior.members
+            for i in range(member.draws.phi.shape[-1])
+        ]
+    )
 
 
 def ebfmi(energy: Array) -> Array:
@@ -98,35 +117,35 @@ def ebfmi(energy: Array) -> Array:
     return np.asarray(np.square(np.diff(energy)).mean(axis=1) / energy.var(axis=1))
 
 
-def diagnose(draws: Draws, interpreted: Convergence, eta: Convergence) -> tuple[Check, ...]:
+def diagnose(posterior: Posterior, interpreted: Convergence, eta: Convergence) -> tuple[Check, ...]:
     """Judge a run.
 
     Parameters
     ----------
-    draws : Draws
-        The run's draws.
+    posterior : Posterior
+        The run's posterior.
     interpreted : Convergence
         Worst figures over the coefficients and dispersion.
     eta : Convergence
         Worst figures over the linear predictors.
     """
     return (
-        *_of_the_method(draws),
-        *_mixing("coefficients", interpreted, draws),
-        *_mixing("linear predictor", eta, draws),
+        *_of_the_method(posterior),
+        *_mixing("coefficients", interpreted, posterior),
+        *_mixing("linear predictor", eta, posterior),
     )
 
 
-def _of_the_method(draws: Draws) -> Iterator[Check]:
-    if "diverging" in draws.sampler:
-        yield from (_divergences(draws), _tree_depth(draws), _energy(draws))
-    if draws.method.approximate:
-        yield _importance(draws)
+def _of_the_method(posterior: Posterior) -> Iterator[Check]:
+    if "diverging" in posterior.sampler:
+        yield from (_divergences(posterior), _tree_depth(posterior), _energy(posterior))
+    if posterior.method.approximate:
+        yield _importance(posterior)
 
 
-def pareto_k(draws: Draws) -> Array:
+def pareto_k(posterior: Posterior) -> Array:
     """Return the Pareto k of each approximation's importance weights, shape (C,); 0 if equal."""
-    log_weights = draws.sampler["log_p"] - draws.sampler["log_g"]
+    log_weights = posterior.sampler["log_p"] - posterior.sampler["log_g"]
     return np.array([_pareto_k(weights) for weights in log_weights])
 
 
@@ -134,42 +153,42 @@ def _pareto_k(log_weights: Array) -> float:
     return float(quiet_arviz().psislw(log_weights)[1]) if np.ptp(log_weights) else 0.0
 
 
-def _importance(draws: Draws) -> Check:
-    greatest = float(pareto_k(draws).max())
+def _importance(posterior: Posterior) -> Check:
+    greatest = float(pareto_k(posterior).max())
     return Check(
         "Pareto k of the approximation",
         f"largest Pareto k of the importance weights {greatest:.2f} (limit {PARETO_K_LIMIT})",
         bool(greatest <= PARETO_K_LIMIT),
-        f"{draws.method.text} is far from the posterior: its intervals cannot be trusted; use "
+        f"{posterior.method.text} is far from the posterior: its intervals cannot be trusted; use "
         "--method nuts",
     )
 
 
-def _divergences(draws: Draws) -> Check:
-    count = int(draws.sampler["diverging"].sum())
+def _divergences(posterior: Posterior) -> Check:
+    count = int(posterior.sampler["diverging"].sum())
     return Check(
         "divergences",
-        f"{count} of {draws.size} transitions diverged",
+        f"{count} of {posterior.size} transitions diverged",
         count == 0,
         "raise adapt_delta (--adapt-delta 0.95, then 0.99); if they stay, choose a smaller k "
         "or a tighter prior on phi",
     )
 
 
-def _tree_depth(draws: Draws) -> Check:
-    limit = draws.max_treedepth
-    count = int((draws.sampler["tree_depth"] >= limit).sum())
+def _tree_depth(posterior: Posterior) -> Check:
+    limit = posterior.max_treedepth
+    count = int((posterior.sampler["tree_depth"] >= limit).sum())
     return Check(
         "tree depth",
-        f"{count} of {draws.size} transitions hit the maximum tree depth of {limit}",
+        f"{count} of {posterior.size} transitions hit the maximum tree depth of {limit}",
         count == 0,
         "the sampler is slow, not wrong: raise --max-treedepth, lengthen --warmup, or choose "
         "a smaller k",
     )
 
 
-def _energy(draws: Draws) -> Check:
-    least = float(ebfmi(draws.sampler["energy"]).min())
+def _energy(posterior: Posterior) -> Check:
+    least = float(ebfmi(posterior.sampler["energy"]).min())
     return Check(
         "E-BFMI",
         f"smallest E-BFMI over chains {least:.2f} (limit {EBFMI_LIMIT})",
@@ -179,19 +198,20 @@ def _energy(draws: Draws) -> Check:
     )
 
 
-def _mixing(what: str, figures: Convergence, draws: Draws) -> tuple[Check, ...]:
-    checks = _chains_mix(what, figures, draws)
-    return checks[:1] if draws.method.approximate else checks  # independent draws are effective
+def _mixing(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, ...]:
+    checks = _chains_mix(what, figures, posterior)
+    return checks[:1] if posterior.method.approximate else checks  # independent draws are effective
 
 
-def _chains_mix(what: str, figures: Convergence, draws: Draws) -> tuple[Check, Check]:
-    needed = ESS_PER_CHAIN * draws.chains
+def _chains_mix(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, Check]:
+    chains = posterior.members[0].chains
+    needed = ESS_PER_CHAIN * chains
     least = min(figures.bulk_ess, figures.tail_ess)
     return (
         Check(
             f"Rhat of {what}",
             "Rhat needs at least two chains"
-            if draws.chains == 1
+            if chains == 1
             else f"largest Rhat {figures.rhat:.4f} (limit {RHAT_LIMIT})",
             not figures.rhat > RHAT_LIMIT,
             "the chains do not agree: run longer (--warmup, --draws); if they sit in "

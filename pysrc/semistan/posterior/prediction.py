@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.bundle import Bundle
+from semistan.model.design import Design
+from semistan.model.families.families import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, named
-from semistan.posterior.draws import Array, Draws, draw_index
-from semistan.posterior.engine import Engine
-from semistan.posterior.predict import (
+from semistan.posterior.draws import Array, draw_index
+from semistan.posterior.options import PredictOptions, check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import (
     check_dpar,
     posterior_epred,
     posterior_linpred,
     posterior_predict,
     row_chunks,
 )
-from semistan.posterior.scoring.scores import check_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ class Prediction:
     categories: tuple[str, ...] = ()
 
 
-def check_prediction(bundle: Bundle, kind: str, part: str, dpar: str | None) -> None:
+def check_prediction(family: Family, design: Design, options: PredictOptions) -> None:
     """Refuse an unknown kind, part or parameter, and parts of anything but the linear predictor.
 
     Raises
@@ -72,6 +73,7 @@ def check_prediction(bundle: Bundle, kind: str, part: str, dpar: str | None) -> 
     InputError
         Naming the nearest kind, part or parameter.
     """
+    kind, part, dpar = options.what, options.part, options.dpar
     if kind not in KINDS:
         raise InputError(f"unknown kind of prediction '{kind}'.{did_you_mean(kind, KINDS)}")
     if part not in PARTS:
@@ -82,7 +84,7 @@ def check_prediction(bundle: Bundle, kind: str, part: str, dpar: str | None) -> 
         )
     if dpar is None:
         return
-    check_dpar(bundle, dpar, part)
+    check_dpar(family, design, dpar, part)
     if kind == "predict":
         raise InputError(
             f"a new response has all parameters: use --kind epred or linpred with --dpar {dpar}"
@@ -90,28 +92,27 @@ def check_prediction(bundle: Bundle, kind: str, part: str, dpar: str | None) -> 
 
 
 def predict_chunks(
-    bundle: Bundle,
-    draws: Draws,
-    rows: Rows,
-    kind: str,
-    part: str,
-    generator: np.random.Generator,
-    engine: Engine,
-    dpar: str | None = None,
+    posterior: Posterior, rows: Rows, options: PredictOptions, generator: np.random.Generator
 ) -> Iterator[Prediction]:
     """Predict rows whose labels are their positions in the data, as many as fit in memory."""
-    names = category_names(bundle) if kind == "epred" and dpar is None else ()
-    if kind == "predict":
-        names = bundle.design.categories
-    for chunk in row_chunks(rows, draws, bundle):
+    kind, dpar, names = options.what, options.dpar, _categories(posterior, options)
+    for chunk in row_chunks(posterior, rows):
         if kind == "predict":
-            values = posterior_predict(bundle, draws, chunk, generator, engine=engine)
+            values = posterior_predict(posterior, chunk, generator)
         elif kind == "epred":
-            values = posterior_epred(bundle, draws, chunk, dpar=dpar, engine=engine)
+            values = posterior_epred(posterior, chunk, dpar=dpar)
         else:
-            values = posterior_linpred(bundle, draws, chunk, part=part, dpar=dpar, engine=engine)
+            values = posterior_linpred(posterior, chunk, part=options.part, dpar=dpar)
         numbers = np.array(chunk.index, dtype=int) + 1
-        yield Prediction(values, numbers, draws.chains, kind, names)
+        yield Prediction(values, numbers, posterior.chains, kind, names)
+
+
+def _categories(posterior: Posterior, options: PredictOptions) -> tuple[str, ...]:
+    """Return the categories of which there is a probability each, or that responses number."""
+    if options.what == "predict":
+        return posterior.design.categories
+    probabilities = options.what == "epred" and options.dpar is None
+    return category_names(posterior.family, posterior.design) if probabilities else ()
 
 
 def summarise_prediction(prediction: Prediction, interval: float) -> pd.DataFrame:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.model.bundle import Bundle
 from semistan.model.design import Design
 from semistan.model.orthogonal import ORTHOGONAL, RAW
 from semistan.model.table.rows import Rows
@@ -19,13 +18,14 @@ from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
     Check,
     Convergence,
-    convergence,
     diagnose,
     eta_convergence,
+    named_convergence,
     phi_convergence,
     worst,
 )
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,21 +138,22 @@ class Summary:
         return pd.DataFrame([row.texts for row in self.rows], columns=list(COLUMNS), index=names)
 
 
-def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
-    """Summarise a run's draws; ``rows`` are the training rows."""
-    figures = {name: convergence(values) for name, values in draws.interpreted.items()}
-    judged = [figures[name] for name in draws.identified]
-    eta = eta_convergence(bundle, draws, rows)
+def summarise(posterior: Posterior, rows: Rows) -> Summary:
+    """Summarise a posterior; ``rows`` are the training rows."""
+    values = posterior.interpreted
+    figures = {name: named_convergence(posterior, name) for name in values}
+    judged = [figures[name] for name in posterior.identified]
+    eta = eta_convergence(posterior, rows)
     return Summary(
-        tuple(_row(name, values, figures[name]) for name, values in draws.interpreted.items()),
+        tuple(_row(name, draws, figures[name]) for name, draws in values.items()),
         eta,
-        phi_convergence(draws),
-        diagnose(draws, worst(judged), eta),
-        draws.reservations,
+        phi_convergence(posterior),
+        diagnose(posterior, worst(judged), eta),
+        posterior.reservations,
         (
-            *_names_note(bundle.design),
-            *_orthogonal_note(draws),
-            *filter(None, [collinearity(bundle, draws, rows).warning()]),
+            *_names_note(posterior.design),
+            *_orthogonal_note(posterior),
+            *filter(None, [collinearity(posterior, rows).warning()]),
         ),
     )
 
@@ -164,8 +165,9 @@ def _names_note(design: Design) -> tuple[str, ...]:
     return (f"{', '.join(f'{name}: {column}' for name, column in design.respelled.items())}.",)
 
 
-def _orthogonal_note(draws: Draws) -> tuple[str, ...]:
+def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:
     """Say which coefficients to read where some are orthogonalised to the network."""
+    draws = posterior.members[0].draws
     if draws.orthogonal is None:
         return ()
     raw = draws.orthogonal.unidentified

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.draws import Draws, draw_index
+from semistan.posterior.draws import draw_index
+from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 WHOLE_NUMBERS = ("tree_depth", "n_steps", "diverging")
 
 
-def draws_table(draws: Draws) -> pd.DataFrame:
+def draws_table(posterior: Posterior) -> pd.DataFrame:
     """Return one line per draw.
 
     Returns
@@ -26,19 +27,26 @@ def draws_table(draws: Draws) -> pd.DataFrame:
     pandas.DataFrame
         ``.chain``, ``.iteration``, ``.draw``, the coefficients and dispersion parameters by name,
         ``phi[1]`` to ``phi[k]``, ``lprior``, ``lp__`` and the method's other columns.
-        ``theta`` is left out: it is the coefficients.
+        ``theta`` is left out: it is the coefficients. A mixture has no ``phi``, which belongs to a
+        subspace.
     """
     import pandas as pd
 
-    phi = {f"phi[{i + 1}]": draws.phi[..., i] for i in range(draws.phi.shape[-1])}
-    values = {**draws.interpreted, **phi, "lprior": draws.lprior, **_sampler(draws)}
+    values = posterior.interpreted | _coordinates(posterior)
+    values |= {"lprior": posterior.lprior, **_sampler(posterior)}
     columns = {name: array.ravel() for name, array in values.items()}
-    return pd.DataFrame(draw_index(draws.chains, draws.lprior.shape[1]) | columns)
+    return pd.DataFrame(draw_index(posterior.chains, posterior.lprior.shape[1]) | columns)
 
 
-def _sampler(draws: Draws) -> dict[str, np.ndarray]:
-    columns = draws.method.columns
+def _coordinates(posterior: Posterior) -> dict[str, np.ndarray]:
+    first, *others = posterior.members
+    phi = first.draws.phi
+    return {} if others else {f"phi[{i + 1}]": phi[..., i] for i in range(phi.shape[-1])}
+
+
+def _sampler(posterior: Posterior) -> dict[str, np.ndarray]:
+    columns = posterior.method.columns
     return {
         columns[name]: values.astype(np.int64) if name in WHOLE_NUMBERS else values
-        for name, values in draws.sampler.items()
+        for name, values in posterior.sampler.items()
     }

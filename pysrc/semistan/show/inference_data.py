@@ -13,22 +13,24 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import log_lik, posterior_predict
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import log_lik, posterior_predict
 from semistan.posterior.run import Run
 from semistan.version import __version__
 
 POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
 
 
-def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
+def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     """Collect a run as InferenceData.
 
     The response has the same name in ``observed_data``, ``posterior_predictive`` and
     ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. The
     log-likelihood of a tempered run is left out too: ``az.loo`` would take the draws as those of
     temperature 1. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
-    numbered from 1, the attribute ``categories`` has their names.
+    numbered from 1, the attribute ``categories`` has their names. A mixture has the chains of
+    its members one after the other, and no ``phi``, which belongs to a subspace.
 
     Returns
     -------
@@ -39,12 +41,12 @@ def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
     group = "prior" if run.prior_only else "posterior"
     response = parse_formula(run.bundle.config.formula).response
     groups: dict[str, Any] = {
-        group: _variables(draws),
-        "sample_stats_prior" if run.prior_only else "sample_stats": _sampler(draws),
+        group: _variables(posterior),
+        "sample_stats_prior" if run.prior_only else "sample_stats": _sampler(posterior),
         "observed_data": {response: rows.y},
     }
-    if draws.size * len(rows) <= POINTWISE_LIMIT:
-        groups |= _pointwise(run, draws, rows, group, response)
+    if posterior.size * len(rows) <= POINTWISE_LIMIT:
+        groups |= _pointwise(run, posterior, rows, group, response)
     return arviz.from_dict(
         **groups,
         coords={
@@ -68,35 +70,40 @@ def write_inference_data(data: Any, path: Path) -> None:
         data.to_netcdf(str(temporary), engine="h5netcdf")
 
 
-def _variables(draws: Draws) -> dict[str, Array]:
-    theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
-    if draws.orthogonal and draws.orthogonal.in_model:
-        theta = {"theta": draws.effects, "theta_raw": draws.theta}
-    return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
+def _variables(posterior: Posterior) -> dict[str, Array]:
+    first, *others = (member.draws for member in posterior.members)
+    sampled = posterior.pooled(lambda draws: draws.theta)
+    theta = {"theta": sampled} if sampled.shape[-1] else {}
+    if first.orthogonal and first.orthogonal.in_model:
+        theta = {"theta": posterior.pooled(lambda draws: draws.effects), "theta_raw": sampled}
+    phi = {} if others else {"phi": first.phi}
+    return {**posterior.interpreted, **theta, **phi, "lprior": posterior.lprior}
 
 
-def _sampler(draws: Draws) -> dict[str, Array]:
+def _sampler(posterior: Posterior) -> dict[str, Array]:
     integer = {"tree_depth": np.int64, "n_steps": np.int64, "diverging": np.bool_}
-    return {name: values.astype(integer.get(name, float)) for name, values in draws.sampler.items()}
+    return {
+        name: values.astype(integer.get(name, float)) for name, values in posterior.sampler.items()
+    }
 
 
 def _pointwise(
-    run: Run, draws: Draws, rows: Rows, group: str, response: str
+    run: Run, posterior: Posterior, rows: Rows, group: str, response: str
 ) -> dict[str, dict[str, Array]]:
     def by_chain(values: Array) -> Array:
-        return values.reshape(draws.chains, -1, values.shape[-1])
+        return values.reshape(posterior.chains, -1, values.shape[-1])
 
     generator = np.random.default_rng(run.options.seed)
-    replicated = posterior_predict(run.bundle, draws, rows, generator)
+    replicated = posterior_predict(posterior, rows, generator)
     groups = {f"{group}_predictive": {response: by_chain(replicated)}}
     if not run.prior_only and run.options.temperature == 1:
-        groups["log_likelihood"] = {response: by_chain(log_lik(run.bundle, draws, rows))}
+        groups["log_likelihood"] = {response: by_chain(log_lik(posterior, rows))}
     return groups
 
 
 def _attributes(run: Run) -> dict[str, Any]:
     bundle = run.bundle
-    names = category_names(bundle)
+    names = category_names(bundle.family, bundle.design)
     return {
         **({"categories": list(names)} if names else {}),
         "formula": bundle.config.formula,

@@ -14,7 +14,8 @@ from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import compare_elpd, compare_loo
 from semistan.posterior.scoring.folds import read_kfold
 from semistan.posterior.scoring.scores import Pointwise
-from semistan.workflow.answers import RunLike, judge, loo, posterior_run
+from semistan.workflow.runs import RunLike, posterior_run
+from semistan.workflow.score import judge, loo
 
 if TYPE_CHECKING:
     import pandas as pd

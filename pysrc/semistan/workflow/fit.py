@@ -22,9 +22,8 @@ from semistan.infer.methods import check_version, method_of
 from semistan.infer.plan import Plan, default_plan, timed_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
-from semistan.model.bundle import Bundle, with_temper
 from semistan.infer.task import torch_threads
-from semistan.model.bundle import Bundle, network_spec, with_temper
+from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design
 from semistan.model.families.families import family
@@ -33,8 +32,8 @@ from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.model.temper import integrates_theta
 from semistan.model.units import units_of
-from semistan.posterior.draws import Draws, read_draws
 from semistan.posterior.orthogonal import STORED, write_gamma
+from semistan.posterior.posterior import One, read_posterior
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, bundle_program, stan_program
@@ -55,10 +54,10 @@ def _silent(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A finished fit: the run's folder, its draws and their summary."""
+    """A finished fit: the run's folder, its posterior and the summary of it."""
 
     run: Run
-    draws: Draws
+    posterior: One
     summary: Summary
 
     def __repr__(self) -> str:
@@ -227,13 +226,14 @@ def sample(
         say(f"interrupted; go on with: semistan sample {run.path}")
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
-    draws, rows = read_draws(run), run.rows()
+    posterior, rows = read_posterior(run), run.rows()
+    draws = posterior.draws
     if draws.orthogonal and not draws.orthogonal.in_model:
         write_gamma(run.path / STORED, draws.phi, draws.orthogonal)
-    summary = summarise(run.bundle, draws, rows)
+    summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
-    write_inference_data(inference_data(run, draws, rows), run.path / "posterior.nc")
-    return Fit(run, draws, summary)
+    write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
+    return Fit(run, posterior, summary)
 
 
 def draw_missing(
@@ -259,10 +259,10 @@ def draw_missing(
 
 
 def read_fit(run: Run | str | Path) -> Fit:
-    """Read a finished run's draws and summarise them."""
+    """Read a finished run's posterior and summarise it."""
     run = run if isinstance(run, Run) else read_run(run)
-    draws = read_draws(run)
-    return Fit(run, draws, summarise(run.bundle, draws, run.rows()))
+    posterior = read_posterior(run)
+    return Fit(run, posterior, summarise(posterior, run.rows()))
 
 
 def new_run(

@@ -24,6 +24,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.missing import complete_rows
+from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,
@@ -36,7 +37,7 @@ from semistan.posterior.scoring.folds import (
     write_folds,
     write_pointwise,
 )
-from semistan.posterior.scoring.scores import Pointwise, check_interval, pointwise
+from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
@@ -183,7 +184,7 @@ class FoldTask:
             fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
         judged = pointwise(
-            fit.run.bundle, fit.draws, rows, interval=self.interval,
+            fit.posterior, rows, interval=self.interval,
             generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
         return FoldFit(judged, fit.summary, _packed(folder / "run") if self.save_fit else b"")

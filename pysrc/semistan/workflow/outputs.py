@@ -10,10 +10,10 @@ from semistan.errors import InputError
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import read_draws
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.generated import generate_quantities
+from semistan.posterior.posterior import read_posterior
 from semistan.show.export import draws_table
 from semistan.show.pictures import draw
 from semistan.show.pictures.effect import draw_effect
@@ -24,9 +24,9 @@ from semistan.show.pictures.words import effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
-from semistan.workflow.answers import RunLike, opened
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
+from semistan.workflow.runs import RunLike, opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ def plot(
     """
     first = opened(run)
     further = [opened(item) for item in others]
-    overlaid = tuple((item.path.resolve().name, read_draws(item)) for item in further)
+    overlaid = tuple((item.path.resolve().name, read_posterior(item)) for item in further)
     if frame is not None:
         rows = new_rows(first.bundle, frame, response=True)
         options |= {"rows": rows, "rows_label": "new rows"}
@@ -114,7 +114,7 @@ def plot_effect(
         category = effect.categories[1]
     if category is not None:
         effect = effect.of_category(category)
-    table = predictors_of(material.bundle, material.table).frame
+    table = predictors_of(material.posterior.design, material.table).frame
     figure = draw_effect(
         effect, table=table, label=effect_words(material, effect), response=material.response
     )
@@ -148,7 +148,7 @@ def plot_subspace(
         measured = Measured(source, rows or training_rows(source))
     else:
         run = opened(source)
-        measured = Measured(run.bundle, run.rows(), read_draws(run), run.prior_only)
+        measured = Measured(run.bundle, run.rows(), read_posterior(run).draws, run.prior_only)
     figure = draw_measures(measured)
     if out is not None:
         write_picture(figure, Path(out))
@@ -157,7 +157,7 @@ def plot_subspace(
 
 def draws(run: RunLike) -> pd.DataFrame:
     """Return all draws as a table in the layout of R's ``posterior::as_draws_df``."""
-    return draws_table(read_draws(opened(run)))
+    return draws_table(read_posterior(opened(run)))
 
 
 def generate(run: RunLike, *, seed: int | None = None) -> list[Path]:
@@ -190,5 +190,5 @@ def report(run: RunLike, out: Path | str | None = None) -> Path:
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")
-    write_report(fit.run, fit.draws, fit.summary, path)
+    write_report(fit.run, fit.posterior, fit.summary, path)
     return path

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle, Source
 from semistan.infer.methods import method_of
-from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels

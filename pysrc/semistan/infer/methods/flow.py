@@ -38,15 +38,11 @@ from semistan.density.target import (
     negative_log_posterior,
 )
 from semistan.errors import InputError, SemistanError
-from semistan.infer.starts import Starts
-from semistan.model.arrays import Array
-from semistan.model.bundle import Bundle
-from semistan.model.config import SampleConfig
-from semistan.model.table.rows import Rows
 from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method, without_horseshoe
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

@@ -179,6 +179,8 @@ class Family:
         Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
     levels : tuple of str
         Names of unordered categories, the reference first.
+    binary : bool
+        Whether the response is 0 or 1, so that its mean is the probability of 1.
     """
 
     name: str
@@ -210,6 +212,7 @@ class Family:
     locations: Callable[[Array], dict[str, float]] = lambda _: {}
     probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
     levels: tuple[str, ...] = ()
+    binary: bool = False
 
     def __str__(self) -> str:
         return self.text or self.name
@@ -408,6 +411,7 @@ FAMILIES: tuple[Family, ...] = (
         glm="bernoulli_logit_glm_lpmf",
         has_log_lik=True,
         links=("probit", "cloglog", "cauchit"),
+        binary=True,
     ),
     Family(
         name="binomial",

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.bundle import Bundle
-from semistan.model.design import apply_design
+from semistan.model.design import Design, apply_design
 from semistan.model.formula.formula import parse_formula, variables
 from semistan.model.table.columns import factor_columns
 
@@ -49,7 +48,7 @@ class Predictors:
     typical: dict[str, Any]
 
 
-def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
+def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     """Select the columns of a table that the formula's right-hand side uses.
 
     Raises
@@ -58,13 +57,12 @@ def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
         If the model cannot predict these rows: columns are missing, levels are unknown, or
         values are not finite.
     """
-    frame = apply_design(bundle.design, table, response=False).frame
+    frame = apply_design(design, table, response=False).frame
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
-    design = bundle.design
     sets = (*(parameter.x for parameter in design.parameters), design.x, design.u)
     learnt = {name: levels for terms in sets for name, levels in factor_columns(terms).items()}
-    formula = parse_formula(bundle.design.formula)
+    formula = parse_formula(design.formula)
     grouping = {name for group in formula.groups for name in group.by}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
     only_group = grouping - set(formula.structured_variables) - set(formula.network_variables)
@@ -75,7 +73,7 @@ def predictors_of(bundle: Bundle, table: pd.DataFrame) -> Predictors:
     return Predictors(frame, levels, typical)
 
 
-def check_variables(bundle: Bundle, names: Iterable[str]) -> tuple[str, ...]:
+def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
     """Return names of predictors as a tuple without repetitions.
 
     Raises
@@ -83,7 +81,7 @@ def check_variables(bundle: Bundle, names: Iterable[str]) -> tuple[str, ...]:
     InputError
         For the response, and for names that the formula does not use, with the nearest one.
     """
-    formula = parse_formula(bundle.design.formula)
+    formula = parse_formula(design.formula)
     chosen = tuple(dict.fromkeys(names))
     for name in chosen:
         if name in formula.predictors:

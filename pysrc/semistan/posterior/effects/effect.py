@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.bundle import Bundle
-from semistan.model.design import apply_design
+from semistan.model.design import Design, apply_design
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     check_at_least,
     check_variables,
@@ -37,7 +36,8 @@ from semistan.posterior.effects.estimates import (
     estimates_table,
     on_scale,
 )
-from semistan.posterior.predict import row_chunks
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import row_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,8 +112,7 @@ class Effect:
 
 
 def conditional_effect(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     table: pd.DataFrame,
     variables: str | Sequence[str],
     *,
@@ -128,10 +127,8 @@ def conditional_effect(
 
     Parameters
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Posterior draws.
+    posterior : Posterior
+        The fitted model.
     table : pandas.DataFrame
         The training rows, from which ranges and means are taken.
     variables : str or sequence of str
@@ -150,24 +147,23 @@ def conditional_effect(
         unknown scale or a resolution below 2.
     """
     check_scale(scale)
-    names = _one_or_two(bundle, variables)
+    names = _one_or_two(posterior.design, variables)
     held = at or {}
     for name in names:
         if name in held:
             raise InputError(f"column '{name}' varies; at= can hold only other columns")
-    predictors = predictors_of(bundle, table)
+    predictors = predictors_of(posterior.design, table)
     grid = grid_of(predictors, names, resolution)
     typical = typical_values(predictors, held)
     reference = {name: value for name, value in typical.items() if name not in names}
-    rows = apply_design(bundle.design, grid.assign(**reference), response=False)
-    values = on_scale(bundle, draws, rows, scale)
-    categories = categories_on(bundle, scale)
+    rows = apply_design(posterior.design, grid.assign(**reference), response=False)
+    values = on_scale(posterior, rows, scale)
+    categories = categories_on(posterior, scale)
     return Effect("conditional", names, scale, grid, values, None, reference, categories)
 
 
 def partial_dependence(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     table: pd.DataFrame,
     variables: str | Sequence[str],
     *,
@@ -184,10 +180,8 @@ def partial_dependence(
 
     Parameters
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Posterior draws.
+    posterior : Posterior
+        The fitted model.
     table : pandas.DataFrame
         The training rows.
     variables : str or sequence of str
@@ -210,24 +204,24 @@ def partial_dependence(
     """
     check_scale(scale)
     check_at_least("curves", curves, 0)
-    names = _one_or_two(bundle, variables)
-    predictors = predictors_of(bundle, table)
+    names = _one_or_two(posterior.design, variables)
+    predictors = predictors_of(posterior.design, table)
     grid = grid_of(predictors, names, resolution)
     frame = predictors.frame
     sample = frame.iloc[sample_positions(len(frame), rows, generator)]
     chosen = sample_positions(len(sample), curves, generator) if curves else np.arange(0)
-    categories = categories_on(bundle, scale)
+    categories = categories_on(posterior, scale)
     each = (len(grid), *([len(categories)] if categories else []))
-    values, individual = np.empty((draws.size, *each)), np.empty((len(chosen), *each))
-    for g, point in enumerate(_rows_at_points(bundle, sample, grid)):
-        values[:, g], means = _averages(bundle, draws, point, scale)
+    values, individual = np.empty((posterior.size, *each)), np.empty((len(chosen), *each))
+    for g, point in enumerate(_rows_at_points(posterior.design, sample, grid)):
+        values[:, g], means = _averages(posterior, point, scale)
         individual[:, g] = means[chosen]
     kept = individual if curves else None
     return Effect("partial dependence", names, scale, grid, values, kept, {}, categories)
 
 
-def _one_or_two(bundle: Bundle, names: str | Sequence[str]) -> tuple[str, ...]:
-    chosen = check_variables(bundle, [names] if isinstance(names, str) else names)
+def _one_or_two(design: Design, names: str | Sequence[str]) -> tuple[str, ...]:
+    chosen = check_variables(design, [names] if isinstance(names, str) else names)
     if not 1 <= len(chosen) <= 2:
         raise InputError(
             f"an effect is of one or two different columns, got {len(chosen)}: {', '.join(chosen)}"
@@ -235,22 +229,22 @@ def _one_or_two(bundle: Bundle, names: str | Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def _rows_at_points(bundle: Bundle, sample: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Rows]:
+def _rows_at_points(design: Design, sample: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Rows]:
     """Yield the sampled rows with the columns of each grid point in turn."""
     n, others = len(sample), sample.drop(columns=list(grid.columns))
     points = max(1, DESIGN_ROWS // n)
     for start in range(0, len(grid), points):
         block = grid.iloc[start : start + points]
-        rows = apply_design(bundle.design, block.merge(others, how="cross"), response=False)
+        rows = apply_design(design, block.merge(others, how="cross"), response=False)
         for first in range(0, len(rows), n):
             yield rows.take(np.arange(first, first + n))
 
 
-def _averages(bundle: Bundle, draws: Draws, rows: Rows, scale: str) -> tuple[Array, Array]:
+def _averages(posterior: Posterior, rows: Rows, scale: str) -> tuple[Array, Array]:
     """Return the average over rows of each draw (S,), and over draws of each row (N,)."""
     totals, means = [], []
-    for chunk in row_chunks(rows, draws, bundle):
-        values = on_scale(bundle, draws, chunk, scale)
+    for chunk in row_chunks(posterior, rows):
+        values = on_scale(posterior, chunk, scale)
         totals.append(values.sum(axis=1))
         means.append(values.mean(axis=0))
     return np.sum(totals, axis=0) / len(rows), np.concatenate(means)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import posterior_epred, posterior_linpred
-from semistan.posterior.scoring.scores import check_interval
+from semistan.posterior.draws import Array
+from semistan.posterior.options import check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import posterior_epred, posterior_linpred
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,20 +36,21 @@ def check_scale(scale: str) -> None:
         raise InputError(f"unknown scale '{scale}'.{did_you_mean(scale, SCALES)}")
 
 
-def on_scale(bundle: Bundle, draws: Draws, rows: Rows, scale: str) -> Array:
+def on_scale(posterior: Posterior, rows: Rows, scale: str) -> Array:
     """Return draws (S, N) of the mean mu (``response``) or of eta (``linpred``).
 
     Where ``categories_on`` names categories, they are on a last axis.
     """
     if scale == "response":
-        return posterior_epred(bundle, draws, rows)
-    eta = posterior_linpred(bundle, draws, rows)
-    return eta[..., None] if bundle.design.categories else eta
+        return posterior_epred(posterior, rows)
+    eta = posterior_linpred(posterior, rows)
+    return eta[..., None] if posterior.design.categories else eta
 
 
-def categories_on(bundle: Bundle, scale: str) -> tuple[str, ...]:
+def categories_on(posterior: Posterior, scale: str) -> tuple[str, ...]:
     """Return the categories of which there is a number each on a scale; none of other responses."""
-    return category_names(bundle) if scale == "response" else bundle.design.categories[1:2]
+    family, design = posterior.family, posterior.design
+    return category_names(family, design) if scale == "response" else design.categories[1:2]
 
 
 def estimates_table(

@@ -18,23 +18,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import check_at_least, check_variables, sample_positions
 from semistan.posterior.effects.estimates import estimates
-from semistan.posterior.predict import log_lik, row_chunks
-from semistan.posterior.scoring.scores import check_interval
+from semistan.posterior.options import check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import log_lik, row_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def permutation_importance(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     table: pd.DataFrame,
     *,
     variables: str | Sequence[str] | None = None,
@@ -50,10 +49,8 @@ def permutation_importance(
 
     Parameters
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Posterior draws.
+    posterior : Posterior
+        The fitted model.
     table : pandas.DataFrame
         Rows with their response; rows that were held back give a more honest picture.
     variables : str or sequence of str, optional
@@ -82,11 +79,11 @@ def permutation_importance(
 
     check_interval(interval)
     check_at_least("repeats", repeats, 1)
-    predictors = parse_formula(bundle.design.formula).predictors
+    predictors = parse_formula(posterior.design.formula).predictors
     asked = [variables] if isinstance(variables, str) else variables
-    names = check_variables(bundle, predictors if asked is None else asked)
+    names = check_variables(posterior.design, predictors if asked is None else asked)
     sample = table.iloc[sample_positions(len(table), rows, generator)]
-    losses = _losses(bundle, draws, sample, names, repeats, generator)
+    losses = _losses(posterior, sample, names, repeats, generator)
     result = pd.DataFrame({"term": names} | estimates(losses, interval))
     largest = result["Estimate"].max()
     result["Relative"] = result["Estimate"] / largest if largest > 0 else np.nan
@@ -94,40 +91,35 @@ def permutation_importance(
 
 
 def _losses(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     sample: pd.DataFrame,
     names: tuple[str, ...],
     repeats: int,
     generator: np.random.Generator,
 ) -> Array:
     """Return the loss of each draw for each column, shape (S, number of names)."""
-    intact = apply_design(bundle.design, sample, response=True)
+    intact = apply_design(posterior.design, sample, response=True)
     orders = [generator.permutation(len(intact)) for _ in range(repeats)]
-    baseline = _mean_log_lik(bundle, draws, intact)
+    baseline = _mean_log_lik(posterior, intact)
 
     def loss(name: str) -> Array:
-        each = [baseline - _permuted(bundle, draws, intact, name, order) for order in orders]
+        each = [baseline - _permuted(posterior, intact, name, order) for order in orders]
         return np.asarray(np.mean(each, axis=0))
 
     return np.column_stack([loss(name) for name in names])
 
 
-def _permuted(
-    bundle: Bundle, draws: Draws, intact: Rows, name: str, order: npt.NDArray[np.intp]
-) -> Array:
+def _permuted(posterior: Posterior, intact: Rows, name: str, order: npt.NDArray[np.intp]) -> Array:
     """Return the mean log-likelihood (S,) with one column in another order; y and weights stay."""
     assert intact.frame is not None
     frame = intact.frame.assign(**{name: intact.frame[name].to_numpy()[order]})
-    shuffled = apply_design(bundle.design, frame, response=False)
+    shuffled = apply_design(posterior.design, frame, response=False)
     weights = {"weights": intact.given["weights"]} if "weights" in intact.given else {}
-    return _mean_log_lik(
-        bundle, draws, replace(shuffled, y=intact.y, given=shuffled.given | weights)
-    )
+    return _mean_log_lik(posterior, replace(shuffled, y=intact.y, given=shuffled.given | weights))
 
 
-def _mean_log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
-    total = np.zeros(draws.size)
-    for chunk in row_chunks(rows, draws, bundle):
-        total += log_lik(bundle, draws, chunk).sum(axis=1)
+def _mean_log_lik(posterior: Posterior, rows: Rows) -> Array:
+    total = np.zeros(posterior.size)
+    for chunk in row_chunks(posterior, rows):
+        total += log_lik(posterior, chunk).sum(axis=1)
     return total / float(rows.given.get("weights", np.ones(len(rows))).sum())

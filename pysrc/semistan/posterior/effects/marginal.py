@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle
 from semistan.model.design import apply_design
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     Predictors,
     check_variables,
@@ -35,8 +34,9 @@ from semistan.posterior.effects.estimates import (
     estimates_table,
     on_scale,
 )
-from semistan.posterior.predict import row_chunks
-from semistan.posterior.scoring.scores import check_interval
+from semistan.posterior.options import check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import row_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +59,7 @@ class _Contrast:
 
 
 def average_marginal_effects(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     table: pd.DataFrame,
     *,
     variables: str | Sequence[str] | None = None,
@@ -73,10 +72,8 @@ def average_marginal_effects(
 
     Parameters
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Posterior draws.
+    posterior : Posterior
+        The fitted model.
     table : pandas.DataFrame
         The rows over which to average, for example the training rows.
     variables : str or sequence of str, optional
@@ -106,19 +103,19 @@ def average_marginal_effects(
 
     check_scale(scale)
     check_interval(interval)
-    predictors = predictors_of(bundle, table)
+    predictors = predictors_of(posterior.design, table)
     everything = [str(name) for name in predictors.frame.columns]
     asked = [variables] if isinstance(variables, str) else variables
-    names = check_variables(bundle, everything if asked is None else asked)
+    names = check_variables(posterior.design, everything if asked is None else asked)
     positions = sample_positions(len(table), rows, generator)
     effects = [
-        (contrast.term, contrast.name, _average_difference(bundle, draws, contrast, scale))
+        (contrast.term, contrast.name, _average_difference(posterior, contrast, scale))
         for name in names
         for contrast in _contrasts(predictors, name, positions)
     ]
     terms, contrasts, values = zip(*effects, strict=True)
     labels = pd.DataFrame({"term": terms, "contrast": contrasts})
-    categories = categories_on(bundle, scale)
+    categories = categories_on(posterior, scale)
     return estimates_table(labels, np.stack(values, axis=1), categories, interval)
 
 
@@ -150,16 +147,16 @@ def _around(name: str, x: Array, positions: npt.NDArray[np.intp]) -> tuple[Array
     return np.maximum(at - step, x.min()), np.minimum(at + step, x.max())
 
 
-def _average_difference(bundle: Bundle, draws: Draws, contrast: _Contrast, scale: str) -> Array:
+def _average_difference(posterior: Posterior, contrast: _Contrast, scale: str) -> Array:
     """Return the weighted difference of both versions, averaged over rows, (S,) or (S, K)."""
     above, below = (
-        apply_design(bundle.design, frame, response=False)
+        apply_design(posterior.design, frame, response=False)
         for frame in (contrast.above, contrast.below)
     )
     parts, start = [], 0
-    chunks = (row_chunks(rows, draws, bundle) for rows in (above, below))
+    chunks = (row_chunks(posterior, rows) for rows in (above, below))
     for upper, lower in zip(*chunks, strict=True):
-        difference = on_scale(bundle, draws, upper, scale) - on_scale(bundle, draws, lower, scale)
+        difference = on_scale(posterior, upper, scale) - on_scale(posterior, lower, scale)
         weight = contrast.weight[start : start + len(upper)]
         parts.append(np.tensordot(difference, weight, axes=(1, 0)))
         start += len(upper)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
 from semistan.model.temper import temper_of
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.predict import log_lik, row_chunks
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import log_lik, row_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,14 +120,14 @@ def standard_error(values: Array) -> float:
     return float(np.sqrt(len(values) * values.var(ddof=1)))
 
 
-def loo_obstacle(bundle: Bundle, draws: Draws) -> str | None:
-    """Say why PSIS-LOO of draws cannot be computed, or None if it can."""
-    if draws.method.approximate:
+def loo_obstacle(posterior: Posterior) -> str | None:
+    """Say why PSIS-LOO of a posterior cannot be computed, or None if it can."""
+    if posterior.method.approximate:
         return (
             "PSIS-LOO needs draws from the posterior, but these are from an approximation "
-            f"({draws.method.text}); sample by --method nuts, or use 'semistan kfold'"
+            f"({posterior.method.text}); sample by --method nuts, or use 'semistan kfold'"
         )
-    temper = temper_of(bundle.config, bundle.design)
+    temper = temper_of(posterior.config, posterior.design)
     if temper is not None and temper.integral is not None:
         return (
             "PSIS-LOO needs the temperature to act on each row's likelihood, but these draws have "
@@ -137,7 +137,7 @@ def loo_obstacle(bundle: Bundle, draws: Draws) -> str | None:
     return None
 
 
-def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
+def leave_one_out(posterior: Posterior, rows: Rows) -> Loo:
     """Compute PSIS-LOO of the training rows, some rows at a time.
 
     Raises
@@ -145,17 +145,17 @@ def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
     InputError
         If the draws are not such that a row can be left out by weighting them.
     """
-    obstacle = loo_obstacle(bundle, draws)
+    obstacle = loo_obstacle(posterior)
     if obstacle is not None:
         raise InputError(obstacle)
-    temperature = bundle.config.sample.temperature
-    chunks = row_chunks(rows, draws, bundle)
-    parts = [psis_loo(log_lik(bundle, draws, chunk), temperature) for chunk in chunks]
+    temperature = posterior.config.sample.temperature
+    chunks = row_chunks(posterior, rows)
+    parts = [psis_loo(log_lik(posterior, chunk), temperature) for chunk in chunks]
 
     def joined(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    return Loo(joined("elpd"), joined("lpd"), joined("pareto_k"), draws.size)
+    return Loo(joined("elpd"), joined("lpd"), joined("pareto_k"), posterior.size)
 
 
 def psis_loo(log_lik: Array, temperature: float = 1.0) -> Loo:

@@ -27,18 +27,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.errors import InputError
-from semistan.model.bundle import Bundle
+from semistan.model.config import ModelConfig
+from semistan.model.families.families import Family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
-from semistan.posterior.engine import Engine
-from semistan.posterior.predict import (
-    distribution,
-    log_density,
-    posterior_linpred,
-    row_chunks,
-)
+from semistan.posterior.draws import Array
+from semistan.posterior.options import check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import distribution, log_density, row_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,43 +92,25 @@ class Score:
     se: float
 
 
-def check_interval(interval: float) -> None:
-    """Refuse an interval whose probability is not between 0 and 1.
-
-    Raises
-    ------
-    InputError
-        With the value.
-    """
-    if not 0 < interval < 1:
-        raise InputError(f"--interval is a probability between 0 and 1, got {interval:g}")
-
-
 def pointwise(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     rows: Rows,
     *,
     interval: float = 0.9,
     generator: np.random.Generator,
-    engine: Engine | None = None,
 ) -> Pointwise:
     """Judge each row, some rows at a time.
 
     Parameters
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Posterior draws.
+    posterior : Posterior
+        What predicts them.
     rows : Rows
         Rows with their response.
     interval : float
         Probability of the central predictive interval.
     generator : numpy.random.Generator
         For replicated responses, and for the transform of discrete ones.
-    engine : callable, optional
-        What computes eta; PyTorch by default.
 
     Raises
     ------
@@ -141,8 +119,7 @@ def pointwise(
     """
     check_interval(interval)
     chunks = [
-        _judge(bundle, draws, chunk, interval, generator, engine)
-        for chunk in row_chunks(rows, draws, bundle)
+        _judge(posterior, chunk, interval, generator) for chunk in row_chunks(posterior, rows)
     ]
     return join(chunks)
 
@@ -153,21 +130,21 @@ def join(parts: list[Pointwise]) -> Pointwise:
     return Pointwise(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
+def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
     """Average over the rows, by their weights, what the family's response has.
 
     Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
-    a bernoulli response, accuracy of an ordinal one, and of all others the interval.
+    a binary response, accuracy of an ordinal one, and of all others the interval.
     """
     weight, categories = rows.weight, rows.p.shape[1]
     lppd = _average("LPPD", rows.lpd, weight)
     accuracy = (_average("accuracy", _right(rows), weight),) if categories else ()
-    if bundle.family.mean is None:
+    if family.mean is None:
         return lppd, *accuracy, _average("Brier", _brier(rows), weight)
     error = rows.mean - rows.y
     covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     percent = f"{100 * interval:g}%"
-    if bundle.family.name == "bernoulli":
+    if family.binary:
         of_family = (_auc(rows), _average("Brier", error**2, weight))
     else:
         of_family = (
@@ -209,9 +186,9 @@ def reliability(rows: Pointwise, bins: int = RELIABILITY_BINS) -> pd.DataFrame:
     )
 
 
-def weighting(bundle: Bundle) -> str:
+def weighting(config: ModelConfig) -> str:
     """Return ``weighted by w`` of a formula with weights(w), and nothing of another."""
-    weights = parse_formula(bundle.config.formula).weights
+    weights = parse_formula(config.formula).weights
     return f"weighted by {weights}" if weights else ""
 
 
@@ -225,24 +202,19 @@ def scores_table(several: tuple[Score, ...]) -> pd.DataFrame:
 
 
 def _judge(
-    bundle: Bundle,
-    draws: Draws,
-    rows: Rows,
-    interval: float,
-    generator: np.random.Generator,
-    engine: Engine | None,
+    posterior: Posterior, rows: Rows, interval: float, generator: np.random.Generator
 ) -> Pointwise:
     from scipy.special import logsumexp
 
     assert rows.y is not None
-    eta = posterior_linpred(bundle, draws, rows, engine=engine)
-    parameters = distribution(bundle, draws, rows)
-    density = log_density(bundle, rows, eta, parameters)
+    family, eta = posterior.family, posterior.predictor(rows)
+    parameters = distribution(posterior, rows)
+    density = log_density(family, rows, eta, parameters)
     lpd = logsumexp(density, axis=0) - np.log(len(eta))
     weight = rows.given.get("weights", np.ones(len(rows)))
-    probabilities = bundle.family.probabilities
+    probabilities = family.probabilities
     p = probabilities(eta, parameters).mean(axis=0) if probabilities else np.zeros((len(rows), 0))
-    if bundle.family.mean is None:
+    if family.mean is None:
         nothing = np.full_like(lpd, np.nan)
         return Pointwise(rows.y, lpd, nothing, nothing, nothing, nothing, nothing, p, weight)
     return Pointwise(
@@ -250,13 +222,13 @@ def _judge(
         lpd=lpd,
         p=p,
         weight=weight,
-        mean=bundle.family.mean(eta, parameters).mean(axis=0),
-        **_replicated(bundle, eta, parameters, rows.y, interval, generator),
+        mean=family.mean(eta, parameters).mean(axis=0),
+        **_replicated(family, eta, parameters, rows.y, interval, generator),
     )
 
 
 def _replicated(
-    bundle: Bundle,
+    family: Family,
     eta: Array,
     parameters: Mapping[str, Array],
     y: Array,
@@ -264,12 +236,12 @@ def _replicated(
     generator: np.random.Generator,
 ) -> dict[str, Array]:
     """Return what is judged by replicated responses: crps, lower, upper and pit."""
-    replicated = np.sort(bundle.family.rng(eta, parameters, generator), axis=0, kind="stable")
+    replicated = np.sort(family.rng(eta, parameters, generator), axis=0, kind="stable")
     lower, upper = np.quantile(
         replicated,
         ((1 - interval) / 2, (1 + interval) / 2),
         axis=0,
-        method="inverted_cdf" if bundle.family.integer else "linear",
+        method="inverted_cdf" if family.integer else "linear",
     )
     below, at = (replicated < y).mean(axis=0), (replicated == y).mean(axis=0)
     pit = below + generator.random(len(y)) * at

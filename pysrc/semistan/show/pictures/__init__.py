@@ -30,7 +30,7 @@ from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
 from semistan.show.pictures.ppc import draw_ppc, ppc_alt
 from semistan.show.pictures.style import look, reserve
-from semistan.show.pictures.subspace import draw_subspace, subspace_alt
+from semistan.show.pictures.subspace import draw_subspace, subspace_alt, subspace_refusal
 from semistan.show.pictures.write import check_suffix, write_picture
 
 if TYPE_CHECKING:
@@ -72,7 +72,13 @@ PICTURES: tuple[Picture, ...] = (
     Picture("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
     Picture("densities", "densities of the coefficients", draw_densities, densities_alt),
     Picture("band", "predictive band over one input", draw_band, band_alt),
-    Picture("subspace", "log density in the subspace", draw_subspace, subspace_alt),
+    Picture(
+        "subspace",
+        "log density in the subspace",
+        draw_subspace,
+        subspace_alt,
+        refusal=subspace_refusal,
+    ),
     Picture(
         "loss",
         "loss during training and along the curve",

@@ -25,7 +25,7 @@ from semistan.posterior.effects.columns import (
     predictors_of,
     typical_values,
 )
-from semistan.posterior.predict import distribution, expected, posterior_linpred
+from semistan.posterior.predictive import distribution, expected
 from semistan.show.pictures.material import MOST_DRAWS, Material, which_rows
 from semistan.show.pictures.style import INK, colour, finish, label, new_figure
 from semistan.show.pictures.words import held_words, mean_words, number, value_words
@@ -125,19 +125,20 @@ def band_alt(
 
 def _category(material: Material, category: str | None) -> str | None:
     """Return the category whose probability is drawn, if there is one."""
-    if category is None and material.bundle.family.mean is not None:
+    if category is None and material.posterior.family.mean is not None:
         return None
-    return category_names(material.bundle)[category_position(material.bundle, category)]
+    family, design = material.posterior.family, material.posterior.design
+    return category_names(family, design)[category_position(family, design, category)]
 
 
 def _columns(
     material: Material, variable: str | None, by: str | None
 ) -> tuple[Predictors, str, tuple[Any, ...]]:
     """Check both columns; return the predictors, the variable and the levels of ``by``."""
-    predictors = predictors_of(material.bundle, material.table)
+    predictors = predictors_of(material.posterior.design, material.table)
     if variable is None:
         variable = _first_input(material, predictors, by)
-    check_variables(material.bundle, (variable, *((by,) if by else ())))
+    check_variables(material.posterior.design, (variable, *((by,) if by else ())))
     if variable == by:
         raise InputError(f"column '{variable}' cannot be both variable and by")
     if variable in predictors.levels:
@@ -150,7 +151,7 @@ def _columns(
 
 def _first_input(material: Material, predictors: Predictors, by: str | None) -> str:
     """Return the network's first numeric column, or else its first one."""
-    names = parse_formula(material.bundle.design.formula).network_variables
+    names = parse_formula(material.posterior.design.formula).network_variables
     numeric = (name for name in names if name != by and name not in predictors.levels)
     return next(numeric, names[0])
 
@@ -172,13 +173,12 @@ def _band(
     import pandas as pd
 
     frame = pd.DataFrame({**columns, **({by: level} if by else {})})
-    bundle = material.bundle
-    rows = apply_design(bundle.design, frame, response=False)
-    draws, family = material.draws.thin(4 * MOST_DRAWS), bundle.family
-    eta = posterior_linpred(bundle, draws, rows)
-    parameters = distribution(bundle, draws, rows)
+    posterior = material.posterior.thin(4 * MOST_DRAWS)
+    family, design = posterior.family, posterior.design
+    rows = apply_design(design, frame, response=False)
+    eta, parameters = posterior.predictor(rows), distribution(posterior, rows)
     if category is not None:
-        mu = expected(bundle, eta, parameters)[..., category_position(bundle, category)]
+        mu = expected(family, eta, parameters)[..., category_position(family, design, category)]
     else:
         assert family.mean is not None
         mu = family.mean(eta, parameters)
@@ -188,7 +188,7 @@ def _band(
 
 
 def _is_probability(material: Material, category: str | None) -> bool:
-    return category is not None or material.bundle.family.name == "bernoulli"
+    return category is not None or material.posterior.family.binary
 
 
 def _predictive_quantiles(material: Material, parameters: dict[str, Array], eta: Array) -> Array:
@@ -196,7 +196,7 @@ def _predictive_quantiles(material: Material, parameters: dict[str, Array], eta:
 
     Every point of the grid has the same random numbers, so that the band is smooth in the input.
     """
-    family = material.bundle.family
+    family = material.posterior.family
     repeated = np.tile(eta, (max(1, RESPONSES // len(eta)), 1))
     repeats = len(repeated) // len(eta)
     columns = {name: np.broadcast_to(value, eta.shape) for name, value in parameters.items()}
@@ -233,7 +233,8 @@ def _points(
     assert material.rows.y is not None
     y = material.rows.y[chosen]
     if category is not None:
-        y = (y == category_position(material.bundle, category) + 1).astype(float)
+        family, design = material.posterior.family, material.posterior.design
+        y = (y == category_position(family, design, category) + 1).astype(float)
     x, y = _jittered(material, values[chosen], y, category)
     group = material.table[by].to_numpy()[chosen] if by else None
     alpha = float(np.clip(150 / len(y), 0.2, 0.6))
@@ -252,14 +253,14 @@ def _jittered(material: Material, x: Array, y: Array, category: str | None) -> t
     distinct = np.unique(x)
     if distinct.size <= FEW_VALUES:
         x = x + 0.15 * np.diff(distinct).min() * generator.uniform(-1, 1, len(x))
-    if material.bundle.family.integer:
+    if material.posterior.family.integer:
         spread = 0.03 if _is_probability(material, category) else 0.25
         y = y + spread * generator.uniform(-1, 1, len(y))
     return x, y
 
 
 def _step(material: Material, category: str | None) -> Step:
-    whole = material.bundle.family.integer and not _is_probability(material, category)
+    whole = material.posterior.family.integer and not _is_probability(material, category)
     return "mid" if whole else None
 
 

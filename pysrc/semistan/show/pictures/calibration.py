@@ -121,17 +121,17 @@ def _judged(material: Material, rows: Rows | None) -> Pointwise:
 
 
 def _has_transform(material: Material) -> bool:
-    return material.bundle.family.mean is not None
+    return material.posterior.family.mean is not None
 
 
 def _curves(material: Material, judged: Pointwise, category: str | None) -> list[_Curve]:
     """Return the reliability of the mean, of each category, or of one."""
-    response, names = material.response, category_names(material.bundle)
+    family, design = material.posterior.family, material.posterior.design
+    response, names = material.response, category_names(family, design)
     if category is None and _has_transform(material):
-        binary = material.bundle.family.name == "bernoulli"
-        observed = f"share of {response} = 1" if binary else f"mean of {response}"
+        observed = f"share of {response} = 1" if family.binary else f"mean of {response}"
         return [_Curve(mean_words(material), observed, judged)]
-    one = [] if category is None else [category_position(material.bundle, category)]
+    one = [] if category is None else [category_position(family, design, category)]
     return [
         _Curve(
             mean_words(material, names[k]), f"share of {response} = {names[k]}",

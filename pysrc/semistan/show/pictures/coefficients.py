@@ -14,7 +14,8 @@ import numpy as np
 
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (
     FAINT,
@@ -43,7 +44,7 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
     standardise : bool
         Multiply each coefficient with its column's standard deviation, for one common axis.
     """
-    fits = [(name, _values(material, draws, standardise)) for name, draws in material.several]
+    fits = [(name, _values(material, fit, standardise)) for name, fit in material.several]
     groups = _groups(fits, material, standardise)
     words = [_axis(material, group, standardise) for group in groups]
     heights = [0.38 + len(group) * (0.16 + 0.16 * len(fits)) for group in groups]
@@ -51,7 +52,7 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
     grid = figure.add_gridspec(len(groups), 1, height_ratios=heights)
     for i, group in enumerate(groups):
         axes = figure.add_subplot(grid[i])
-        _forest(axes, group, fits, material.bundle.design.respelled)
+        _forest(axes, group, fits, material.posterior.design.respelled)
         if words[i] not in words[i + 1 :]:
             axes.set_xlabel(words[i])
     return finish(
@@ -65,7 +66,7 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
 
 def coefficients_alt(material: Material, *, standardise: bool = False) -> str:
     """Say mean and interval of each coefficient."""
-    fits = [(name, _values(material, draws, standardise)) for name, draws in material.several]
+    fits = [(name, _values(material, fit, standardise)) for name, fit in material.several]
     parts = [
         f"{name}{f' of {fit}' if material.others else ''}: {interval_words(values[name])}"
         for name in dict.fromkeys(name for _, values in fits for name in values)
@@ -76,17 +77,17 @@ def coefficients_alt(material: Material, *, standardise: bool = False) -> str:
     return f"{material.source} of the {scale}coefficients. {listed(parts, 12)}."
 
 
-def _values(material: Material, draws: Draws, standardise: bool) -> dict[str, Array]:
+def _values(material: Material, fit: Posterior, standardise: bool) -> dict[str, Array]:
     """Return the draws of each quantity by name, on the scale that is shown."""
     if not standardise:
-        return draws.interpreted
-    units, design = material.bundle.units, material.bundle.design
-    columns = slope_columns(material.bundle.config, design)
+        return fit.interpreted
+    units, design = material.posterior.units, material.posterior.design
+    columns = slope_columns(material.posterior.config, design)
     scales = {name: units.x_scale[j] for name, j in columns.items()}
-    for item in material.bundle.design.of_categories:
+    for item in material.posterior.design.of_categories:
         scales |= dict(zip(item.coefficients, units.further[item.name][1], strict=True))
     return {
-        name: values * scales[name] for name, values in draws.coefficients.items() if name in scales
+        name: values * scales[name] for name, values in fit.coefficients.items() if name in scales
     }
 
 
@@ -95,8 +96,8 @@ def _groups(
 ) -> list[list[str]]:
     """Split the names into those that share an axis."""
     names = list(dict.fromkeys(name for _, values in fits for name in values))
-    varying = [name for item in material.bundle.design.of_dispersion for name in item.names]
-    apart = (*_all_intercepts(material), *material.bundle.family.dispersion, *varying)
+    varying = [name for item in material.posterior.design.of_dispersion for name in item.names]
+    apart = (*_all_intercepts(material), *material.posterior.family.dispersion, *varying)
     theta = [name for name in names if name not in apart]
     shared = standardise or _readable(theta, fits)
     groups = [theta] if shared and theta else [[name] for name in theta]
@@ -144,20 +145,20 @@ def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
 
 
 def _intercepts(material: Material) -> tuple[str, ...]:
-    K, name = material.bundle.family.categories, material.bundle.design.intercept
+    K, name = material.posterior.family.categories, material.posterior.design.intercept
     return (*intercept_names(K, name), *intercept_names(K, INTERCEPT))
 
 
 def _all_intercepts(material: Material) -> tuple[str, ...]:
-    others = material.bundle.design.of_categories
+    others = material.posterior.design.of_categories
     return (*_intercepts(material), *(item.intercept for item in others))
 
 
 def _axis(material: Material, group: list[str], standardise: bool) -> str:
-    for item in material.bundle.family.parameters:
+    for item in material.posterior.family.parameters:
         if item.name == group[0]:
             return f"{item.name}, in units of {material.response}" if item.has_units else item.name
-    for parameter in material.bundle.design.of_dispersion:
+    for parameter in material.posterior.design.of_dispersion:
         if group[0] in parameter.names:
             return parameter.words
     if group[0] in _all_intercepts(material):

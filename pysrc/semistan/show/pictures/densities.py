@@ -8,7 +8,7 @@ import numpy as np
 
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import raw_columns, slope_columns
-from semistan.posterior.draws import Draws
+from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.kde import density
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (
@@ -54,27 +54,29 @@ def densities_alt(material: Material) -> str:
     parts = [
         f"{name}{f' of {fit}' if material.others else ''}: {interval_words(values[name])}"
         for name in _shown(material)
-        for fit, values in ((fit, draws.coefficients) for fit, draws in material.several)
+        for fit, values in ((name, fit.coefficients) for name, fit in material.several)
         if name in values
     ]
     return f"{material.source} densities. {listed(parts, 12)}."
 
 
 def _names(material: Material) -> tuple[str, ...]:
-    bundle = material.bundle
-    slopes = tuple(slope_columns(bundle.config, bundle.design))
-    return slopes or intercept_names(bundle.family.categories, bundle.design.intercept)
+    family, design = material.posterior.family, material.posterior.design
+    slopes = tuple(slope_columns(material.posterior.config, design))
+    return slopes or intercept_names(family.categories, design.intercept)
 
 
 def _shown(material: Material) -> tuple[str, ...]:
     """Return the coefficients of eta, and those of the other unordered categories."""
-    others = material.bundle.design.of_categories
+    others = material.posterior.design.of_categories
     return (*_names(material), *(name for item in others for name in item.coefficients))
 
 
 def _trained(material: Material) -> dict[str, float]:
-    """Return the values that training found, which start no chain from the prior."""
-    bundle = material.bundle
+    """Return the values that training found; each subspace of a mixture has others."""
+    if len(material.posterior.members) > 1:
+        return {}
+    bundle = material.posterior.members[0].bundle
     columns = raw_columns(bundle.config, bundle.design)
     found = {name: float(bundle.trained.theta[j]) for name, j in columns.items()}
     for item in bundle.design.parameters:
@@ -82,10 +84,10 @@ def _trained(material: Material) -> dict[str, float]:
     return found
 
 
-def _densities(axes: Axes, name: str, several: tuple[tuple[str, Draws], ...]) -> None:
-    for j, (_, draws) in enumerate(several):
-        if name in draws.coefficients:
-            grid, pdf = density(draws.coefficients[name])
+def _densities(axes: Axes, name: str, several: tuple[tuple[str, Posterior], ...]) -> None:
+    for j, (_, fit) in enumerate(several):
+        if name in (values := fit.coefficients):
+            grid, pdf = density(values[name])
             axes.plot(grid, pdf, color=colour(j))
             if len(several) == 1:
                 axes.fill_between(grid, np.zeros_like(pdf), pdf, color=colour(j), alpha=0.15, lw=0)

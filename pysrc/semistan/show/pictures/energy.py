@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 def energy_refusal(material: Material) -> str:
     """Say why there is no energy: only NUTS has one."""
-    if "energy" in material.draws.sampler:
+    if "energy" in material.posterior.sampler:
         return ""
-    return f"draws of {material.draws.method.text} have no energy"
+    return f"draws of {material.posterior.method.text} have no energy"
 
 
 def draw_energy(material: Material) -> Figure:
     """Draw one panel for each chain."""
-    energy, ratios = material.draws.sampler["energy"], _ratios(material)
+    energy, ratios = material.posterior.sampler["energy"], _ratios(material)
     columns = min(4, len(energy))
     figure = new_figure(2.1 * -(-len(energy) // columns))
     shown = panels(figure, len(energy), columns)
@@ -54,7 +54,7 @@ def energy_alt(material: Material) -> str:
 
 def _ratios(material: Material) -> Array:
     with np.errstate(invalid="ignore"):
-        return ebfmi(material.draws.sampler["energy"])
+        return ebfmi(material.posterior.sampler["energy"])
 
 
 def _chain(axes: Axes, energy: Array) -> None:

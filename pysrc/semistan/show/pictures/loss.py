@@ -6,26 +6,27 @@ A flat loss along the curve says that the subspace holds many good networks, not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from semistan.posterior.draws import Array
 from semistan.show.pictures.material import Material
-from semistan.show.pictures.style import INK, colour, finish, new_figure, panels
+from semistan.show.pictures.style import finish, new_figure, panels
+from semistan.show.pictures.training import (
+    LOSS_WORDS,
+    curve_panel,
+    is_one_stage,
+    kept_epoch,
+    training_panel,
+)
 from semistan.show.pictures.words import number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-LOSS_WORDS = "The loss is the mean negative log-likelihood of a row."
-MOST_DROP = 20  # the first losses are cut off above this many times the range of the later ones
 
 
 def draw_loss(material: Material) -> Figure:
     """Draw both panels; the second only if training followed a curve."""
-    history, curve = material.bundle.trained.history, material.bundle.trained.curve
+    trained = material.posterior.members[0].bundle.trained
+    history, curve = trained.history, trained.curve
     figure = new_figure(2.9)
     first, *second = panels(figure, 2 if curve else 1, 2)
     handles = training_panel(first, history)
@@ -42,8 +43,9 @@ def draw_loss(material: Material) -> Figure:
 
 def loss_alt(material: Material) -> str:
     """Say where the loss ended, and how flat the curve is."""
-    history, curve = material.bundle.trained.history, material.bundle.trained.curve
-    kept = _kept(history)
+    trained = material.posterior.members[0].bundle.trained
+    history, curve = trained.history, trained.curve
+    kept = kept_epoch(history)
     text = (
         f"Training loss fell from {number(history['loss'][0])} to {number(history['loss'][kept])} "
         f"at epoch {history['epoch'][kept]:.0f}, where the validation loss was least "
@@ -57,48 +59,7 @@ def loss_alt(material: Material) -> str:
 
 def loss_refusal(material: Material) -> str:
     """Say why a subspace that was not trained has no such picture."""
-    history = material.bundle.trained.history
+    if len(material.posterior.members) > 1:
+        return "a mixture has a training for each of its subspaces"
+    history = material.posterior.members[0].bundle.trained.history
     return "" if history and len(history["epoch"]) else "its bundle has no history of the training"
-
-
-def training_panel(axes: Axes, history: dict[str, Array]) -> list[Any]:
-    """Draw the loss by epoch, and the state that is kept; return the legend's entries."""
-    epoch, kept = history["epoch"], _kept(history)
-    handles = axes.plot(epoch, history["loss"], color=colour(0), label="training rows")
-    if _held_out(history):
-        handles += axes.plot(
-            epoch, history["validation_loss"], color=colour(1), label="validation rows"
-        )
-    if is_one_stage(history):
-        handles += axes.plot(
-            [epoch[kept]], [history["validation_loss"][kept]], "o", color=INK, markersize=5,
-            label="kept",
-        )  # fmt: skip
-    both = np.concatenate([history["loss"], history["validation_loss"]])
-    low, usual = np.nanmin(both), np.nanquantile(both, 0.9)
-    top = low + MOST_DROP * (usual - low)
-    if np.nanmax(both) > top > low:
-        axes.set_ylim(low - 0.05 * (top - low), top)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel("loss")
-    return list(handles)
-
-
-def curve_panel(axes: Axes, curve: dict[str, Array]) -> None:
-    """Draw the loss along the trained curve."""
-    axes.plot(curve["t"], curve["loss"], color=colour(0))
-    axes.set_xlabel("position t on the trained curve")
-    axes.set_ylabel("loss on all training rows")
-
-
-def is_one_stage(history: dict[str, Array]) -> bool:
-    """Say whether training had one stage, whose best state is kept."""
-    return "stage" not in history
-
-
-def _kept(history: dict[str, Array]) -> int:
-    return int(np.nanargmin(history["validation_loss"]))
-
-
-def _held_out(history: dict[str, Array]) -> bool:
-    return not np.array_equal(history["loss"], history["validation_loss"])

@@ -1,4 +1,4 @@
-"""What the pictures draw: a trained model, its draws, and the rows it was trained on.
+"""What the pictures draw: a posterior, and the rows from which it was learnt.
 
 Rows and table are read when a picture first asks for them.
 """
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Draws, read_draws
+from semistan.posterior.posterior import Posterior, read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.scores import Pointwise, pointwise
 
@@ -33,17 +32,15 @@ class Material:
 
     Attributes
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Its draws.
+    posterior : Posterior
+        The fitted model.
     load_rows : callable
         Returns the training rows.
     load_table : callable
         Returns the columns of the training table that the formula uses.
     label : str
         The fit's name where several are overlaid.
-    others : tuple of (str, Draws)
+    others : tuple of (str, Posterior)
         Other fits to overlay, by name.
     prior_only : bool
         Whether the draws are from the prior.
@@ -51,12 +48,11 @@ class Material:
         For replicated responses.
     """
 
-    bundle: Bundle
-    draws: Draws
+    posterior: Posterior
     load_rows: Callable[[], Rows]
     load_table: Callable[[], pd.DataFrame]
     label: str = "this fit"
-    others: tuple[tuple[str, Draws], ...] = ()
+    others: tuple[tuple[str, Posterior], ...] = ()
     prior_only: bool = False
     seed: int = 1
 
@@ -76,14 +72,14 @@ class Material:
         return self.judge(self.rows)
 
     @property
-    def several(self) -> tuple[tuple[str, Draws], ...]:
+    def several(self) -> tuple[tuple[str, Posterior], ...]:
         """The fit and the others, by name."""
-        return ((self.label, self.draws), *self.others)
+        return ((self.label, self.posterior), *self.others)
 
     @property
     def response(self) -> str:
         """The response as the formula writes it."""
-        return parse_formula(self.bundle.config.formula).response
+        return parse_formula(self.posterior.config.formula).response
 
     @property
     def source(self) -> str:
@@ -93,7 +89,7 @@ class Material:
     @property
     def reservations(self) -> tuple[str, ...]:
         """What keeps the draws, of any of the fits, from being those of the posterior."""
-        return tuple(dict.fromkeys(text for _, d in self.several for text in d.reservations))
+        return tuple(dict.fromkeys(text for _, fit in self.several for text in fit.reservations))
 
     def generator(self) -> np.random.Generator:
         """Return a new generator, the same for every call."""
@@ -101,17 +97,15 @@ class Material:
 
     def judge(self, rows: Rows) -> Pointwise:
         """Judge rows with a known response, at most ``MOST_ROWS`` of them."""
-        return pointwise(
-            self.bundle, self.draws.thin(MOST_DRAWS), evenly(rows), generator=self.generator()
-        )
+        return pointwise(self.posterior.thin(MOST_DRAWS), evenly(rows), generator=self.generator())
 
 
 def run_material(
     run: Run,
-    draws: Draws | None = None,
+    posterior: Posterior | None = None,
     *,
     label: str | None = None,
-    others: tuple[tuple[str, Draws], ...] = (),
+    others: tuple[tuple[str, Posterior], ...] = (),
 ) -> Material:
     """Take what the pictures need from a run's folder.
 
@@ -119,11 +113,11 @@ def run_material(
     ----------
     run : Run
         The run.
-    draws : Draws, optional
-        Its draws; read from the folder if not given.
+    posterior : Posterior, optional
+        What was learnt; read from the folder if not given.
     label : str, optional
         The run's name where several are overlaid; by default that of its folder.
-    others : tuple of (str, Draws)
+    others : tuple of (str, Posterior)
         Other runs to overlay, by name.
 
     Raises
@@ -132,19 +126,18 @@ def run_material(
         If a chain is missing.
     """
     return Material(
-        run.bundle, draws or read_draws(run), run.rows, run.table,
+        posterior or read_posterior(run), run.rows, run.table,
         label=label or run.path.resolve().name, others=others, prior_only=run.prior_only,
         seed=run.options.seed,
     )  # fmt: skip
 
 
 def memory_material(
-    bundle: Bundle,
-    draws: Draws,
+    posterior: Posterior,
     rows: Rows,
     *,
     label: str = "this fit",
-    others: tuple[tuple[str, Draws], ...] = (),
+    others: tuple[tuple[str, Posterior], ...] = (),
     prior_only: bool = False,
     seed: int = 1,
 ) -> Material:
@@ -162,7 +155,7 @@ def memory_material(
         return rows.frame
 
     return Material(
-        bundle, draws, lambda: rows, table,
+        posterior, lambda: rows, table,
         label=label, others=others, prior_only=prior_only, seed=seed,
     )  # fmt: skip
 

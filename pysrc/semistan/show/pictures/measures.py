@@ -18,7 +18,6 @@ from semistan.model.bundle import Bundle
 from semistan.model.subspace import Index
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws
-from semistan.show.pictures.loss import LOSS_WORDS, curve_panel, training_panel
 from semistan.show.pictures.slice import (
     MOST_ROWS,
     Plane,
@@ -36,6 +35,7 @@ from semistan.show.pictures.style import (
     panels,
     reserve,
 )
+from semistan.show.pictures.training import LOSS_WORDS, curve_panel, training_panel
 from semistan.show.pictures.words import number
 from semistan.subspace.measures import MOST, state_of
 from semistan.subspace.nested import NestedErrors, nested_errors

@@ -15,7 +15,7 @@ import numpy as np
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array
-from semistan.posterior.predict import posterior_predict
+from semistan.posterior.predictive import posterior_predict
 from semistan.show.pictures.kde import density
 from semistan.show.pictures.material import (
     MOST_DRAWS,
@@ -55,8 +55,8 @@ def draw_ppc(material: Material) -> Figure:
     check = _check(material)
     figure = new_figure(3.4)
     axes = figure.add_subplot()
-    counts = material.bundle.family.integer
-    if names := category_names(material.bundle):
+    counts = material.posterior.family.integer
+    if names := category_names(material.posterior.family, material.posterior.design):
         handles, counts = _category_bars(axes, check, names), False
     else:
         handles = (_bars if counts else _densities)(axes, check)
@@ -72,8 +72,8 @@ def draw_ppc(material: Material) -> Figure:
 def ppc_alt(material: Material) -> str:
     """Compare mean and spread of the response with those of replicated ones, or categories."""
     check = _check(material)
-    if material.bundle.family.mean is None:
-        names = category_names(material.bundle)
+    if material.posterior.family.mean is None:
+        names = category_names(material.posterior.family, material.posterior.design)
         observed, replicated = _counts(check, _around(names))
         parts = [
             f"{name} has {count} rows, replications {interval_words(draws)}"
@@ -91,9 +91,9 @@ def ppc_alt(material: Material) -> str:
 
 def _check(material: Material) -> _Check:
     rows = evenly(material.rows)
-    draws = material.draws.thin(MOST_DRAWS)
+    posterior = material.posterior.thin(MOST_DRAWS)
     assert rows.y is not None
-    y = posterior_predict(material.bundle, draws, rows, material.generator())
+    y = posterior_predict(posterior, rows, material.generator())
     return _Check(rows.y, y, len(material.rows))
 
 

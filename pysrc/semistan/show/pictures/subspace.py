@@ -60,10 +60,11 @@ def subspace_alt(
 ) -> str:
     """Say where the draws lie in the directions that are drawn."""
     plane = _plane(material, _directions(material, directions), what)
-    k, points = material.bundle.subspace.k, len(plane.control_points)
+    k, points = plane.bundle.subspace.k, len(plane.control_points)
+    phi = material.posterior.members[0].draws.phi
     parts = [
-        f"phi[{i + 1}] has mean {number(material.draws.phi[..., i].mean())} and standard deviation "
-        f"{number(material.draws.phi[..., i].std())}"
+        f"phi[{i + 1}] has mean {number(phi[..., i].mean())} and standard deviation "
+        f"{number(phi[..., i].std())}"
         for i in plane.chosen
     ]
     shown = f"{points} control points" if points > 1 else f"the {points_words(points)}"
@@ -71,6 +72,12 @@ def subspace_alt(
         f"{plane.words.capitalize()} in a slice of the {k}-dimensional subspace, with {shown} and "
         f"draws: {'; '.join(parts)}."
     )
+
+
+def subspace_refusal(material: Material) -> str:
+    """Say why a mixture has no such picture."""
+    several = len(material.posterior.members) > 1
+    return "a mixture has a subspace for each of its members" if several else ""
 
 
 def density_slice(material: Material, chosen: tuple[int, ...], what: str) -> Slice:
@@ -93,12 +100,13 @@ def _plane(material: Material, chosen: tuple[int, ...], what: str) -> Plane:
         raise InputError(f"unknown density '{what}'.{did_you_mean(what, WHAT)}")
     if material.prior_only and what == "likelihood":
         raise InputError("a run that draws from the prior has no likelihood to draw")
-    return Plane(material.bundle, material.rows, material.draws, chosen, what, material.prior_only)
+    member = material.posterior.members[0]
+    return Plane(member.bundle, material.rows, member.draws, chosen, what, material.prior_only)
 
 
 def _directions(material: Material, directions: tuple[int, int]) -> tuple[int, ...]:
     """Return the directions from 0; the only one there is if k = 1."""
-    k = material.bundle.subspace.k
+    k = material.posterior.members[0].bundle.subspace.k
     if k == 1:
         return (0,)
     if len(set(directions)) != 2 or not all(1 <= i <= k for i in directions):

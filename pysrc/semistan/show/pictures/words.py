@@ -16,9 +16,9 @@ def mean_words(material: Material, category: str | None = None) -> str:
     """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
     if category is not None:
         return f"P({material.response} = {category})"
-    if material.bundle.family.name == "bernoulli":
+    if material.posterior.family.binary:
         return f"P({material.response} = 1)"
-    if material.bundle.family.mean is None:
+    if material.posterior.family.mean is None:
         return f"P({material.response})"
     return f"mean of {material.response}"
 
@@ -34,14 +34,14 @@ def effect_words(material: Material, effect: Effect) -> str:
 
 def eta_words(material: Material) -> str:
     """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
-    bundle, response = material.bundle, material.response
-    family, link = bundle.family, bundle.family.link
+    family, response = material.posterior.family, material.response
+    categories, link = material.posterior.design.categories, family.link
     if family.categories:
         return f"latent {response}"
-    if bundle.design.categories:
-        reference, second, *_ = bundle.design.categories
+    if categories:
+        reference, second, *_ = categories
         return f"log-odds of {response} = {second} against {reference}"
-    if family.name == "bernoulli":
+    if family.binary:
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
         return f"{what} {response} = 1"
     return f"{'' if link == 'identity' else f'{link} '}mean of {response}"
@@ -49,7 +49,7 @@ def eta_words(material: Material) -> str:
 
 def coefficient_words(material: Material) -> str:
     """Name what coefficients change; three unordered categories have two predictors."""
-    categories = material.bundle.design.categories
+    categories = material.posterior.design.categories
     if len(categories) > 2:
         return f"log-odds against {material.response} = {categories[0]}"
     return eta_words(material)

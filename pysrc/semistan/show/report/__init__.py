@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.posterior.draws import Draws
+from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import Summary
 from semistan.show.report.content import report_content
@@ -32,7 +32,7 @@ def report_html(results: Results, generator: np.random.Generator) -> str:
     return render(report_content(results, gather(results, generator)))
 
 
-def write_report(run: Run, draws: Draws, summary: Summary, path: Path) -> None:
+def write_report(run: Run, posterior: Posterior, summary: Summary, path: Path) -> None:
     """Write a run's page; the sampling seed draws the rows and permutations that it rests on.
 
     Raises
@@ -40,6 +40,6 @@ def write_report(run: Run, draws: Draws, summary: Summary, path: Path) -> None:
     InputError
         If a file of the run is missing.
     """
-    page = report_html(results_of(run, draws, summary), np.random.default_rng(run.options.seed))
+    page = report_html(results_of(run, posterior, summary), np.random.default_rng(run.options.seed))
     with atomic_file(path) as temporary:
         temporary.write_text(page, "utf-8")

@@ -69,17 +69,17 @@ def coefficient_table(results: Results) -> Table:
 
 def labels_of(results: Results) -> dict[str, str]:
     """Return the design column, or the meaning in words, of each parameter in the table."""
-    return {**_labels(results), **dict(_labels_of_categories(results.bundle.design))}
+    return {**_labels(results), **dict(_labels_of_categories(results.posterior.design))}
 
 
 def _labels(results: Results) -> dict[str, str]:
-    design = results.bundle.design
+    design = results.posterior.design
     columns = dict(zip(design.coefficients, design.x.columns, strict=True))
     further = further_names(results.bundle.config, design)
     sheared = in_model(results.bundle.config, design)
     how = "beside the network" if sheared else "orthogonalised"
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
-    K, orthogonal = results.bundle.family.categories, bool(further) and not sheared
+    K, orthogonal = results.posterior.family.categories, bool(further) and not sheared
     columns |= _intercept_words(K, INTERCEPT, ", orthogonalised") if orthogonal else {}
     columns |= parameter_labels(design)
     intercepts = _intercept_words(K, design.intercept)
@@ -116,7 +116,7 @@ def _numbers(row: Row) -> tuple[Cell, ...]:
 
 
 def _opening(results: Results) -> tuple[Paragraph, ...]:
-    if results.bundle.design.coefficients:
+    if results.posterior.design.coefficients:
         return ()
     return (
         Paragraph(
@@ -127,7 +127,7 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 
 
 def _columns_text(results: Results) -> str:
-    family, design = results.bundle.family, results.bundle.design
+    family, design = results.posterior.family, results.posterior.design
     scalars = scalar_dispersion(family, design)
     intercepts = (design.intercept, *(item.intercept for item in design.of_categories))
     names = ("Coefficients", *(f"`{name}`" for name in (*intercepts, *scalars)))
@@ -158,7 +158,7 @@ def _columns_text(results: Results) -> str:
 
 
 def _caveats(results: Results) -> tuple[str, ...]:
-    intercept = results.bundle.design.intercept
+    intercept = results.posterior.design.intercept
     return (
         "The subspace was trained on the same response. Intervals are conditional on it.",
         f"The subspace depends on the seed of the training (here {_seed(results)}), which Rhat "

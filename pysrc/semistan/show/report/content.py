@@ -54,22 +54,25 @@ def _title(results: Results) -> str:
 
 
 def _glance(results: Results) -> tuple[str, ...]:
-    options, bundle = results.options, results.bundle
+    options, bundle, members = results.options, results.bundle, len(results.posterior.members)
     failed = sum(not check.passed for check in results.summary.checks)
     return (
         f"{bundle.family.name}, link {bundle.family.link}",
         count(len(results.rows), "row"),
         f"k = {bundle.subspace.k} of d = {bundle.subspace.d:,}",
-        f"{options.chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
-        *results.draws.reservations,
+        *([count(members, "subspace")] if members > 1 else []),
+        f"{results.posterior.chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
+        *results.posterior.reservations,
         f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
     )
 
 
 def _reservation_notice(results: Results) -> tuple[Notice, ...]:
-    if not results.draws.reservations:
+    if not results.posterior.reservations:
         return ()
-    items = tuple(("", f"Every figure of this page is {r}.") for r in results.draws.reservations)
+    items = tuple(
+        ("", f"Every figure of this page is {r}.") for r in results.posterior.reservations
+    )
     return (Notice("warning", "These are not draws from the posterior", items),)
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Draws
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
-from semistan.posterior.scoring.loo import Loo, loo, loo_obstacle
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.scoring.loo import Loo, leave_one_out, loo_obstacle
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table, weighting
 from semistan.show.pictures.material import evenly
 from semistan.show.report.blocks import Picture
@@ -112,46 +112,44 @@ def _judged_rows(results: Results) -> Rows:
 
 def _marginal(results: Results, generator: np.random.Generator) -> Estimates:
     rows = min(MARGINAL_ROWS, len(results.rows))
-    draws = _affordable(results, 2 * len(results.formula.predictors) * rows)
-    frame = average_marginal_effects(
-        results.bundle, draws, results.table, rows=rows, generator=generator
-    )
-    return Estimates(frame, _basis(results, draws, rows))
+    posterior = _affordable(results, 2 * len(results.formula.predictors) * rows)
+    frame = average_marginal_effects(posterior, results.table, rows=rows, generator=generator)
+    return Estimates(frame, _basis(results, posterior, rows))
 
 
 def _importance(results: Results, generator: np.random.Generator) -> Estimates:
     columns = len(results.formula.predictors)
     repeats = min(5, max(1, PERMUTATIONS // columns))
     rows = min(IMPORTANCE_ROWS, len(results.rows))
-    draws = _affordable(results, columns * repeats * rows)
+    posterior = _affordable(results, columns * repeats * rows)
     frame = permutation_importance(
-        results.bundle, draws, results.table, repeats=repeats, rows=rows, generator=generator
+        posterior, results.table, repeats=repeats, rows=rows, generator=generator
     )
-    return Estimates(frame, _basis(results, draws, rows))
+    return Estimates(frame, _basis(results, posterior, rows))
 
 
 def _scores(results: Results, generator: np.random.Generator) -> Estimates:
-    draws, rows = results.draws.thin(MOST_DRAWS), _judged_rows(results)
-    judged = pointwise(results.bundle, draws, rows, generator=generator)
-    frame = scores_table(scores(results.bundle, judged))
-    weights = weighting(results.bundle)
-    return Estimates(frame, _basis(results, draws, len(rows)) + f", {weights}" * bool(weights))
+    posterior, rows = results.posterior.thin(MOST_DRAWS), _judged_rows(results)
+    judged = pointwise(posterior, rows, generator=generator)
+    frame = scores_table(scores(posterior.family, judged))
+    weights = weighting(results.posterior.config)
+    return Estimates(frame, _basis(results, posterior, len(rows)) + f", {weights}" * bool(weights))
 
 
 def _loo(results: Results) -> Loo | None:
-    if loo_obstacle(results.bundle, results.draws) is not None:
+    if loo_obstacle(results.posterior) is not None:
         return None
-    return loo(results.bundle, results.draws, _judged_rows(results))
+    return leave_one_out(results.posterior, _judged_rows(results))
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:
     names = results.formula.structured_variables
-    shown, draws = _most_important(names, importance), results.draws.thin(MOST_DRAWS)
-    effects = [conditional_effect(results.bundle, draws, results.table, name) for name in shown]
+    shown, posterior = _most_important(names, importance), results.posterior.thin(MOST_DRAWS)
+    effects = [conditional_effect(posterior, results.table, name) for name in shown]
     return Effects(
         effect_pictures(results, effects),
         len(names) - len(shown),
-        part_of(draws.size, results.draws.size, "draw"),
+        part_of(posterior.size, results.posterior.size, "draw"),
     )
 
 
@@ -160,10 +158,10 @@ def _dependence(
 ) -> Effects:
     names = results.formula.network_variables
     shown, rows = _most_important(names, importance), min(AVERAGED_ROWS, len(results.rows))
-    draws = _affordable(results, len(shown) * POINTS * rows)
+    posterior = _affordable(results, len(shown) * POINTS * rows)
     effects = [
         partial_dependence(
-            results.bundle, draws, results.table, name,
+            posterior, results.table, name,
             resolution=POINTS, rows=rows, generator=generator,
         )
         for name in shown
@@ -171,15 +169,15 @@ def _dependence(
     return Effects(
         effect_pictures(results, effects),
         len(names) - len(shown),
-        _basis(results, draws, rows),
+        _basis(results, posterior, rows),
     )
 
 
-def _affordable(results: Results, rows: int) -> Draws:
+def _affordable(results: Results, rows: int) -> Posterior:
     """Return as many draws as can be pushed through the network at so many rows."""
     network = results.bundle.network
     most = MOST_WORK / (rows * (network.d + network.d_frozen))
-    return results.draws.thin(int(np.clip(most, FEWEST_DRAWS, MOST_DRAWS)))
+    return results.posterior.thin(int(np.clip(most, FEWEST_DRAWS, MOST_DRAWS)))
 
 
 def _most_important(names: tuple[str, ...], importance: Estimates | None) -> tuple[str, ...]:
@@ -190,7 +188,7 @@ def _most_important(names: tuple[str, ...], importance: Estimates | None) -> tup
     return tuple(name for name in names if name in ranked[:PICTURES])
 
 
-def _basis(results: Results, draws: Draws, rows: int) -> str:
+def _basis(results: Results, posterior: Posterior, rows: int) -> str:
     """Return ``490 of 4,000 draws, 442 rows``."""
-    of_draws = part_of(draws.size, results.draws.size, "draw")
+    of_draws = part_of(posterior.size, results.posterior.size, "draw")
     return f"{of_draws}, {part_of(rows, len(results.rows), 'row')}"

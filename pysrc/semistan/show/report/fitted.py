@@ -54,7 +54,7 @@ def priors_table(results: Results) -> Table:
 
 
 def _equation(results: Results) -> Equation:
-    family, categories = results.bundle.family, results.bundle.design.categories
+    family, categories = results.posterior.family, results.posterior.design.categories
     return Equation(family.link, family.categories > 0, categories[0] if categories else "")
 
 
@@ -78,7 +78,7 @@ def _predictor(structured: tuple[str, ...], networks: tuple[tuple[str, ...], ...
 
 def _mean_facts(results: Results) -> Iterator[Fact]:
     """Say what the linear predictor has; it is that of the second of unordered categories."""
-    design, formula = results.bundle.design, results.formula
+    design, formula = results.posterior.design, results.formula
     if design.categories:
         yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
         terms = _predictor(formula.structured, formula.mean_networks)
@@ -96,7 +96,7 @@ def _mean_facts(results: Results) -> Iterator[Fact]:
 
 def _further_facts(results: Results) -> Iterator[Fact]:
     """Say what else stands in the linear predictor, and what is known of each row."""
-    design, formula = results.bundle.design, results.formula
+    design, formula = results.posterior.design, results.formula
     for smooth in design.smooths:
         text = f"s({smooth.expression}), a spline with {count(len(smooth.knots), 'knot')}"
         yield Fact("Smooth", text)
@@ -118,29 +118,33 @@ def _rows_text(results: Results) -> str:
 
 
 def _subspace_facts(results: Results) -> Iterator[Fact]:
-    trained, train = results.bundle.trained, results.bundle.config.train
-    subspace = trained.subspace
+    bundles = [member.bundle for member in results.posterior.members]
+    subspace, train = bundles[0].subspace, bundles[0].config.train
+    if len(bundles) > 1:
+        yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with equal weights")
     yield Fact(
         "Subspace",
         f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions",
     )
     yield Fact("Construction", subspace.origin)
-    if math.isfinite(trained.arc_length):
-        points = count(len(trained.control_points), "control point")
-        yield Fact("Curve", f"length {significant(trained.arc_length)} through {points}")
+    for trained in (bundle.trained for bundle in bundles):
+        if math.isfinite(trained.arc_length):
+            points = count(len(trained.control_points), "control point")
+            yield Fact("Curve", f"length {significant(trained.arc_length)} through {points}")
     yield Fact(
         "Training",
         f"{count(train.epochs, 'epoch')}, learning rate {train.learning_rate:g}, "
         f"{100 * train.validation:g}% of the rows for validation",
     )
-    yield Fact("Training seed", str(train.seed))
+    seeds = ", ".join(str(bundle.config.train.seed) for bundle in bundles)
+    yield Fact("Training seed", seeds)
     if "train" in (seconds := results.manifest["seconds"]):
         yield Fact("Time", f"{significant(seconds['train'])} s")
 
 
 def _sampling_facts(results: Results) -> Iterator[Fact]:
     options, manifest = results.options, results.manifest
-    method = results.draws.method
+    method = results.posterior.method
     where = f"in CmdStan {manifest['cmdstan']}" if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
     number = count(options.chains, "chain" if method.has_warmup else "approximation")

@@ -51,13 +51,13 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
         {"label": effect_words(material, effect), "response": material.response}
         for effect in effects
     ]
-    predictors = predictors_of(results.bundle, results.table)
+    predictors = predictors_of(results.posterior.design, results.table)
     factors = tuple(predictors.levels)
     return tuple(
         embedded(
             reserve(
                 draw_effect(effect, table=predictors.frame, factors=factors, **named),
-                results.draws.reservations,
+                results.posterior.reservations,
             ),
             "",
             effect_alt(effect, **named),
@@ -69,7 +69,7 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
 def material_of(results: Results) -> Material:
     """Hand a run's parts to the pictures."""
     return Material(
-        results.bundle, results.draws, lambda: results.rows, lambda: results.table,
+        results.posterior, lambda: results.rows, lambda: results.table,
         prior_only=results.prior_only, seed=results.options.seed,
     )  # fmt: skip
 

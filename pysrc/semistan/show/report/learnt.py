@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.posterior.posterior import One
 from semistan.posterior.scoring.loo import Loo, loo_obstacle
 from semistan.posterior.summary import digits_of
 from semistan.show.report.blocks import (
@@ -93,7 +94,7 @@ def subspace_section(results: Results, evidence: Evidence) -> Section:
                 f"(construction: {subspace.origin}). `phi` are their coordinates there."
             ),
             *gallery_of(evidence.pictures, "subspace", "loss"),
-            directions_table(results),
+            *map(directions_table, results.posterior.members),
         ),
     )
 
@@ -110,9 +111,9 @@ def pareto_text(loo: Loo) -> str:
     )
 
 
-def directions_table(results: Results) -> Table:
+def directions_table(member: One) -> Table:
     """Show each direction's singular value, its share, and the draws along it."""
-    phi, values = results.draws.flat(results.draws.phi), results.bundle.trained.singular_values
+    phi, values = member.draws.flat(member.draws.phi), member.bundle.trained.singular_values
     share = values**2 / np.square(values).sum()
     names = ("Direction", "Singular value", "Share of spread", "Mean of phi", "SD of phi")
     return Table(
@@ -177,7 +178,7 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
 
 def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
     if loo is None:
-        obstacle = loo_obstacle(results.bundle, results.draws)
+        obstacle = loo_obstacle(results.posterior)
         said = obstacle is not None and not results.prior_only
         return (Heading("Leave-one-out"), Paragraph(f"{obstacle}.")) if said else ()
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")

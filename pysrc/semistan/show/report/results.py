@@ -10,7 +10,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Draws
+from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import Summary
 
@@ -24,10 +24,8 @@ class Results:
 
     Attributes
     ----------
-    bundle : Bundle
-        The trained model.
-    draws : Draws
-        Its draws.
+    posterior : Posterior
+        The fitted model.
     summary : Summary
         The coefficient table and the diagnostics.
     rows : Rows
@@ -40,13 +38,17 @@ class Results:
         Versions, seeds, hashes and timings, as in ``manifest.json``.
     """
 
-    bundle: Bundle
-    draws: Draws
+    posterior: Posterior
     summary: Summary
     rows: Rows
     table: pd.DataFrame
     program: str
     manifest: dict[str, Any]
+
+    @property
+    def bundle(self) -> Bundle:
+        """The trained model; of a mixture that of the first member."""
+        return self.posterior.members[0].bundle
 
     @property
     def prior_only(self) -> bool:
@@ -70,11 +72,10 @@ class Results:
         return None if path is None else PurePath(path).name
 
 
-def results_of(run: Run, draws: Draws, summary: Summary) -> Results:
+def results_of(run: Run, posterior: Posterior, summary: Summary) -> Results:
     """Read what else a page needs from a run's folder."""
     return Results(
-        bundle=run.bundle,
-        draws=draws,
+        posterior=posterior,
         summary=summary,
         rows=run.rows(),
         table=run.table(),

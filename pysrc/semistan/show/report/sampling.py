@@ -39,8 +39,8 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
                 "Convergence is judged on coefficients, dispersion and all linear predictors. "
                 "`phi` may be multimodal by design; its figures are shown apart."
             ),
-            Heading("Chains" if results.draws.method.has_warmup else "Approximations"),
-            *([chains_table(results)] if "energy" in results.draws.sampler else []),
+            Heading("Chains" if results.posterior.method.has_warmup else "Approximations"),
+            *([chains_table(results)] if "energy" in results.posterior.sampler else []),
             *gallery_of(evidence.pictures, "trace", "rank", "energy"),
         ),
     )
@@ -85,7 +85,7 @@ def checks_table(checks: tuple[Check, ...]) -> Table:
 
 def convergence_table(results: Results) -> Table:
     """Show the worst figures of the linear predictors and of phi."""
-    summary, eta = results.summary, "s" if results.bundle.design.parameters else " eta"
+    summary, eta = results.summary, "s" if results.posterior.design.parameters else " eta"
     return Table(
         "Largest Rhat and smallest effective sample sizes",
         (
@@ -103,22 +103,24 @@ def convergence_table(results: Results) -> Table:
 def chains_table(results: Results) -> Table:
     """Show what NUTS reports of each chain."""
     names = ("Divergent", "At tree limit", "Acceptance", "Step size", "Leapfrog steps", "E-BFMI")
-    draws, sampler = results.draws, results.draws.sampler
-    fractions = ebfmi(sampler["energy"]) if np.ptp(sampler["energy"]) else [np.nan] * draws.chains
+    posterior, sampler = results.posterior, results.posterior.sampler
+    fractions = (
+        ebfmi(sampler["energy"]) if np.ptp(sampler["energy"]) else [np.nan] * posterior.chains
+    )
     return Table(
-        f"NUTS by chain, over {count(results.draws.phi.shape[1], 'draw')} each",
+        f"NUTS by chain, over {count(posterior.lprior.shape[1], 'draw')} each",
         (Column("Chain"), *map(Column, names)),
         tuple(
             (
                 number_cell(chain + 1, 0),
                 number_cell(sampler["diverging"][chain].sum(), 0),
-                number_cell((sampler["tree_depth"][chain] >= draws.max_treedepth).sum(), 0),
+                number_cell((sampler["tree_depth"][chain] >= posterior.max_treedepth).sum(), 0),
                 number_cell(sampler["acceptance_rate"][chain].mean(), 2),
                 number_cell(sampler["step_size"][chain].mean(), 3),
                 number_cell(sampler["n_steps"][chain].mean(), 1),
                 number_cell(fractions[chain], 2),
             )
-            for chain in range(draws.chains)
+            for chain in range(posterior.chains)
         ),
         sortable=False,
     )

@@ -1,0 +1,246 @@
+"""Commands that ask a finished run: predictions, scores, effects."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistan.command import screen
+from semistan.command.arguments import (
+    DIAGNOSTIC_FAILED,
+    Data,
+    DropMissing,
+    Interval,
+    Json,
+    NewData,
+    NewLevels,
+    Overwrite,
+    RunFolder,
+    Scale,
+    Seed,
+    SomeRows,
+    wrote,
+)
+from semistan.command.flags import EFFECT_FLAGS, PREDICT_FLAGS, configurable
+
+
+@configurable(*PREDICT_FLAGS, into="options")
+def predict(
+    run: RunFolder,
+    newdata: NewData,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
+    ] = None,
+    draws: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
+    ] = None,
+    overwrite: Overwrite = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Predict new rows: mean, standard error and interval of each, and all draws on request."""
+    from semistan.bundle.files import check_output_file
+    from semistan.workflow.inputs import read_table
+    from semistan.workflow.predict import write_predictions
+
+    for path in (out, draws):
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
+    write_predictions(run, read_table(newdata), out or sys.stdout, draws, say=screen.say, **options)
+    wrote(out, draws)
+
+
+def score(
+    run: RunFolder,
+    newdata: NewData,
+    interval: Interval = 0.9,
+    seed: Seed = 1,
+    drop_missing: DropMissing = False,
+    allow_new_levels: NewLevels = False,
+    as_json: Json = False,
+) -> None:
+    """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
+    from semistan.posterior.run import read_run
+    from semistan.workflow import score as scoring
+    from semistan.workflow.inputs import read_table
+
+    opened = read_run(run)
+    table = scoring.score(
+        opened, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=screen.say,
+    )  # fmt: skip
+    screen.show_table(table, as_json=as_json)
+    screen.say_weighting(opened.bundle.config)
+
+
+def loo(
+    run: RunFolder,
+    pointwise: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with elpd and Pareto k of each row.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Leave-one-out cross-validation by PSIS, conditional on the subspace."""
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.scoring.loo import CONDITIONAL
+    from semistan.show.tables import write_table
+    from semistan.workflow import score as scoring
+
+    if pointwise is not None:
+        check_output_file(pointwise, overwrite=overwrite)
+    found = scoring.loo(run)
+    if pointwise is not None:
+        write_table(found.pointwise(), pointwise)
+    screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
+    screen.say(found.text())
+    screen.say(CONDITIONAL)
+    wrote(pointwise)
+
+
+def kfold(
+    run: RunFolder,
+    folds: Annotated[int, typer.Option("--folds", "-K", help="Number of folds.")] = 10,
+    group: Annotated[
+        str | None, typer.Option(help="Column whose groups stay together in a fold.")
+    ] = None,
+    data: Data = None,
+    seed: Seed = 1,
+    interval: Interval = 0.9,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Folds at a time; by default one for each core.")
+    ] = None,
+    save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Cross-validate, training the subspace anew in each fold; again to continue."""
+    from semistan.posterior.run import read_run
+    from semistan.posterior.scoring.scores import scores, scores_table
+    from semistan.workflow import kfold as validation
+
+    opened = read_run(run)
+    found = validation.kfold(
+        opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
+        save_fits=save_fits, overwrite=overwrite, say=screen.say,
+    )  # fmt: skip
+    table = scores_table(scores(opened.bundle.family, found.rows, interval))
+    tables = {"kfold": found.table(), "scores": table}
+    if found.failed:
+        tables["failed diagnostics"] = found.failures()
+    screen.show_tables(tables, as_json=as_json)
+    screen.say_weighting(opened.bundle.config)
+    if found.failed:
+        screen.say(
+            f"warning: {len(found.failed)} of {folds} fits failed a diagnostic; their rows are "
+            "judged by fewer effective draws"
+        )
+        raise typer.Exit(DIAGNOSTIC_FAILED)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Runs' folders.")],
+    by: Annotated[
+        str, typer.Option(help="loo (conditional on each subspace) or kfold (made before).")
+    ] = "loo",
+    newdata: Annotated[
+        str | None, typer.Option(help="Table of rows with a known response, to compare on instead.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
+    from semistan.posterior.scoring.compare import unreliable_text
+    from semistan.posterior.scoring.loo import CONDITIONAL
+    from semistan.workflow import compare as comparing
+    from semistan.workflow.inputs import read_table
+
+    frame = read_table(newdata) if newdata else None
+    table = comparing.compare(runs, by=by, frame=frame)
+    screen.show_table(table, as_json=as_json)
+    if by == "loo" and frame is None:
+        unreliable = unreliable_text(table)
+        if unreliable is not None:
+            screen.say(f"warning: {unreliable}")
+        screen.say(CONDITIONAL)
+
+
+@configurable(*EFFECT_FLAGS, into="options")
+def effect(
+    run: RunFolder,
+    variables: Annotated[list[str], typer.Argument(help="One or two columns of the data.")],
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    overwrite: Overwrite = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Show what one or two columns do to the response, with intervals."""
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.run import read_run
+    from semistan.show.pictures.write import check_suffix
+    from semistan.show.tables import write_table
+    from semistan.workflow import explain
+    from semistan.workflow.outputs import plot_effect
+
+    for path in (out, picture):
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
+    if picture is not None:
+        check_suffix(picture)
+    opened = read_run(run)
+    found = explain.effect(opened, variables, **options)
+    if picture is not None:
+        plot_effect(opened, found, picture)
+    if out is not None or picture is None:
+        write_table(found.table(interval), out or sys.stdout)
+    trained_on = opened.bundle.source.rows
+    if options["kind"] == "pd" and options["rows"] < trained_on:
+        screen.say(f"averaged over {options['rows']} of {trained_on} rows, drawn by the seed")
+    wrote(out, picture)
+
+
+def marginal(
+    run: RunFolder,
+    variables: Annotated[
+        list[str] | None, typer.Argument(help="Columns of the data; all by default.")
+    ] = None,
+    scale: Scale = "response",
+    rows: SomeRows = None,
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Average marginal effects: slopes of numeric columns, differences between levels."""
+    from semistan.workflow.explain import marginal_effects
+
+    table = marginal_effects(
+        run, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
+    )
+    screen.show_table(table, as_json=as_json)
+
+
+def importance(
+    run: RunFolder,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows with a known response; the training rows by default.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Permutations of each column.")] = 5,
+    rows: SomeRows = None,
+    interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Rank columns by what permuting them costs in mean log-likelihood."""
+    from semistan.workflow import explain
+    from semistan.workflow.inputs import read_table
+
+    table = explain.importance(
+        run, read_table(newdata) if newdata else None, repeats=repeats, interval=interval,
+        rows=rows, seed=seed,
+    )  # fmt: skip
+    screen.show_table(table, as_json=as_json)

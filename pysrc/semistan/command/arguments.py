@@ -1,0 +1,60 @@
+"""Arguments and options that several commands share, and how commands end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistan.command import screen
+
+DIAGNOSTIC_FAILED = 3  # the exit code of what finished although a diagnostic failed
+
+Model = Annotated[
+    str, typer.Argument(help="A model.toml, or a formula in quotes: 'y ~ x + nn(u1, u2)'.")
+]
+BundleFolder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle's folder.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+PriorOnly = Annotated[bool, typer.Option("--prior-only", help="Leave the likelihood out.")]
+Data = Annotated[
+    str | None, typer.Option(help="The training data, if they are no longer where they were.")
+]
+
+NewData = Annotated[str, typer.Option(help="CSV or Parquet file with the rows.")]
+Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]
+Scale = Annotated[str, typer.Option(help="response (the mean) or linpred.")]
+SomeRows = Annotated[
+    int | None, typer.Option(help="Use this many rows, drawn by the seed; all by default.")
+]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")
+]
+NewLevels = Annotated[
+    bool,
+    typer.Option(
+        "--allow-new-levels", help="Draw the effects of a group's new levels from all levels'."
+    ),
+]
+
+
+def wrote(*paths: Path | None) -> None:
+    """Say which files were written."""
+    for path in paths:
+        if path is not None:
+            screen.say(f"wrote {path}")
+
+
+def finish(result: Any, as_json: bool) -> None:
+    """Show a fit, and exit with 3 if a diagnostic failed."""
+    if as_json:
+        print(json.dumps(screen.summary_json(result), indent=2, allow_nan=False))
+    else:
+        screen.show_fit(result)
+    if not result.summary.passed:
+        raise typer.Exit(DIAGNOSTIC_FAILED)

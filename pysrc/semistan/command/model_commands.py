@@ -1,0 +1,133 @@
+"""Commands about a model before it is sampled, and the fit of all steps."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistan.command import screen
+from semistan.command.arguments import Data, Json, Model, Out, Overwrite, finish, wrote
+from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, SEED_FLAG, TRAIN_FLAGS, configurable
+
+
+@configurable(*FIT_FLAGS)
+def new(
+    formula: Annotated[str, typer.Argument(help="As 'y ~ x1 + C(g) + nn(u1, u2)'.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("model.toml"),
+    overwrite: Overwrite = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
+    from semistan.bundle.files import check_output_file
+    from semistan.workflow.inputs import write_config
+    from semistan.workflow.prepare import configure, prepare
+
+    check_output_file(out, overwrite=overwrite)
+    config = configure(formula, overrides)
+    prepare(config)
+    data = os.path.relpath(str(config.data), out.resolve().parent)
+    write_config(config.model_copy(update={"data": data}), out)
+    screen.say(f"wrote {out}; fit it with: semistan fit {out}")
+
+
+@configurable(*FIT_FLAGS)
+def fit(
+    model: Model,
+    out: Out = Path("run"),
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Train, sample and summarise: everything from a table to a posterior in one run folder."""
+    from semistan.subspace.construction import training_epochs
+    from semistan.workflow import fit as workflow
+    from semistan.workflow.prepare import configure
+
+    config = configure(model, overrides)
+    epochs = training_epochs(config.subspace, config.train)
+    with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
+        result = workflow.fit(
+            config,
+            out=out,
+            overwrite=overwrite,
+            progress=progress,
+            chain_progress=chain_progress,
+            say=screen.say,
+        )
+    finish(result, as_json)
+
+
+@configurable(*MODEL_FLAGS, *TRAIN_FLAGS, SEED_FLAG)
+def train(
+    model: Model,
+    out: Out = Path("bundle"),
+    overwrite: Overwrite = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Train the subspace and export it as a bundle."""
+    from semistan.bundle.bundle import MARKER, write_bundle
+    from semistan.bundle.files import check_output_folder
+    from semistan.subspace.construction import training_epochs
+    from semistan.workflow import fit as workflow
+    from semistan.workflow.prepare import configure, prepare
+
+    config = configure(model, overrides)
+    check_output_folder(out, MARKER, overwrite=overwrite)
+    prepared = prepare(config)
+    for note in prepared.notes:
+        screen.say(note)
+    with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
+        bundle = workflow.train(prepared, progress)
+    write_bundle(bundle, out, overwrite=overwrite)
+    screen.say(f"wrote {out}; sample it with: semistan sample {out}")
+
+
+def subspace(
+    source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
+    data: Data = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
+    from semistan.bundle.bundle import read_bundle
+    from semistan.bundle.files import check_output_file
+    from semistan.posterior.run import MARKER, read_run
+    from semistan.show.pictures.write import check_suffix
+    from semistan.workflow.outputs import plot_subspace
+    from semistan.workflow.prepare import training_rows
+    from semistan.workflow.subspace import subspace_measures
+
+    if picture is not None:
+        check_suffix(picture)
+        check_output_file(picture, overwrite=overwrite)
+    run = read_run(source) if (source / MARKER).is_file() else None
+    bundle = run.bundle if run else read_bundle(source)
+    rows = run.rows() if run else training_rows(bundle, data)
+    screen.show_table(subspace_measures(bundle, rows), as_json=as_json)
+    if picture is not None:
+        plot_subspace(run or bundle, picture, rows=rows)
+    wrote(picture)
+
+
+@configurable(*MODEL_FLAGS)
+def priors(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|BUNDLE|RUN", help="A model.toml, a formula, a bundle or a run."
+        ),
+    ],
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Print each prior as written and as used in the units of the data, before any training."""
+    from semistan.workflow.priors import priors as priors_of
+
+    screen.show_table(priors_of(model, overrides=overrides), as_json=as_json)

@@ -1,0 +1,97 @@
+"""Commands that make a run, or hand it to Stan and R."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistan.command import screen
+from semistan.command.arguments import (
+    BundleFolder,
+    Data,
+    Json,
+    Out,
+    Overwrite,
+    PriorOnly,
+    RunFolder,
+    finish,
+)
+from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, configurable
+from semistan.errors import InputError
+
+
+@configurable(*SAMPLE_FLAGS, SEED_FLAG)
+def stan(
+    bundle: BundleFolder,
+    data: Data = None,
+    out: Out = Path("stan-model"),
+    overwrite: Overwrite = False,
+    prior_only: PriorOnly = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
+    from semistan.bundle.bundle import read_bundle
+    from semistan.workflow import fit as workflow
+    from semistan.workflow.prepare import training_rows
+
+    trained = read_bundle(bundle)
+    workflow.export_stan(
+        trained,
+        training_rows(trained, data),
+        out,
+        workflow.run_options(trained, overrides),
+        prior_only=prior_only,
+        overwrite=overwrite,
+    )
+    screen.say(
+        f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"
+    )
+
+
+@configurable(*SAMPLE_FLAGS, SEED_FLAG)
+def sample(
+    source: Annotated[
+        Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle, or a run to be completed.")
+    ],
+    data: Data = None,
+    out: Out = Path("run"),
+    overwrite: Overwrite = False,
+    prior_only: PriorOnly = False,
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
+    from semistan.posterior.run import MARKER, read_run
+    from semistan.workflow import fit as workflow
+
+    if (source / MARKER).is_file():
+        if overrides:
+            raise InputError(
+                f"'{source}' is a run with options of its own; sample its bundle into a new "
+                f"run instead: semistan sample {source / 'bundle'} --out NAME"
+            )
+        run = read_run(source)
+    else:
+        run = workflow.start_run(
+            source, data, out, overrides,
+            prior_only=prior_only, overwrite=overwrite, say=screen.say,
+        )  # fmt: skip
+    toolchain = workflow.toolchain_for(run.options)
+    with screen.chain_bars() as progress:
+        result = workflow.sample(
+            run,
+            toolchain,
+            progress=progress,
+            say=screen.say,
+        )
+    finish(result, as_json)
+
+
+def summary(run: RunFolder, as_json: Json = False) -> None:
+    """Print a run's coefficient table and diagnostics."""
+    from semistan.workflow.fit import read_fit
+
+    finish(read_fit(run), as_json)

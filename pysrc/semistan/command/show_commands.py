@@ -1,0 +1,137 @@
+"""Commands that hand a finished run on: pictures, tables, R, a page."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semistan.command import screen
+from semistan.command.arguments import Overwrite, RunFolder
+from semistan.errors import InputError
+
+
+def plot(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN ...", help="A run, and others to overlay.")
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="coefficients, densities, band, subspace, loss, ppc, calibration, trace, rank "
+            "or energy."
+        ),
+    ] = "coefficients",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
+    ] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="Column along which a band is drawn.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
+    category: Annotated[
+        str | None,
+        typer.Option(help="Category of the response, for a band or calibration."),
+    ] = None,
+    standardise: Annotated[
+        bool, typer.Option("--standardise", help="Coefficients per sd of their column.")
+    ] = False,
+    directions: Annotated[
+        str | None, typer.Option(help="Two directions of the subspace, as 1,2.")
+    ] = None,
+    density: Annotated[
+        str | None, typer.Option(help="Of the subspace: posterior or likelihood.")
+    ] = None,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows with a known response, for calibration.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw a picture; semistan effect --picture draws those of effects."""
+    from semistan.bundle.files import check_output_file
+    from semistan.show.pictures import check_kind
+    from semistan.show.pictures.write import check_suffix
+    from semistan.workflow import outputs
+    from semistan.workflow.inputs import read_table
+
+    check_kind(kind)
+    out = out or Path(f"{kind}.png")
+    check_suffix(out)
+    check_output_file(out, overwrite=overwrite)
+    given = {
+        "variable": variable, "by": by, "category": category, "standardise": standardise or None,
+        "directions": _directions(directions), "what": density,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
+    frame = read_table(newdata) if newdata else None
+    outputs.plot(runs[0], kind, out, others=runs[1:], frame=frame, **options)
+    screen.say(f"wrote {out}")
+
+
+def draws(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write all draws as one table with .chain, .iteration and .draw."""
+    from semistan.bundle.files import check_output_file
+    from semistan.show.tables import check_table_path, write_table
+    from semistan.workflow import outputs
+
+    check_table_path(out)
+    check_output_file(out, overwrite=overwrite)
+    write_table(outputs.draws(run), out)
+    screen.say(f"wrote {out}")
+
+
+def generate(
+    run: RunFolder,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of replicated responses; the run's by default.")
+    ] = None,
+) -> None:
+    """Let CmdStan compute log_lik and y_rep of every row, as CSV files in RUN/generated."""
+    from semistan.workflow import outputs
+
+    screen.say(f"wrote {', '.join(str(path) for path in outputs.generate(run, seed=seed))}")
+
+
+def r_script(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="R file; RUN/read.R by default.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write an R script that reads the run: draws by name, summary, loo, figures."""
+    from semistan.bundle.files import check_output_file
+    from semistan.show.r_script import NAME
+    from semistan.workflow import outputs
+
+    check_output_file(out or run / NAME, overwrite=overwrite)
+    screen.say(f"wrote {outputs.r_script(run, out)}")
+
+
+def report(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="HTML file; RUN/report.html by default.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one self-contained page: table, diagnostics, effects, checks, program, how to cite."""
+    from semistan.bundle.files import check_output_file
+    from semistan.workflow import outputs
+
+    check_output_file(out or run / outputs.REPORT, overwrite=overwrite)
+    screen.say(f"wrote {outputs.report(run, out)}")
+
+
+def _directions(text: str | None) -> tuple[int, ...] | None:
+    """Read numbers as ``1,2``."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--directions takes two numbers as 1,2, got '{text}'") from None

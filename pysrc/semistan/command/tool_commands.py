@@ -1,0 +1,42 @@
+"""Commands about what semistan needs: is it there, and how to get it."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semistan.command import screen
+from semistan.command.arguments import Json
+from semistan.errors import InputError
+
+
+def doctor(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run, to see how it shares the cores.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether everything needed is there, and how to get what is missing."""
+    from semistan.command.doctor import examine
+    from semistan.posterior.run import read_run
+
+    findings = examine(read_run(run) if run else None)
+    if as_json:
+        print(json.dumps([finding.plain() for finding in findings], indent=2))
+    else:
+        screen.show_findings(findings)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(InputError.exit_code)
+
+
+def install_cmdstan(
+    official: Annotated[
+        bool, typer.Option(help="Try the official release before the source tree.")
+    ] = True,
+) -> None:
+    """Install CmdStan unless a usable one is found."""
+    from semistan.infer.cmdstan.install import install_cmdstan as install
+
+    install(screen.say, official=official)

@@ -1,0 +1,270 @@
+"""What was learnt: the posterior of one subspace, or a mixture of those of several.
+
+Everything that answers questions takes a ``Posterior``, and asks it for draws of predictors and
+parameters. A mixture pools the draws of its members, which all count alike. What belongs to a
+chain, as Rhat, is found within each member: the posteriors of different subspaces differ, so that
+their chains need not agree.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.infer.method import Method
+from semistan.model.bundle import Bundle
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
+from semistan.model.families.families import Family
+from semistan.model.table.rows import Rows
+from semistan.model.units import Units
+from semistan.posterior.draws import Array, Draws, read_draws
+from semistan.posterior.engine import Engine
+from semistan.posterior.predict import parameter_draws, predictor_draws
+from semistan.posterior.run import Run
+
+MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
+
+
+class Posterior(Protocol):
+    """Draws from a posterior, S in all: those of its members, one after the other.
+
+    The members share formula, family, design and units; each has a subspace of its own.
+    """
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[One, ...]:
+        """The posteriors of single subspaces that it is made of, each with as many draws."""
+
+    @abstractmethod
+    def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
+        """Return draws (S, N) of a predictor.
+
+        Parameters
+        ----------
+        rows : Rows
+            The N rows.
+        name : str
+            ``mu``: eta, the linear predictor; or a parameter, as ``sigma``, whose predictor is its
+            logarithm also where the formula has none for it.
+        part : str
+            Of eta: ``all``, ``structured`` (x' theta alone, orthogonalised where it is), ``nn``
+            (the network, centred) or ``penalised`` (smooths without their straight parts, and
+            group-level effects).
+        """
+
+    @abstractmethod
+    def parameters(self, rows: Rows) -> dict[str, Array]:
+        """Return draws of the dispersion parameters: (S, 1), or (S, N) with a predictor."""
+
+    @abstractmethod
+    def thin(self, size: int) -> Posterior:
+        """Keep about ``size`` draws in all, at even distances in every chain."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The configuration, up to the seeds of the members."""
+        return self.members[0].bundle.config
+
+    @property
+    def design(self) -> Design:
+        """How rows become numbers."""
+        return self.members[0].bundle.design
+
+    @property
+    def family(self) -> Family:
+        """The response's distribution."""
+        return self.members[0].bundle.family
+
+    @property
+    def units(self) -> Units:
+        """Locations and scales of the columns."""
+        return self.members[0].bundle.units
+
+    @property
+    def method(self) -> Method:
+        """How the draws were made."""
+        return self.members[0].draws.method
+
+    @property
+    def max_treedepth(self) -> int:
+        """The limit on NUTS's tree depth."""
+        return self.members[0].draws.max_treedepth
+
+    @property
+    def reservations(self) -> tuple[str, ...]:
+        """What keeps the draws from being those of the posterior."""
+        return tuple(
+            dict.fromkeys(text for member in self.members for text in member.draws.reservations)
+        )
+
+    @property
+    def chains(self) -> int:
+        """Number of chains C over all members."""
+        return sum(member.draws.chains for member in self.members)
+
+    @property
+    def size(self) -> int:
+        """Number of draws S over all chains."""
+        return sum(member.draws.size for member in self.members)
+
+    @property
+    def interpreted(self) -> dict[str, Array]:
+        """Coefficients, dispersion parameters and the like by name, each (C, S / C)."""
+        return self.pooled_by_name(lambda draws: draws.interpreted)
+
+    @property
+    def identified(self) -> dict[str, Array]:
+        """Those of them that are identified, on which convergence is judged."""
+        return self.pooled_by_name(lambda draws: draws.identified)
+
+    @property
+    def coefficients(self) -> dict[str, Array]:
+        """Intercepts and structured coefficients by name, each (C, S / C)."""
+        return self.pooled_by_name(lambda draws: draws.coefficients)
+
+    @property
+    def sampler(self) -> dict[str, Array]:
+        """What the method reports, under ArviZ's names, each (C, S / C)."""
+        return self.pooled_by_name(lambda draws: draws.sampler)
+
+    @property
+    def lprior(self) -> Array:
+        """Log prior density (C, S / C)."""
+        return self.pooled(lambda draws: draws.lprior)
+
+    def pooled(self, of: Callable[[Draws], Array]) -> Array:
+        """Return an array of each member's draws, one member after the other on the first axis."""
+        return _joined([of(member.draws) for member in self.members])
+
+    def pooled_by_name(self, of: Callable[[Draws], dict[str, Array]]) -> dict[str, Array]:
+        """Return arrays by name, each pooled over the members."""
+        several = [of(member.draws) for member in self.members]
+        return {name: _joined([each[name] for each in several]) for name in several[0]}
+
+
+def _joined(arrays: list[Array]) -> Array:
+    """Put arrays one after the other; a single one is not copied."""
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class One(Posterior):
+    """The posterior of one subspace.
+
+    Attributes
+    ----------
+    bundle : Bundle
+        The trained model.
+    draws : Draws
+        Draws of it.
+    engine : callable, optional
+        What computes eta; PyTorch by default.
+    """
+
+    bundle: Bundle
+    draws: Draws
+    engine: Engine | None = None
+
+    @property
+    def members(self) -> tuple[One, ...]:
+        """Itself."""
+        return (self,)
+
+    def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
+        """Return draws (S, N) of a predictor."""
+        of = None if name in (MEAN, self.design.mean_name) else name
+        return predictor_draws(self.bundle, self.draws, rows, of, part, self.engine)
+
+    def parameters(self, rows: Rows) -> dict[str, Array]:
+        """Return draws of the dispersion parameters."""
+        return parameter_draws(self.bundle, self.draws, rows)
+
+    def thin(self, size: int) -> One:
+        """Keep about ``size`` draws."""
+        return replace(self, draws=self.draws.thin(size))
+
+    def __repr__(self) -> str:
+        return f"Posterior of one subspace. {self.draws!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture(Posterior):
+    """A mixture of the posteriors of several subspaces, with equal weights.
+
+    The weights are equal because the members have as many draws each, which all count alike.
+
+    Attributes
+    ----------
+    members : tuple of One
+        Fits of the same model to the same rows, with equal numbers of chains and draws.
+
+    Raises
+    ------
+    InputError
+        If there are none, or they are not of one model, or differ in their numbers of draws.
+    """
+
+    members: tuple[One, ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise InputError("a mixture needs at least one posterior, got none")
+        first = self.members[0]
+        for member in self.members[1:]:
+            _check_same(first, member)
+
+    def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
+        """Return draws (S, N) of a predictor."""
+        return np.concatenate([member.predictor(rows, name, part) for member in self.members])
+
+    def parameters(self, rows: Rows) -> dict[str, Array]:
+        """Return draws of the dispersion parameters."""
+        several = [member.parameters(rows) for member in self.members]
+        return {name: np.concatenate([each[name] for each in several]) for name in several[0]}
+
+    def thin(self, size: int) -> Mixture:
+        """Keep about ``size`` draws in all, as many of each member."""
+        each = max(1, size // len(self.members))
+        return Mixture(tuple(member.thin(each) for member in self.members))
+
+    def __repr__(self) -> str:
+        return f"Mixture of {len(self.members)} posteriors. Each: {self.members[0].draws!r}"
+
+
+def _check_same(first: One, other: One) -> None:
+    for what, ours, theirs in (
+        ("formula", first.config.formula, other.config.formula),
+        ("family", str(first.family), str(other.family)),
+        ("columns", first.design.coefficients, other.design.coefficients),
+        ("chains and draws", first.draws.lprior.shape, other.draws.lprior.shape),
+    ):
+        if ours != theirs:
+            raise InputError(
+                f"the members of a mixture are fits of one model, with equal numbers of draws; "
+                f"their {what} differ: {ours} and {theirs}"
+            )
+
+
+def read_posterior(run: Run, engine: Engine | None = None) -> One:
+    """Read a run's posterior.
+
+    Parameters
+    ----------
+    run : Run
+        A finished run.
+    engine : callable, optional
+        What computes eta; PyTorch by default.
+
+    Raises
+    ------
+    InputError
+        If a chain is missing.
+    """
+    return One(run.bundle, read_draws(run), engine)

@@ -1,0 +1,127 @@
+"""What a finished run says of the columns: effects, marginal effects, importance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.posterior.categories import category_position
+from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.options import EffectOptions
+from semistan.posterior.posterior import Posterior, read_posterior
+from semistan.workflow.runs import RunLike, opened, posterior_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAIR_DRAWS = 1000  # for a grid over two columns
+
+
+def effect(run: RunLike, variables: str | Sequence[str], **options: Any) -> Effect:
+    """Vary one or two columns of the training table.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    variables : str or sequence of str
+        One or two columns.
+    **options
+        Those of ``EffectOptions``: ``kind``, ``at``, ``scale``, ``resolution``, ``rows``,
+        ``curves``, ``category`` and ``seed``.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run, chosen = opened(run), EffectOptions.of(options)
+    if chosen.category is not None:
+        category_position(run.bundle.family, run.bundle.design, chosen.category)
+    found = _effect(read_posterior(run), run.table(), variables, chosen)
+    return found if chosen.category is None else found.of_category(chosen.category)
+
+
+def _effect(
+    posterior: Posterior,
+    table: pd.DataFrame,
+    variables: str | Sequence[str],
+    options: EffectOptions,
+) -> Effect:
+    several = not isinstance(variables, str) and len(set(variables)) > 1
+    if several:
+        posterior = posterior.thin(PAIR_DRAWS)
+    scale, resolution = options.scale, options.resolution or (15 if several else 25)
+    if options.kind == "conditional":
+        return conditional_effect(
+            posterior, table, variables, scale=scale, at=options.at, resolution=resolution
+        )
+    return partial_dependence(
+        posterior, table, variables, scale=scale, resolution=resolution, rows=options.rows,
+        curves=options.curves, generator=np.random.default_rng(options.seed),
+    )  # fmt: skip
+
+
+def marginal_effects(
+    run: RunLike,
+    variables: Sequence[str] | None = None,
+    *,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Average marginal effects over the training rows: slopes, and differences to a level.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``term``, ``contrast``, ``Estimate``, ``Est.Error`` and an interval, and ``category`` where
+        they are on the probability of each.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = opened(run)
+    return average_marginal_effects(
+        read_posterior(run), run.table(), variables=variables, scale=scale,
+        interval=interval, rows=rows, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def importance(
+    run: RunLike,
+    frame: pd.DataFrame | None = None,
+    *,
+    variables: Sequence[str] | None = None,
+    repeats: int = 5,
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Rank columns by what permuting them costs in mean log-likelihood.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    frame : pandas.DataFrame, optional
+        Rows with their response that the fit has not seen; the training rows by default.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = posterior_run(run)
+    return permutation_importance(
+        read_posterior(run), run.table() if frame is None else frame,
+        variables=variables, repeats=repeats, interval=interval, rows=rows,
+        generator=np.random.default_rng(seed),
+    )  # fmt: skip

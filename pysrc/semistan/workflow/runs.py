@@ -1,0 +1,29 @@
+"""Runs by their folder or in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semistan.errors import InputError
+from semistan.posterior.run import Run, read_run
+
+RunLike = Run | str | Path
+
+
+def opened(run: RunLike) -> Run:
+    """Read a run unless it is one already."""
+    return run if isinstance(run, Run) else read_run(run)
+
+
+def posterior_run(run: RunLike) -> Run:
+    """Read a run whose draws are from the posterior.
+
+    Raises
+    ------
+    InputError
+        If they are from the prior.
+    """
+    run = opened(run)
+    if run.prior_only:
+        raise InputError(f"'{run.path}' draws from the prior: it predicts nothing to be judged")
+    return run

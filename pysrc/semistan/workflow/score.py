@@ -1,0 +1,94 @@
+"""How well a finished run predicts: scores of rows with a known response, and leave-one-out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.formula.formula import parse_formula, variables
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.scoring.loo import Loo, leave_one_out
+from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
+from semistan.workflow.prepare import Say, new_rows
+from semistan.workflow.runs import RunLike, opened, posterior_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def score(
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    interval: float = 0.9,
+    seed: int = 1,
+    drop_missing: bool = False,
+    allow_new_levels: bool = False,
+    say: Say | None = None,
+) -> pd.DataFrame:
+    """Score a run's predictions of rows with a known response.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
+        binary response, accuracy of an ordinal one, coverage and width of the predictive
+        interval, all means over rows, by their weights if the formula has them. Of an
+        unordered response LPPD, accuracy and Brier score.
+
+    Raises
+    ------
+    InputError
+        If the rows cannot be used.
+    """
+    run = opened(run)
+    judged = judge(
+        run, frame, interval=interval, seed=seed, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=say,
+    )  # fmt: skip
+    return scores_table(scores(run.bundle.family, judged, interval))
+
+
+def judge(
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    interval: float = 0.9,
+    seed: int = 1,
+    drop_missing: bool = False,
+    allow_new_levels: bool = False,
+    say: Say | None = None,
+) -> Pointwise:
+    """Return everything that the scores are means of, row by row."""
+    run = opened(run)
+    absent = set(variables(parse_formula(run.bundle.config.formula).response)) - set(frame.columns)
+    if absent:
+        raise InputError(
+            f"scoring needs the response, but the rows have no column '{absent.pop()}'; "
+            "'semistan predict' needs none"
+        )
+    rows = new_rows(
+        run.bundle, frame, response=True, drop_missing=drop_missing,
+        allow_new_levels=allow_new_levels, say=say,
+    )  # fmt: skip
+    generator = np.random.default_rng(seed)
+    return pointwise(read_posterior(run), rows, interval=interval, generator=generator)
+
+
+def loo(run: RunLike) -> Loo:
+    """Compute a run's PSIS-LOO, which is conditional on its subspace.
+
+    Raises
+    ------
+    InputError
+        If the run draws from the prior or an approximation or lacks chains, or if p(y | phi) is
+        tempered.
+    """
+    run = posterior_run(run)
+    posterior = read_posterior(run)
+    try:
+        return leave_one_out(posterior, run.rows())
+    except InputError as error:
+        raise InputError(f"'{run.path}': {error}") from None
