@@ -85,7 +85,8 @@ def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Arra
     def of_one(x: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         sampled = target.layout.unpack(x)
         values = target.completed(sampled)
-        made, reported = {}, {"lprior": log_prior_density(target, sampled)}
+        made: dict[str, Tensor] = {}
+        reported = {"lprior": log_prior_density(target, sampled)}
         for term in terms:
             made |= term.made(values)
             reported |= term.quantities(values)

@@ -50,8 +50,8 @@ def write_stan_folder(
     data = stan_data(bundle, rows, grainsize=grainsize, prior_only=prior_only)
     write_stan_json(folder / "data.json", data)
     write_starts(folder, starts)
-    further = raw_labels(bundle.config, bundle.design)
-    write_json(folder / "labels.json", labels(bundle.design, bundle.family.categories) | further)
+    further = raw_labels(bundle.model)
+    write_json(folder / "labels.json", labels(bundle.model) | further)
 
 
 def write_starts(folder: Path, starts: Starts) -> None:

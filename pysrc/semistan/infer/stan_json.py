@@ -13,8 +13,9 @@ from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.design import Design
-from semistan.model.table.rows import Block, Rows
-from semistan.program.penalised import penalised_names
+from semistan.model.predictor import Predictor
+from semistan.model.table.rows import Columns, Rows
+from semistan.program.predictors import offset_name
 
 ROWS_AT_A_TIME = 10_000
 
@@ -53,35 +54,41 @@ def read_stan_rows(path: Path, design: Design) -> Rows:
     InputError
         If the file is damaged.
     """
-    further = penalised_names(design)
-    blocks = [name for pair in further for name in pair if name]
-    own = {item.name: f"X_{item.name}" for item in design.parameters if item.coefficients}
-    wanted = ("N", "P", "Q", "y", "X", "U", *design.given, *blocks, *own.values())
+    names = ("N", "P", "Q", "y", "X", "U", *design.given)
+    wanted = {*names, *(name for p in design.predictors for name in _names(p))}
     found: dict[str, Array] = {}
     with path.open("rb") as file:
         for line in file:
             name = line.partition(b":")[0].strip().strip(b'"').decode()
             if name in wanted:
                 found[name] = _numbers(line.partition(b":")[2])
-    if set(found) != set(wanted):
-        raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(wanted)}")
-    N, P, Q = (int(found[name][0]) for name in ("N", "P", "Q"))
+    if set(found) != wanted:
+        raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(sorted(wanted))}")
+    N, Q = (int(found[name][0]) for name in ("N", "Q"))
     return Rows(
-        found["y"], found["X"].reshape(N, P), found["U"].reshape(N, Q), tuple(range(N)),
+        found["y"],
+        {predictor.name: _columns(predictor, found, N) for predictor in design.predictors},
+        found["U"].reshape(N, Q),
+        tuple(range(N)),
         given={name: found[name] for name in design.given},
-        blocks=tuple(
-            Block(
-                found[Z].reshape(N, -1) if Z else np.ones((N, 1)),
-                found[J].astype(int) - 1 if J else np.zeros(N, dtype=int),
-            )
-            for Z, J in further
-        ),
-        further={
-            item.name: found[own[item.name]].reshape(N, -1) if item.coefficients
-            else np.zeros((N, 0))
-            for item in design.parameters
-        },
-    )  # fmt: skip
+    )
+
+
+def _names(predictor: Predictor) -> Iterator[str]:
+    """Yield the names of a predictor's own columns in the data, and of what its terms need."""
+    if predictor.coefficients:
+        yield f"X{predictor.suffix}"
+    if predictor.offsets:
+        yield offset_name(predictor)
+    for term in predictor.terms:
+        yield from term.row_data
+
+
+def _columns(predictor: Predictor, found: dict[str, Array], N: int) -> Columns:
+    X = found[f"X{predictor.suffix}"] if predictor.coefficients else np.zeros(0)
+    blocks = tuple(term.block_from_data(found, N) for term in predictor.terms)
+    offset = found[offset_name(predictor)] if predictor.offsets else None
+    return Columns(X.reshape(N, len(predictor.coefficients)), blocks, offset)
 
 
 def _numbers(text: bytes) -> Array:

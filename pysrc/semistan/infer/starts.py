@@ -8,21 +8,13 @@ from typing import Any
 import numpy as np
 
 from semistan.density.mode import Mode, find_mode
-from semistan.density.noncentred import penalised_coordinates, starting_point, values_of
-from semistan.density.parameter_coordinates import parameter_values, trained_coordinates
-from semistan.density.target import (
-    Target,
-    coordinates,
-    further_slice,
-    make_target,
-    penalised_slice,
-    sampled_positive,
-)
+from semistan.density.starts import trained_values
+from semistan.density.target import Target, make_target
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.orthogonal import in_model
-from semistan.model.priors.prior import has_horseshoe, prior_data
+from semistan.model.priors.horseshoe import horseshoe_start
+from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
 
@@ -46,10 +38,16 @@ class Starts:
         Initial values in the user's units, one for each chain.
     found : tuple of Mode
         The mode that each chain climbed to, or none if they were not looked for or not found.
+    narrows : bool
+        Whether standard deviations of coefficients are sampled: the posterior narrows as they fall.
+    large : bool
+        Whether there are too many dimensions for a dense metric.
     """
 
     values: tuple[dict[str, Any], ...]
     found: tuple[Mode, ...] = ()
+    narrows: bool = False
+    large: bool = False
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -58,12 +56,8 @@ class Starts:
 
     @property
     def keeps_metric(self) -> bool:
-        """Whether the metric of the one mode is kept: not where the sd of coefficients is sampled.
-
-        There the posterior narrows as the standard deviation falls.
-        """
-        narrows = any(name.startswith(("sd_", "sds_")) for name in self.values[0])
-        return self.one_mode and not narrows
+        """Whether the metric of the one mode is kept: not where the posterior narrows."""
+        return self.one_mode and not self.narrows
 
     @property
     def one_mode(self) -> bool:
@@ -76,11 +70,7 @@ class Starts:
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
-        first = self.values[0]
-        further = sum(np.size(value) for name, value in first.items() if name[:2] in ("z_", "zs"))
-        small = len(first["phi"]) <= MOST_DIMENSIONS and "hs_local" not in first
-        small = small and further <= MOST_PENALISED
-        adapted = "dense_e" if small else "diag_e"
+        adapted = "diag_e" if self.large else "dense_e"
         metric = options.metric if self.found or options.metric != "ggn" else adapted
         automatic = SHORT_WARMUP if self.keeps_metric else WARMUP
         warmup = automatic if options.warmup == "auto" else options.warmup
@@ -123,37 +113,43 @@ def find_starts(
     theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
-    on_curve = curve_states(bundle, options.chains)
-    climb = (
-        options.metric == "ggn"
-        and bundle.subspace.k <= MOST_DIMENSIONS
-        and not has_horseshoe(bundle.config)
-        and penalised_coordinates(bundle.design) <= MOST_PENALISED
-    )
-    if climb or in_model(bundle.config, bundle.design):
+    model, k = bundle.model, bundle.subspace.k
+    on_curve = curve_values(bundle, options.chains)
+    penalised = sum(p.size for term in bundle.design.terms
+                    for p in term.parameters(bundle.config.priors))  # fmt: skip
+    large = k > MOST_DIMENSIONS or model.has_horseshoe or penalised > MOST_PENALISED
+    climb = options.metric == "ggn" and not large
+    narrows = len(bundle.design.terms) > 0
+    if climb or model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)
-        on_curve = np.array([_sheared(target, state) for state in on_curve])
+        on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = [find_mode(target, state) for state in on_curve]
+        found = [find_mode(target, start_state(bundle, values)) for values in on_curve]
         modes = tuple(mode for mode in found if mode is not None)
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
-            return Starts(tuple(initial_values(bundle, state) for state in states), modes)
-    theta = slice(bundle.subspace.k, coordinates(bundle))
-    on_curve[:, theta] += JITTER * generator.normal(size=on_curve[:, theta].shape)
-    return Starts(tuple(initial_values(bundle, state) for state in on_curve))
+            starts = tuple(initial_values(bundle, state) for state in states)
+            return Starts(starts, modes, narrows, large)
+    theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
+    jitter = JITTER * generator.normal(size=(options.chains, theta))
+    for values, move in zip(on_curve, jitter, strict=True):
+        if theta:
+            values["theta"] = values["theta"] + bundle.units.theta_scale * move
+    states = [start_state(bundle, values) for values in on_curve]
+    return Starts(tuple(initial_values(bundle, state) for state in states), (), narrows, large)
 
 
-def _sheared(target: Target, state: Array) -> Array:
-    """Turn a state with the trained theta, beside the network as it is, into the program's."""
+def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
+    """Turn values with the trained theta, beside the network as it is, into the program's."""
     import torch
 
     if target.shear is None:
-        return state
-    q = torch.tensor(state)
-    phi, theta, _ = target.split(q)
-    theta = 2 * theta - target.raw(theta, torch.cat(target.outputs(phi)))
-    return torch.cat([q[: len(phi)], theta, q[target.coordinates :]]).numpy()
+        return values
+    scale = target.bundle.units.theta_scale
+    theta = torch.tensor(values["theta"] / scale)
+    f = torch.cat(target.outputs(torch.tensor(values["phi"])))
+    moved = 2 * theta - target.raw(theta, f)
+    return {**values, "theta": moved.numpy() * scale}
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
@@ -168,43 +164,32 @@ def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     return tuple(mode if _evidence(mode) > least else best for mode in modes)
 
 
+def curve_values(bundle: Bundle, chains: int) -> list[dict[str, Any]]:
+    """Return trained parameters by name, for each chain at its own place on the curve."""
+    t = (np.arange(chains) + 0.5) / chains
+    phi = bundle.subspace.project(curve_points(bundle.trained.control_points, t))
+    trained = trained_values(bundle)
+    return [{**trained, "phi": own} for own in phi]
+
+
 def curve_states(bundle: Bundle, chains: int) -> Array:
     """Return unconstrained states along the curve, one row for each chain."""
-    trained, t = bundle.trained, (np.arange(chains) + 0.5) / chains
-    on_curve = bundle.subspace.project(curve_points(trained.control_points, t))
-    phi = on_curve / bundle.subspace.phi_scale
-    further, spread = starting_point(bundle)
-    positive = trained.dispersion | spread
-    sampled = sampled_positive(bundle.config, bundle.design)
-    further = np.concatenate([further, trained_coordinates(bundle)])
-    theta = trained.theta / bundle.units.theta_scale
-    free = theta[: coordinates(bundle) - bundle.subspace.k]
-    logs = np.log([positive[name] for name in sampled])
-    rest = np.concatenate([free, further, logs])
-    return np.hstack([phi, np.tile(rest, (chains, 1))])
+    return np.stack([start_state(bundle, values) for values in curve_values(bundle, chains)])
+
+
+def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
+    """Return q (n,) at values of the parameters, theta among them also where it is made."""
+    if bundle.model.has_horseshoe:
+        values = values | horseshoe_start(np.asarray(values["theta"]), prior_data(bundle))
+    return bundle.layout.pack(values)
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into the parameters' values in the user's units."""
-    k, m, penalised = bundle.subspace.k, coordinates(bundle), penalised_slice(bundle)
-    further = further_slice(bundle)
-    sampled = sampled_positive(bundle.config, bundle.design)
-    values: dict[str, Any] = {"phi": bundle.subspace.phi_scale * state[:k]}
-    if not bundle.config.subspace.holds_theta:
-        theta = bundle.units.theta_scale * state[k:m]
-        values |= _horseshoe(bundle, theta) if has_horseshoe(bundle.config) else {"theta": theta}
-    values |= values_of(bundle.design, state[penalised])
-    values |= parameter_values(bundle, state[further], np.asarray)
-    return values | dict(zip(sampled, np.exp(state[further.stop :]).tolist(), strict=True))
+    import torch
 
-
-def _horseshoe(bundle: Bundle, theta: Array) -> dict[str, Any]:
-    """Return parameters of the horseshoe that make theta, each within its own scale."""
-    data = prior_data(bundle)
-    tau, c = data["prior_b_scale_global"], data["prior_b_scale_slab"]
-    local = np.maximum(1, np.abs(theta) / tau)
-    zb = theta * np.sqrt(1 / (tau * local) ** 2 + 1 / c**2)
-    return {"zb": zb, "hs_local": local, "hs_global": 1.0, "hs_slab": 1.0}
+    values = bundle.layout.unpack(torch.tensor(state))
+    return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 
 
 def _evidence(mode: Mode) -> float:

@@ -106,6 +106,11 @@ class Design:
         return predictor_name(self.categories[1]) if self.categories else ""
 
     @property
+    def of_categories(self) -> tuple[Predictor, ...]:
+        """The predictors of unordered categories after the second."""
+        return self.others if self.categories else ()
+
+    @property
     def of_dispersion(self) -> tuple[Predictor, ...]:
         """The predictors of dispersion parameters that are no categories'."""
         return () if self.categories else self.others

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.parameter import Parameter
+from semistan.model.parameter import Parameter, Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,11 +119,14 @@ def _tensor(array: Array) -> Tensor:
 
 def numbered(name: str, values: Array) -> dict[str, Array]:
     """Number the elements of values (S, ...) as Stan does, the first index running fastest."""
-    shape = values.shape[1:]
+    positions = column_names(name, values.shape[1:])
+    every: tuple[Any, ...] = (slice(None),)
+    return {column: values[every + index] for column, index in positions.items()}
+
+
+def column_names(name: str, shape: Shape) -> dict[str, Shape]:
+    """Return the names of a parameter's elements in Stan's CSV with their positions."""
     if not shape:
-        return {name: values}
+        return {name: ()}
     positions = (index[::-1] for index in np.ndindex(shape[::-1]))
-    return {
-        ".".join([name, *(str(i + 1) for i in index)]): values[(slice(None), *index)]
-        for index in positions
-    }
+    return {".".join([name, *(str(i + 1) for i in index)]): index for index in positions}

@@ -160,7 +160,10 @@ def learn_predictor(
     """
     x, X = learn_structured(formula.structured, table)
     of = "" if formula.name == MU else formula.name
-    terms = (*_learn_smooths(formula.smooths, table, of), *_learn_groups(formula.groups, table, of))
+    terms: tuple[Term, ...] = (
+        *_learn_smooths(formula.smooths, table, of),
+        *_learn_groups(formula.groups, table, of),
+    )
     check_varies(x)
     check_collinear(x, X)
     predictor = _named(formula, x, terms, prefix, link)

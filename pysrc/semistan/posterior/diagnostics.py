@@ -93,7 +93,7 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
 
 def _eta_convergence(member: One, rows: Rows) -> Convergence:
     chosen = rows.evenly(ETA_ROWS)
-    others = [item.name for item in member.design.parameters]
+    others = [item.name for item in member.design.others]
     found = [
         posterior_linpred(member, chosen, dpar=name).reshape(member.chains, -1, len(chosen))
         for name in (None, *others)

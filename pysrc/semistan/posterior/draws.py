@@ -15,10 +15,9 @@ from semistan.infer.methods import method_named, method_of, reservations
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.families.ordinal import intercept_names
-from semistan.model.orthogonal import INTERCEPT, further_names, in_model, orthogonal_columns
+from semistan.model.layout import column_names
+from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.table.rows import evenly_spaced
-from semistan.model.terms.names import coefficient_columns, spread_names
-from semistan.model.varying import scalar_dispersion
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
 
@@ -53,9 +52,9 @@ class Draws:
     orthogonal : Orthogonal, optional
         What of the network the orthogonalised coefficients hold, if there are any.
     spread : dict of arrays, shape (C, S)
-        Standard deviations and correlations of penalised coefficients by name.
-    penalised : tuple of arrays, shape (C, S, levels, m)
-        The coefficients of each smooth and group-level term.
+        Standard deviations, correlations and the like of the terms by name.
+    terms : dict of arrays, shape (C, S, ...)
+        What the terms' parameters make, as the coefficients of smooths and groups, by name.
     """
 
     phi: Array
@@ -69,7 +68,7 @@ class Draws:
     reservations: tuple[str, ...] = ()
     orthogonal: Orthogonal | None = None
     spread: dict[str, Array] = field(default_factory=dict)
-    penalised: tuple[Array, ...] = ()
+    terms: dict[str, Array] = field(default_factory=dict)
 
     @property
     def chains(self) -> int:
@@ -127,7 +126,7 @@ class Draws:
             coefficients=some(self.coefficients), dispersion=some(self.dispersion),
             lprior=self.lprior[:, index], sampler=some(self.sampler),
             orthogonal=self.orthogonal and self.orthogonal.thin(index),
-            spread=some(self.spread), penalised=tuple(r[:, index] for r in self.penalised),
+            spread=some(self.spread), terms=some(self.terms),
         )  # fmt: skip
 
 
@@ -142,7 +141,7 @@ def read_draws(run: Run) -> Draws:
     method = method_of(run.options)
     chains = [_read_chain(path, method) for path in run.csv_files]
     draws, bundle = draws_of_columns(run.bundle, chains, run.options), run.bundle
-    columns = orthogonal_columns(bundle.config, bundle.design)
+    columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
     gamma = read_gamma(run.path / STORED, draws.phi, columns)
@@ -164,13 +163,15 @@ def draws_of_columns(
         parts = [scalar(f"{name}.{i}") for i in range(1, size + 1)]
         return np.stack(parts, axis=-1) if parts else np.zeros((*scalar("lprior").shape, 0))
 
-    def block(columns: Sequence[str], m: int) -> Array:
-        values = np.stack([scalar(column) for column in columns], axis=-1)
-        return np.moveaxis(values.reshape(*values.shape[:-1], m, -1), -1, -2)
+    def made(name: str, shape: tuple[int, ...]) -> Array:
+        found, every = np.zeros((*scalar("lprior").shape, *shape)), (slice(None), slice(None))
+        for column, position in column_names(name, shape).items():
+            found[every + position] = scalar(column)
+        return found
 
-    sheared = in_model(bundle.config, design)
+    sheared = bundle.model.samples_orthogonal
     further = further_names(bundle.config, design) if sheared else {}
-    varying = [name for item in design.parameters for name in item.names]
+    varying = [name for item in design.others for name in item.names]
     intercepts = intercept_names(bundle.family.categories, design.intercept)
     draws = Draws(
         phi=vector("phi", bundle.subspace.k),
@@ -179,21 +180,22 @@ def draws_of_columns(
             name: scalar(re.sub(r"\[(\d+)\]", r".\1", name))
             for name in (*intercepts, *design.coefficients, *further, *varying)
         },
-        dispersion={name: scalar(name) for name in scalar_dispersion(bundle.family, bundle.design)},
+        dispersion={name: scalar(name) for name in bundle.model.scalars},
         lprior=scalar("lprior"),
         sampler={name: scalar(column) for name, column in method.columns.items()},
         max_treedepth=options.max_treedepth,
         method=method,
         reservations=reservations(options),
-        spread={name: scalar(name) for term in design.penalised for name in spread_names(term)},
-        penalised=tuple(
-            block(columns, term.size)
-            for columns, term in zip(coefficient_columns(design), design.penalised, strict=True)
-        ),
+        spread={name: scalar(name) for term in design.terms for name in term.reported},
+        terms={
+            name: made(name, shape)
+            for term in design.terms
+            for name, shape in term.made_shapes.items()
+        },
     )
     if not sheared:
         return draws
-    columns, theta = orthogonal_columns(bundle.config, design), vector("theta", len(design.x.loc))
+    columns, theta = bundle.model.orthogonal, vector("theta", len(design.x.loc))
     gamma = (theta - draws.theta)[..., list(columns)]
     return replace(draws, orthogonal=Orthogonal(columns, gamma, True, tuple(further)))
 

@@ -16,12 +16,10 @@ import numpy as np
 
 from semistan.density.predictor import network_output
 from semistan.model.bundle import Bundle
-from semistan.model.predictor import ParameterDesign
+from semistan.model.predictor import Predictor
 from semistan.model.table.rows import Rows
-from semistan.model.varying import predictor_start
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine, torch_engine
-from semistan.posterior.penalised import penalised_predictor
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 
@@ -34,62 +32,78 @@ def predictor_draws(
     ``Posterior.predictor`` says what the arguments mean; the engine is PyTorch by default.
     """
     if name is not None:
-        return _further_predictor(bundle, draws, rows, name)
+        return _other_predictor(bundle, draws, rows, name)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     structured = draws.flat(draws.effects) @ rows.X.T
     if part == "structured":
         return structured
     if part == "penalised":
-        return penalised_predictor(bundle, draws, rows)
+        return _terms(bundle.design.mean, draws, rows)
     compute = engine or torch_engine(bundle)
     pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
         return eta - structured - draws.flat(draws.intercept)[:, None]
-    further = penalised_predictor(bundle, draws, rows) if rows.blocks else 0.0
-    return eta + further + rows.given.get("offsets", 0.0)
+    return eta + _rest(bundle.design.mean, draws, rows)
 
 
 def parameter_draws(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
-    return sampled | {p.name: _varying(bundle, draws, rows, p) for p in bundle.design.parameters}
+    varying = {
+        item.name: np.asarray(
+            bundle.family.parameter(item.name).value(_own_predictor(bundle, draws, rows, item))
+        )
+        for item in bundle.design.others
+    }
+    return sampled | varying
 
 
-def _further_predictor(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+def _other_predictor(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
     """Return draws (S, N) of the predictor of a dispersion parameter that may have none."""
-    for item in bundle.design.parameters:
-        if item.name == name:
-            return _own_predictor(bundle, draws, rows, item)
+    if name in bundle.design.varying:
+        return _own_predictor(bundle, draws, rows, bundle.design.predictor(name))
     values = draws.flat(draws.dispersion[name])[:, None]
-    return np.repeat(np.log(values), len(rows), axis=1)
+    return np.repeat(bundle.family.parameter(name).predictor(values), len(rows), axis=1)
 
 
-def _varying(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) -> Array:
-    """Return draws (S, N) of a dispersion parameter that has a predictor."""
-    value = bundle.family.parameter(item.name).value
-    return np.asarray(value(_own_predictor(bundle, draws, rows, item)))
-
-
-def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: ParameterDesign) -> Array:
-    X, theta = rows.further[item.name], np.zeros((draws.size, len(item.coefficients)))
+def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: Predictor) -> Array:
+    X, theta = rows.predictors[item.name].X, np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
         theta[:, j] = draws.flat(draws.coefficients[name])
     if not item.networks:
-        return np.asarray(draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T)
-    start = predictor_start(bundle.family, bundle.units, item.name)
-    predictor = start + theta @ (X - bundle.units.further[item.name][0]).T
+        level = draws.flat(draws.coefficients[item.intercept])[:, None]
+        return np.asarray(level + theta @ X.T + _rest(item, draws, rows))
+    start = bundle.units.location(bundle.family, item.name)
+    predictor = start + theta @ (X - bundle.units.columns[item.name][0]).T
     phi = draws.flat(draws.phi)
     for piece in pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS):
         w = bundle.subspace.lift(phi[piece])
         predictor[piece] += network_output(
             bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, item.name
         )
-    return np.asarray(predictor)
+    return np.asarray(predictor + _rest(item, draws, rows))
+
+
+def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:
+    """Return what terms and offset add to a predictor, (S, N) or one that broadcasts to it."""
+    offset = rows.predictors[predictor.name].offset
+    terms = _terms(predictor, draws, rows) if predictor.terms else 0.0
+    return terms if offset is None else terms + offset
+
+
+def _terms(predictor: Predictor, draws: Draws, rows: Rows) -> Array:
+    """Return the sum (S, N) of a predictor's other terms."""
+    total = np.zeros((draws.size, len(rows)))
+    values = {name: draws.flat(x) for name, x in {**draws.spread, **draws.terms}.items()}
+    blocks = rows.predictors[predictor.name].blocks
+    for term, block in zip(predictor.terms, blocks, strict=True):
+        total += term.predicted(values, block)
+    return total
 
 
 def pieces_of(items: int, elements_per_item: int, most: int) -> Iterator[slice]:
-    """Cut items into pieces of at most so many elements."""
+    """Cut items into pieces of at most this many elements."""
     size = max(1, most // elements_per_item)
     for start in range(0, items, size):
         yield slice(start, min(start + size, items))

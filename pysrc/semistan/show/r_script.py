@@ -14,7 +14,6 @@ from semistan.bundle.files import atomic_file, read_json
 from semistan.errors import InputError
 from semistan.infer.methods import reservations
 from semistan.model.orthogonal import in_model, orthogonal_columns
-from semistan.model.varying import scalar_dispersion
 from semistan.posterior.run import Run
 from semistan.version import __version__
 
@@ -68,7 +67,7 @@ def _settings(run: Run, relative: str) -> str:
         f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
-        f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",
+        f"dispersion <- {_vector(run.bundle.model.scalars)}",
         "labels <- c(  # labels.json: names in the Stan program and in the design",
         ",\n".join(names),
         ")",

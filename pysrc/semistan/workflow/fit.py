@@ -25,13 +25,9 @@ from semistan.infer.starts import find_starts
 from semistan.infer.task import torch_threads
 from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
-from semistan.model.design import Design
-from semistan.model.families.families import family
-from semistan.model.model import network_spec
+from semistan.model.model import Model
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
-from semistan.model.temper import integrates_theta
-from semistan.model.units import units_of
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.posterior import One, read_posterior
 from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
@@ -44,8 +40,6 @@ from semistan.workflow.prepare import Prepared, Say, configure, prepare, trainin
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PURE_STAN = {"sample.kernel": "stan"}
 
 
 def _silent(_: str) -> None:
@@ -87,18 +81,17 @@ class TrainTask:
         """Train, and report each epoch with its losses."""
         import torch
 
-        prepared, config = self.prepared, self.prepared.config
-        record = family(config.family)
-        units = units_of(prepared.design, record, prepared.rows)
-        network = network_spec(config, prepared.design)
-        problem = make_problem(record, network, units, prepared.rows, _device(config.train.device))
+        model, config = self.prepared.model, self.prepared.config
+        problem = make_problem(model, self.prepared.rows, _device(config.train.device))
         generator = torch.Generator().manual_seed(config.train.seed)
-        with torch_threads(len(problem) * network.widest):
+        with torch_threads(len(problem) * model.network.widest):
             construct = construction(config.subspace.construction)
             trained = construct(
-                problem, units, config.subspace, config.train, generator, report.step
+                problem, model.units, config.subspace, config.train, generator, report.step
             )
-        return Bundle(config, prepared.design, units, trained, prepared.source, library_versions())
+        return Bundle(
+            config, model.design, model.units, trained, self.prepared.source, library_versions()
+        )
 
 
 def train(
@@ -165,7 +158,7 @@ def fit(
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     toolchain = toolchain_for(config.sample)
-    kernel = compile_model(config, prepared.design, toolchain, say)
+    kernel = compile_model(prepared.model, toolchain, say)
     started = time.monotonic()
     bundle = train(prepared, progress, backend=backend)
     seconds = {"train": time.monotonic() - started}
@@ -298,7 +291,7 @@ def _plan(
     """Plan the cores: PyTorch takes one chain at a time, and Hamiltonian chains have threads."""
     if toolchain is None:
         return Plan(1, 1, len(rows))
-    if not method_of(options).hamiltonian or integrates_theta(bundle.config, bundle.design):
+    if not method_of(options).hamiltonian or bundle.model.integrates_theta:
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
     compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     return timed_plan(bundle, rows, options, compiled.executable)
@@ -319,7 +312,8 @@ def start_run(
     bundle = read_bundle(source)
     config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
     toolchain = toolchain_for(config.sample)
-    kernel = compile_model(config, bundle.design, toolchain, say)
+    model = bundle.model.replace(config=config)
+    kernel = compile_model(model, toolchain, say)
     kernel = trusted_kernel(kernel, with_temper(bundle, config.sample), rows, toolchain, say)
     return new_run(
         bundle, rows, out, config.sample, toolchain,
@@ -343,8 +337,8 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    integrated = integrates_theta(bundle.config, bundle.design)
-    kernel: Kernel = "cpp" if options.kernel == "cpp" and not integrated else "stan"
+    in_stan = options.kernel == "stan" or bundle.model.integrates_theta
+    kernel: Kernel = "stan" if in_stan else "cpp"
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
@@ -359,27 +353,24 @@ def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
     return with_overrides(bundle.config, overrides).sample
 
 
-def compile_model(
-    config: ModelConfig, design: Design, toolchain: Toolchain | None, say: Say
-) -> Kernel:
+def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel:
     """Compile the program, with the C++ kernel unless it is refused, and return which.
 
     Without a toolchain nothing is compiled; pure Stan is what is written then.
     """
     if toolchain is None:
         return "stan"
-    integrated = integrates_theta(config, design)
-    in_stan = config.sample.kernel == "stan" or integrated
-    wanted: Kernel = "stan" if in_stan else "cpp"
-    if integrated and config.sample.kernel != "stan":
+    integrated, chosen = model.integrates_theta, model.config.sample.kernel
+    wanted: Kernel = "stan" if chosen == "stan" or integrated else "cpp"
+    if integrated and chosen != "stan":
         say("pure Stan is used, on one thread for each chain, because theta is integrated out")
     try:
-        compiled = compile_program(stan_program(config, design, kernel=wanted), toolchain, wanted)
+        compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
     except ToolchainError as error:
         if wanted == "stan":
             raise
         say(f"warning: pure Stan is used, because the C++ kernel fails: {error}")
-        return compile_model(with_overrides(config, PURE_STAN), design, toolchain, say)
+        return compile_model(_in_stan(model), toolchain, say)
     state = "already compiled" if compiled.cached else "compiled"
     with_kernel = " with the C++ kernel" if wanted == "cpp" else ""
     say(f"Stan program{with_kernel} {state} (CmdStan {toolchain.version_text})")
@@ -397,7 +388,12 @@ def trusted_kernel(
     if failure is None:
         return kernel
     say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
-    return compile_model(with_overrides(bundle.config, PURE_STAN), bundle.design, toolchain, say)
+    return compile_model(_in_stan(bundle.model), toolchain, say)
+
+
+def _in_stan(model: Model) -> Model:
+    """Return the model whose program has no C++ kernel."""
+    return model.replace(config=with_overrides(model.config, {"sample.kernel": "stan"}))
 
 
 def training_text(bundle: Bundle, seconds: float) -> str:

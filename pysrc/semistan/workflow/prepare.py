@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from semistan.model.families.categorical import CATEGORICAL, response_levels, wi
 from semistan.model.families.families import Family, check_response, family, with_categories
 from semistan.model.families.ordinal import check_ordered
 from semistan.model.formula.formula import Formula, parse_formula
-from semistan.model.model import network_spec
+from semistan.model.model import Model, network_spec
 from semistan.model.names import stan_name
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
@@ -24,6 +25,7 @@ from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
+from semistan.model.units import units_of
 from semistan.subspace.construction import check_construction
 from semistan.workflow.inputs import read_config, read_table
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
@@ -45,6 +47,12 @@ class Prepared:
     rows: Rows
     source: Source
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def model(self) -> Model:
+        """The model in the units of the training rows."""
+        units = units_of(self.design, family(self.config.family), self.rows)
+        return Model(self.config, self.design, units)
 
 
 def configure(
@@ -92,7 +100,8 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
-    design, rows = learn_design(formula, kept, categories)
+    links = {item.name: item.link for item in record.parameters}
+    design, rows = learn_design(formula, kept, categories, links)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
     known = check_ordered(str(record), record.categories, formula.response, kept)

@@ -32,7 +32,7 @@ def subspace_measures(bundle: Bundle, rows: Rows) -> pd.DataFrame:
     """
     import pandas as pd
 
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
     found = measure(problem, bundle.units, bundle.trained)
     values = {
         "weights d": bundle.subspace.d,

@@ -8,19 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from semistan.density.columns import unconstrained
-from semistan.density.noncentred import log_slope, parts_of_design
-from semistan.density.parameter_coordinates import parameters_log_slope
-from semistan.density.target import Target, log_likelihood, make_target
+from semistan.density.target import log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.orthogonal import in_model, orthogonal_columns
-from semistan.model.priors.prior import has_horseshoe
 from semistan.model.table.rows import Rows
-from semistan.model.varying import sampled_shapes
 from semistan.program.data import stan_data
 
 ROWS = 10
@@ -56,9 +50,9 @@ def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
 
 def kernel_rows(bundle: Bundle, rows: Rows) -> Rows:
     """Return the first ten rows, or more if columns onto which the program projects need them."""
-    if not in_model(bundle.config, bundle.design):
+    if not bundle.model.samples_orthogonal:
         return rows.first(ROWS)
-    columns = list(orthogonal_columns(bundle.config, bundle.design))
+    columns = list(bundle.model.orthogonal)
     Z = ((rows.X - bundle.units.x_loc) / bundle.units.x_scale)[:, columns]
     n = ROWS
     while n < len(rows) and np.linalg.cond(Z[:n]) > WORST_CONDITION:
@@ -84,43 +78,20 @@ def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
     import torch
 
-    target = make_target(bundle, rows)
-    states = [unconstrained(target, draw) for draw in _drawn_parameters(target, fit)]
-    log_lik = [float(log_likelihood(target, torch.tensor(q))) for q in states]
-    jacobian = [_log_jacobian(target, q) for q in states] + _log_horseshoe(bundle, fit)
+    target, layout = make_target(bundle, rows), bundle.layout
+    states = [torch.tensor(layout.pack(values)) for values in _drawn_parameters(bundle, fit)]
+    log_lik = [float(log_likelihood(target, q)) for q in states]
+    jacobian = [float(layout.log_jacobian(q)) + layout.log_units for q in states]
     return np.asarray(fit.stan_variable("lprior") + log_lik + jacobian)
 
 
-def _drawn_parameters(target: Target, fit: Any) -> list[dict[str, Any]]:
+def _drawn_parameters(bundle: Bundle, fit: Any) -> list[dict[str, Any]]:
     """Return the parameters of each draw by name; an empty vector has no columns."""
-    bundle = target.bundle
-    names = [name for part in parts_of_design(bundle.design) for name in part.names if name]
-    names += sampled_shapes(bundle.design)
-    names += ["phi", *target.sampled]
-    names += ["theta"] if bundle.design.coefficients else []
-    empty = {} if bundle.design.coefficients else {"theta": np.zeros(0)}
-    return [
-        empty | {name: fit.stan_variable(name)[state] for name in names} for state in range(STATES)
-    ]
-
-
-def _log_jacobian(target: Target, q: Array) -> float:
-    """Return the log Jacobian of the parameters by the unconstrained coordinates."""
-    import torch
-
-    bundle, x = target.bundle, torch.tensor(q)
-    total = np.log(bundle.subspace.phi_scale).sum() + float(target.split(x)[2].sum())
-    if not bundle.subspace.holds_theta and not has_horseshoe(bundle.config):
-        total += np.log(bundle.units.theta_scale).sum()
-    total += parameters_log_slope(bundle)
-    return float(total) + float(log_slope(bundle.design, x[target.penalised]))
-
-
-def _log_horseshoe(bundle: Bundle, fit: Any) -> Array:
-    """Return the log Jacobian of the horseshoe's positive parameters, shape (S,)."""
-    names = ("hs_local", "hs_global", "hs_slab") if has_horseshoe(bundle.config) else ()
-    logs = (np.log(fit.stan_variable(name)).reshape(STATES, -1).sum(axis=1) for name in names)
-    return np.asarray(sum(logs, start=np.zeros(STATES)))
+    drawn = {
+        p.name: fit.stan_variable(p.name) if np.prod(p.shape) else np.zeros((STATES, *p.shape))
+        for p in bundle.layout.parameters
+    }
+    return [{name: values[state] for name, values in drawn.items()} for state in range(STATES)]
 
 
 def _gradient_failure(model: Any, folder: Path) -> str | None:

@@ -46,7 +46,6 @@ from semistan.infer.method import Method, without_horseshoe
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
 from semistan.model.arrays import Array
-from semistan.model.priors.prior import prior_groups
 
 Density = Callable[[Array], float]
 
@@ -160,11 +159,11 @@ def reference_of(target: Target, mode: Mode | None) -> Reference:
     if mode is not None:
         return _gaussian(mode.q, mode.inv_metric)
     scales = {"phi": target.bundle.subspace.phi_scale, "theta": target.bundle.units.theta_scale}
-    for group in prior_groups(target.bundle.config, target.bundle.design):
-        if group.is_vector and group.density.name != "normal":
+    for group in target.bundle.model.priors:
+        if group.size and group.density.name != "normal":
             raise InputError(
                 f"elliptical slice sampling found no mode in the subspace and needs a normal "
-                f"prior instead: prior '{group.label}' is {group.priors[0]}; write "
+                f"prior instead: prior '{group.label}' is {group.written[0]}; write "
                 "normal(0, scale), or choose method = 'nuts'"
             )
     normal = {p.parameter: p.distribution for p in target.priors if p.parameter in scales}
@@ -352,18 +351,17 @@ def _given_predictor(target: Target, q: Array) -> Density:
     import torch
 
     design = target.bundle.design
-    if target.prior_only or target.integrates_theta or design.penalised or design.parameters:
+    if target.prior_only or target.integrates_theta or design.terms or design.others:
         return lambda moved: _log_density(target, moved)
     with torch.no_grad():
-        phi, theta, _ = target.split(torch.tensor(q))
-        eta = target.predictors(phi, theta)
+        eta = target.predictors(target.values(torch.tensor(q)))
 
     def density(moved: Array) -> float:
         with torch.no_grad():
             state = torch.tensor(moved)
-            log_dispersion, value = target.split(state)[2], torch.zeros((), dtype=torch.float64)
+            values, value = target.values(state), torch.zeros((), dtype=torch.float64)
             for chunk, held in zip(target.chunks, eta, strict=True):
-                value = value + log_lik(target, chunk, held, log_dispersion).sum()
+                value = value + log_lik(target, chunk, held, values).sum()
             return _finite(float(log_prior(target, state) + target.power * value))
 
     return density

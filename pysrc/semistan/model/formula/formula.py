@@ -107,6 +107,11 @@ class PredictorFormula:
         return (*self.structured, *inputs, *self.offsets, *effects)
 
     @property
+    def structured_variables(self) -> tuple[str, ...]:
+        """Columns that the structured terms use."""
+        return _unique(v for term in self.structured for v in variables(term))
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the predictor uses."""
         levels = (name for group in self.groups for name in group.by)

@@ -20,7 +20,7 @@ from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula, GroupTerm
 from semistan.model.names import latin, unique_names
-from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Parameter, lkj
+from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Parameter, Shape, lkj
 from semistan.model.priors.density import parse_prior
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
@@ -113,6 +113,11 @@ class Group(Penalised):
         return f"({' + '.join([*first, *self.terms.terms])} {bar} {':'.join(self.by)})"
 
     @property
+    def described(self) -> tuple[str, str]:
+        """What kind of term it is, and what was learnt, in words."""
+        return "Group-level term", f"{self.text}, {len(self.levels):,} levels"
+
+    @property
     def only_intercept(self) -> bool:
         """Whether nothing but the intercept varies."""
         return self.intercept and self.size == 1
@@ -194,6 +199,11 @@ class Group(Penalised):
             return data
         return data | {self._effects: self.size, f"Z_{self.key}": block.Z}
 
+    @property
+    def row_data(self) -> tuple[str, ...]:
+        """The names of levels and columns."""
+        return (f"J_{self.key}", *([] if self.only_intercept else [f"Z_{self.key}"]))
+
     def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
         """Return the block that ``data`` was made of."""
         level = data[f"J_{self.key}"].astype(int) - 1
@@ -239,6 +249,11 @@ class Group(Penalised):
             fits = len(declared) + len(value) + 3 <= WIDTH
             lines.append((f"{declared} {value}" if fits else f"{declared}\n  {value}", ""))
         return lines
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shape of the effects: levels times effects."""
+        return {self.names[2]: (len(self.levels), self.size)}
 
     def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the effects r (levels, effects)."""

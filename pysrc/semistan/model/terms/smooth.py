@@ -26,7 +26,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import SmoothTerm
-from semistan.model.parameter import STANDARD_NORMAL, Parameter
+from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised
@@ -72,6 +72,11 @@ class Smooth(Penalised):
     def text(self) -> str:
         """The term as users write it."""
         return f"s({self.expression})"
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """What kind of term it is, and what was learnt, in words."""
+        return "Smooth", f"{self.text}, a spline with {len(self.knots)} knots"
 
     @property
     def size(self) -> int:
@@ -129,6 +134,11 @@ class Smooth(Penalised):
         """Return the basis of some rows."""
         return {f"m_{self.key}": block.Z.shape[1], f"Zs_{self.key}": block.Z}
 
+    @property
+    def row_data(self) -> tuple[str, ...]:
+        """The name of the basis."""
+        return (f"Zs_{self.key}",)
+
     def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
         """Return the block that ``data`` was made of."""
         return Block(data[f"Zs_{self.key}"].reshape(rows, -1), np.zeros(rows, dtype=int))
@@ -146,6 +156,11 @@ class Smooth(Penalised):
     def summand(self, rows: str) -> str:
         """Return what is added to the predictor."""
         return f"Zs_{self.key}{rows} * s_{self.key}"
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shape of the coefficients."""
+        return {self.names[2]: (self.size,)}
 
     def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the coefficients s (m,)."""

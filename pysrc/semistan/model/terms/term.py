@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
-from semistan.model.parameter import POSITIVE, Kind, Parameter
+from semistan.model.parameter import POSITIVE, Kind, Parameter, Shape
 from semistan.model.table.rows import Block
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class Term(Protocol):
     def text(self) -> str:
         """The term as users write it."""
 
+    @property
+    def described(self) -> tuple[str, str]:
+        """What kind of term it is, and what was learnt, in words."""
+
     def to_plain(self) -> dict[str, Any]:
         """Return what was learnt as JSON-ready data."""
 
@@ -81,6 +85,10 @@ class Term(Protocol):
     def data(self, block: Block) -> dict[str, Any]:
         """Return them for some rows."""
 
+    @property
+    def row_data(self) -> tuple[str, ...]:
+        """The names of the data that a block is made of."""
+
     def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
         """Return the block from which ``data`` made the program's data."""
 
@@ -98,6 +106,10 @@ class Term(Protocol):
 
     def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
         """Return what is added to the predictor of each row, (n,): the twin of ``summand``."""
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shapes of what ``made_lines`` declares, by name."""
 
     def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what ``made_lines`` declares, by name."""

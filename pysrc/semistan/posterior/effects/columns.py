@@ -60,13 +60,15 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     frame = apply_design(design, table, response=False).frame
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
-    sets = (*(parameter.x for parameter in design.parameters), design.x, design.u)
+    sets = (*(item.x for item in design.others), design.x, design.u)
     learnt = {name: levels for terms in sets for name, levels in factor_columns(terms).items()}
     formula = parse_formula(design.formula)
-    grouping = {name for group in formula.groups for name in group.by}
+    groups = (group for part in formula.predictors for group in part.groups)
+    grouping = {name for group in groups for name in group.by}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
-    only_group = grouping - set(formula.structured_variables) - set(formula.network_variables)
-    only_group -= set(formula.parameter_variables)
+    only_group = grouping - {
+        name for part in formula.predictors for term in part.expressions for name in variables(term)
+    }
     typical: dict[str, Any] = dict.fromkeys(only_group)
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
@@ -84,9 +86,9 @@ def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
     formula = parse_formula(design.formula)
     chosen = tuple(dict.fromkeys(names))
     for name in chosen:
-        if name in formula.predictors:
+        if name in formula.columns:
             continue
-        known = ", ".join(formula.predictors)
+        known = ", ".join(formula.columns)
         if name in variables(formula.response):
             raise InputError(
                 f"'{name}' is the response of formula '{formula.text}'; choose among the columns "
@@ -94,7 +96,7 @@ def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
             )
         raise InputError(
             f"formula '{formula.text}' does not use a column '{name}'."
-            f"{did_you_mean(name, formula.predictors)}"
+            f"{did_you_mean(name, formula.columns)}"
         )
     return chosen
 

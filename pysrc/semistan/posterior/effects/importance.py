@@ -79,7 +79,7 @@ def permutation_importance(
 
     check_interval(interval)
     check_at_least("repeats", repeats, 1)
-    predictors = parse_formula(posterior.design.formula).predictors
+    predictors = parse_formula(posterior.design.formula).columns
     asked = [variables] if isinstance(variables, str) else variables
     names = check_variables(posterior.design, predictors if asked is None else asked)
     sample = table.iloc[sample_positions(len(table), rows, generator)]

@@ -85,7 +85,7 @@ def _values(material: Material, fit: Posterior, standardise: bool) -> dict[str, 
     columns = slope_columns(material.posterior.config, design)
     scales = {name: units.x_scale[j] for name, j in columns.items()}
     for item in material.posterior.design.of_categories:
-        scales |= dict(zip(item.coefficients, units.further[item.name][1], strict=True))
+        scales |= dict(zip(item.coefficients, units.columns[item.name][1], strict=True))
     return {
         name: values * scales[name] for name, values in fit.coefficients.items() if name in scales
     }

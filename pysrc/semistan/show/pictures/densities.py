@@ -79,8 +79,8 @@ def _trained(material: Material) -> dict[str, float]:
     bundle = material.posterior.members[0].bundle
     columns = raw_columns(bundle.config, bundle.design)
     found = {name: float(bundle.trained.theta[j]) for name, j in columns.items()}
-    for item in bundle.design.parameters:
-        found |= zip(item.coefficients, bundle.trained.further[item.name].tolist(), strict=True)
+    for item in bundle.design.others:
+        found |= zip(item.coefficients, bundle.trained.linear[item.name].tolist(), strict=True)
     return found
 
 

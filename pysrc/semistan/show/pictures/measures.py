@@ -72,8 +72,7 @@ class Measured:
     @cached_property
     def problem(self) -> Problem:
         """The rows, standardised."""
-        bundle = self.bundle
-        return make_problem(bundle.family, bundle.network, bundle.units, self.rows, "cpu")
+        return make_problem(self.bundle.model, self.rows, "cpu")
 
     @cached_property
     def state(self) -> Weights:

@@ -2,7 +2,7 @@
 
 With all other coordinates of the program at a centre q*, the log density is evaluated at
 
-    q = q* + a e_i (+ b e_j),    q = (phi / phi_scale, theta / theta_scale, log dispersion)
+    q = q* + a e_i (+ b e_j),    q = (phi / phi_scale, theta / theta_scale, log dispersion, ...)
 
 and shown over phi_i and phi_j. Control points, the trained curve and draws are projected onto it.
 The centre is the mean of the draws; without draws it is the trained network, or the centre of a
@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.density.noncentred import starting_point
-from semistan.density.parameter_coordinates import (
-    coordinates_at,
-    parameter_coordinates,
-    trained_coordinates,
-)
-from semistan.density.target import Target, log_likelihood, log_prior, make_target, sampled_positive
+from semistan.density.starts import trained_values
+from semistan.density.target import Target, log_likelihood, log_prior, make_target
+from semistan.infer.starts import start_state
 from semistan.model.bundle import Bundle
+from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows, evenly_spaced
-from semistan.model.varying import predictor_start
 from semistan.posterior.draws import Array, Draws
 from semistan.show.pictures.material import evenly
 from semistan.show.pictures.style import INK, colour
@@ -101,18 +97,15 @@ class Plane:
     def centre(self) -> Array:
         """The slice's point q* in the program's coordinates."""
         bundle, draws = self.bundle, self.draws
-        names = sampled_positive(bundle.config, bundle.design)
-        further, spread = starting_point(bundle)
+        values = trained_values(bundle) | {PHI: trained_phi(bundle)}
         if draws is None:
-            phi, theta = trained_phi(bundle), bundle.trained.theta
-            positive = bundle.trained.dispersion | spread
-            logs = [np.log(positive[name]) for name in names]
-        else:
-            phi, theta = (draws.flat(x).mean(axis=0) for x in (draws.phi, draws.theta))
-            logs = [np.log(draws.interpreted[name]).mean() for name in names]
-        free = theta[:0] if bundle.subspace.holds_theta else theta / bundle.units.theta_scale
-        varying = mean_coordinates(bundle, draws)
-        return np.concatenate([phi / bundle.subspace.phi_scale, free, further, varying, logs])
+            return start_state(bundle, values)
+        q = start_state(bundle, values | mean_values(bundle, draws))
+        for parameter in bundle.layout.parameters:
+            if parameter.name in draws.interpreted:
+                drawn = draws.interpreted[parameter.name] / parameter.unit
+                q[bundle.layout.slices[parameter.name]] = parameter.kind.coordinates(drawn).mean()
+        return q
 
     @cached_property
     def control_points(self) -> Array:
@@ -143,17 +136,16 @@ class Plane:
         return lambda q: log_prior(target, q) + weight * log_likelihood(target, q)
 
 
-def mean_coordinates(bundle: Bundle, draws: Draws | None) -> Array:
-    """Return the coordinates of dispersion parameters' predictors at the draws' means."""
-    if draws is None:
-        return trained_coordinates(bundle)
-    values: dict[str, Any] = {}
-    for item in bundle.design.parameters:
+def mean_values(bundle: Bundle, draws: Draws) -> dict[str, Any]:
+    """Return the draws' means of phi and of each predictor's coefficients, by name."""
+    both = {PHI: draws.phi, bundle.design.mean.theta: draws.theta}
+    values: dict[str, Any] = {name: draws.flat(x).mean(axis=0) for name, x in both.items()}
+    for item in bundle.design.others:
         intercept, *others = (draws.coefficients[name].mean() for name in item.names)
-        start, theta = predictor_start(bundle.family, bundle.units, item.name), np.array(others)
-        values[f"tau_{item.name}"] = intercept + theta @ bundle.units.further[item.name][0] - start
-        values[f"theta_{item.name}"] = theta
-    return coordinates_at(bundle, values)
+        start, theta = bundle.units.location(bundle.family, item.name), np.array(others)
+        values[item.tau] = intercept + theta @ bundle.units.columns[item.name][0] - start
+        values[item.theta] = theta
+    return values
 
 
 def trained_phi(bundle: Bundle) -> Array:
@@ -184,13 +176,13 @@ def slice_panel(figure: Figure, axes: Axes, plane: Plane, part: Slice) -> list[A
 def held_words(plane: Plane) -> str:
     """Say what a slice holds, as ``Other directions and dispersion are held``."""
     bundle = plane.bundle
-    sampled = set(sampled_positive(bundle.config, bundle.design))
+    sampled = {parameter.name for parameter in bundle.layout.parameters if parameter.size}
+    linear = {name for item in bundle.design.predictors for name in (item.tau, item.theta)}
     held = {
         "other directions": bundle.subspace.k > len(plane.chosen),
-        "coefficients": not bundle.subspace.holds_theta
-        and len(bundle.trained.theta) + parameter_coordinates(bundle.design) > 0,
-        "smooths and groups": len(bundle.design.penalised) > 0,
-        "dispersion": len(sampled & set(bundle.family.dispersion)) > 0,
+        "coefficients": bundle.model.has_horseshoe or not sampled.isdisjoint(linear),
+        "smooths and groups": len(bundle.design.terms) > 0,
+        "dispersion": not sampled.isdisjoint(bundle.model.scalars),
     }
     names = [name for name, is_held in held.items() if is_held]
     if not names:

@@ -8,10 +8,8 @@ from semistan.model.design import Design
 from semistan.model.families.categorical import predictor_name
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
-from semistan.model.varying import scalar_dispersion
 from semistan.posterior.summary import COLUMNS, Row, digits_of
-from semistan.program.distributional import parameter_labels
-from semistan.program.penalised import spread_labels
+from semistan.program.predictors import other_labels
 from semistan.show.report.blocks import (
     Bullets,
     Cell,
@@ -81,9 +79,10 @@ def _labels(results: Results) -> dict[str, str]:
     columns |= {name: f"{design.x.columns[j]}, {how}" for name, j in further.items()}
     K, orthogonal = results.posterior.family.categories, bool(further) and not sheared
     columns |= _intercept_words(K, INTERCEPT, ", orthogonalised") if orthogonal else {}
-    columns |= parameter_labels(design)
+    columns |= other_labels(design)
     intercepts = _intercept_words(K, design.intercept)
-    return {**intercepts, **columns, **spread_labels(design), **DISPERSION_LABELS}
+    terms = {name: text for term in design.terms for name, text in term.labels().items()}
+    return {**intercepts, **columns, **terms, **DISPERSION_LABELS}
 
 
 def _intercept_words(K: int, name: str, further: str = "") -> dict[str, str]:
@@ -98,7 +97,7 @@ def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
         return
     levels = {predictor_name(level): level for level in design.categories}
     second = (design.mean_name, (design.intercept, *design.coefficients), design.x.columns)
-    others = ((item.name, item.names, item.x.columns) for item in design.parameters)
+    others = ((item.name, item.names, item.x.columns) for item in design.others)
     for predictor, names, columns in (second, *others):
         for name, column in zip(names, ("intercept", *columns), strict=True):
             yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
@@ -128,7 +127,7 @@ def _opening(results: Results) -> tuple[Paragraph, ...]:
 
 def _columns_text(results: Results) -> str:
     family, design = results.posterior.family, results.posterior.design
-    scalars = scalar_dispersion(family, design)
+    scalars = results.bundle.model.scalars
     intercepts = (design.intercept, *(item.intercept for item in design.of_categories))
     names = ("Coefficients", *(f"`{name}`" for name in (*intercepts, *scalars)))
     varying = "".join(

@@ -143,7 +143,7 @@ def _loo(results: Results) -> Loo | None:
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:
-    names = results.formula.structured_variables
+    names = results.formula.mean.structured_variables
     shown, posterior = _most_important(names, importance), results.posterior.thin(MOST_DRAWS)
     effects = [conditional_effect(posterior, results.table, name) for name in shown]
     return Effects(

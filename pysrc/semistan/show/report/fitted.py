@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from semistan.model.formula.formula import PredictorFormula
+from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
 from semistan.show.report.blocks import (
     Cell,
@@ -64,8 +66,9 @@ def _model_facts(results: Results) -> Iterator[Fact]:
     yield Fact("Family", f"{family.name}, link {family.link}")
     yield Fact("Response", formula.response, code=True)
     yield from _mean_facts(results)
-    for item, learnt in zip(formula.parameters, bundle.design.parameters, strict=True):
+    for item, learnt in zip(formula.others, bundle.design.others, strict=True):
         yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
+        yield from _term_facts(item, learnt, f" of {learnt.words}")
     frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
     yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
@@ -78,10 +81,10 @@ def _predictor(structured: tuple[str, ...], networks: tuple[tuple[str, ...], ...
 
 def _mean_facts(results: Results) -> Iterator[Fact]:
     """Say what the linear predictor has; it is that of the second of unordered categories."""
-    design, formula = results.posterior.design, results.formula
+    design, formula = results.posterior.design, results.formula.mean
     if design.categories:
         yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
-        terms = _predictor(formula.structured, formula.mean_networks)
+        terms = _predictor(formula.structured, formula.networks)
         yield Fact(f"Predictor of {design.mean_name}", terms)
         yield from _further_facts(results)
         return
@@ -91,22 +94,25 @@ def _mean_facts(results: Results) -> Iterator[Fact]:
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
     yield from _further_facts(results)
-    yield Fact("Network inputs", " + ".join(map(", ".join, formula.mean_networks)))
+    yield Fact("Network inputs", " + ".join(map(", ".join, formula.networks)))
 
 
 def _further_facts(results: Results) -> Iterator[Fact]:
     """Say what else stands in the linear predictor, and what is known of each row."""
-    design, formula = results.posterior.design, results.formula
-    for smooth in design.smooths:
-        text = f"s({smooth.expression}), a spline with {count(len(smooth.knots), 'knot')}"
-        yield Fact("Smooth", text)
-    for term, group in zip(formula.groups, design.groups, strict=True):
-        yield Fact("Group-level term", f"{term.text}, {count(len(group.levels), 'level')}")
-    if formula.offsets:
-        yield Fact("Offset", ", ".join(formula.offsets), code=True)
+    formula = results.formula
+    yield from _term_facts(formula.mean, results.posterior.design.mean)
     for name in ("weights", "trials"):
         if text := getattr(formula, name):
             yield Fact(name.capitalize(), text, code=True)
+
+
+def _term_facts(formula: PredictorFormula, learnt: Predictor, of: str = "") -> Iterator[Fact]:
+    """Say which terms a predictor has beside its columns and networks."""
+    for term in learnt.terms:
+        kind, text = term.described
+        yield Fact(f"{kind}{of}", text)
+    if formula.offsets:
+        yield Fact(f"Offset{of}", ", ".join(formula.offsets), code=True)
 
 
 def _rows_text(results: Results) -> str:

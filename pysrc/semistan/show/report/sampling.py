@@ -85,7 +85,7 @@ def checks_table(checks: tuple[Check, ...]) -> Table:
 
 def convergence_table(results: Results) -> Table:
     """Show the worst figures of the linear predictors and of phi."""
-    summary, eta = results.summary, "s" if results.posterior.design.parameters else " eta"
+    summary, eta = results.summary, "s" if results.posterior.design.others else " eta"
     return Table(
         "Largest Rhat and smallest effective sample sizes",
         (

@@ -1,0 +1,26 @@
+"""The trained parameters as values of what the program samples, but for phi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from semistan.model.bundle import Bundle
+
+
+def trained_values(bundle: Bundle) -> dict[str, Any]:
+    """Return what training found, by the parameters' names in the program."""
+    trained, units = bundle.trained, bundle.units
+    values: dict[str, Any] = dict(trained.dispersion)
+    for predictor in bundle.design.predictors:
+        values[predictor.theta] = trained.linear[predictor.name]
+        if predictor.has_tau:
+            item = bundle.family.parameter(predictor.name)
+            level = item.predictor(trained.dispersion[predictor.name])
+            values[predictor.tau] = level - units.location(bundle.family, predictor.name)
+        x = trained.terms.get(predictor.name, np.zeros(0))
+        for term in predictor.terms:
+            own, x = x[: term.training_size], x[term.training_size :]
+            values |= term.start(own, units.scale(predictor.name))
+    return values
