@@ -20,17 +20,15 @@ from rich.table import Table
 
 from common import RESULTS, console, read_options, write_results
 from semistan.bundle.files import read_json
-from semistan.density.problem import Problem, make_problem
+from semistan.density.problem import make_problem
 from semistan.model.bundle import network_spec
 from semistan.model.families.families import family
 from semistan.model.units import units_of
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
-    LOSS_NODES,
-    Parameters,
     descend,
     initial_parameters,
-    losses,
+    mean_loss,
     split_rows,
 )
 from semistan.subspace.trajectory import replica
@@ -41,7 +39,6 @@ NAMES = ("diabetes", "fair", "anes96")
 RATES = (5e-3, 1e-4)
 STARTS = ("zero", "random")
 ESTIMATES = ("Adam", "training rows", "solved")
-NODES = (np.polynomial.legendre.leggauss(LOSS_NODES)[0] + 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ def measure(setting: Setting, *, quick: bool) -> Outcome:
     return Outcome(
         {key: (state.theta.numpy() * units.theta_scale - mean) / sd
          for key, state in states.items()},
-        {key: _loss(held_out, state) for key, state in states.items()},
+        {key: mean_loss(held_out, state) for key, state in states.items()},
         dict(zip(ESTIMATES, (trained - begun, solving, solving), strict=True)),
     )  # fmt: skip
 
@@ -145,10 +142,6 @@ def _posterior(name: str, coefficients: tuple[str, ...]) -> tuple[np.ndarray, np
         np.array([reference[label][key] for label in coefficients]) for key in ("mean", "sd")
     )
     return mean, sd
-
-
-def _loss(problem: Problem, state: Parameters) -> float:
-    return float(losses(problem, state, NODES).mean())
 
 
 def summarise(

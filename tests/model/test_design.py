@@ -6,16 +6,17 @@ import pandas as pd
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.design import (
-    apply_design,
-    design_from_plain,
-    design_to_plain,
-    learn_design,
-)
+from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.names import stan_name
+from semistan.model.names import stan_name, unique_names
 from semistan.model.table.missing import complete_rows
-from support.small import small_frame
+from semistan.posterior.summary import summarise
+from semistan.program.penalised import spread_labels
+from semistan.program.program import bundle_program, labels
+from semistan.show.pictures.coefficients import draw_coefficients
+from semistan.show.pictures.material import Material
+from support.drawn import random_draws
+from support.small import small_bundle, small_frame
 
 
 def learn(text, frame=None):
@@ -283,14 +284,6 @@ def test_network_inputs_may_be_collinear():
     assert learn("y ~ x + nn(u, w)", frame)[0].u.columns == ("u", "w")
 
 
-@pytest.mark.parametrize("column", ["a b", "a.b", "a-b"])
-def test_columns_with_one_name_in_stan_are_both_named(column):
-    frame = small_frame().rename(columns={"x": "a_b", "z": column})
-    message = refusal(f"y ~ a_b + `{column}` + nn(u)", frame)
-    assert "'b_a_b'" in message
-    assert f"'{column}'" in message
-
-
 def test_a_column_cannot_be_called_like_the_intercept():
     frame = small_frame().rename(columns={"x": "Intercept"})
     assert "b_Intercept" in refusal("y ~ Intercept + nn(u)", frame)
@@ -350,8 +343,87 @@ def test_a_value_that_a_transformation_makes_infinite_is_located():
         ("I(x ** 2)", "x_2"),
         ("a b", "a_b"),
         ("_a__b_", "a_b"),
-        ("größe", "gr_e"),
+        ("größe", "grosse"),
+        ("Größe (µm)", "Grosse_mum"),
+        ("Ångström", "Angstrom"),
+        ("łódź", "lodz"),
+        ("x²", "x2"),
+        ("рост", "rost"),
+        ("Щука ёлка", "Shchuka_elka"),
+        ("C(пол)[T.м]", "polm"),
+        ("βάρος", "varos"),
+        ("σ", "sigma"),
+        ("Δt", "Deltat"),
+        ("λ_1", "lambda_1"),
+        ("かな", "kana"),
+        ("나이", "nai"),
+        ("١٢", "12"),
+        ("年", "u5e74"),
     ],
 )
 def test_a_column_has_a_speaking_name_in_stan(column, name):
     assert stan_name(column).replace("Ix", "x") == name
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (("a b", "a.b", "a_b_2", "a_b"), ("a_b", "a_b_3", "a_b_2", "a_b_4")),
+        (("%", "x", "★"), ("column", "x", "column_2")),
+        (("(Intercept)", "Intercept_2"), ("Intercept_3", "Intercept_2")),
+    ],
+)
+def test_names_that_would_be_the_same_are_numbered(columns, names):
+    assert unique_names(columns, ("Intercept",)) == names
+
+
+@pytest.mark.parametrize("first", range(0x80, 0x30000, 0x1000))
+def test_every_character_makes_a_legal_name(first):
+    for number in range(first, first + 0x1000, 7):
+        assert re.fullmatch("[A-Za-z0-9_]*", stan_name(f"x{chr(number)}"))
+
+
+FOREIGN = {"x": "рост", "z": "年龄", "u": "σ²", "v": "%", "g": "größe", "flag": "βάρος"}
+
+
+def test_columns_in_any_script_can_be_used_as_terms():
+    frame = small_frame().rename(columns=FOREIGN)
+    text = (
+        "y ~ рост + `年龄` + größe + s(`%`) + (1 + рост | `βάρος`) + nn(`σ²`, рост), "
+        "sigma ~ `年龄` + nn(`%`)"
+    )
+    bundle, rows = small_bundle(text, frame)
+    design = bundle.design
+    assert design.coefficients == (
+        "b_rost", "b_u5e74u9f84", "b_grosseb", "b_grossec", "b_column"
+    )  # fmt: skip
+    assert design.parameters[0].coefficients == ("b_sigma_u5e74u9f84",)
+    assert design.groups[0].spread == ("sd_varos__Intercept", "sd_varos__rost")
+    assert np.array_equal(rows.X[:, 0], frame["рост"])
+    named = labels(design)
+    assert (named["b_rost"], named["b_u5e74u9f84"], named["b_column"]) == ("рост", "年龄", "%")
+    assert spread_labels(design)["sd_varos__rost"] == "standard deviation of рост by βάρος"
+    assert design.respelled["b_rost"] == "рост"
+    program = bundle_program(bundle)
+    assert all(line.split("//")[0].isascii() for line in program.splitlines())
+    again = design_from_plain(json.loads(json.dumps(design_to_plain(design))))
+    assert again.coefficients == design.coefficients
+
+
+def test_table_and_picture_have_the_true_names_of_columns():
+    frame = small_frame().rename(columns={"x": "рост", "z": "%"})
+    bundle, rows = small_bundle("y ~ рост + `%` + nn(u), sigma ~ рост", frame)
+    draws = random_draws(bundle)
+    note = "b_rost: рост, b_column: %, b_sigma_rost: рост."
+    assert summarise(bundle, draws, rows).notes[0] == note
+    figure = draw_coefficients(Material(bundle, draws, lambda: rows, lambda: frame))
+    ticks = {tick.get_text() for axes in figure.axes for tick in axes.get_yticklabels()}
+    assert {"b_rost: рост", "b_column: %", "b_sigma_rost: рост", "b_Intercept"} <= ticks
+
+
+def test_two_columns_of_one_name_in_stan_are_numbered():
+    frame = small_frame().rename(columns={"x": "a b", "z": "a.b"})
+    design, _ = learn_design(parse_formula("y ~ `a b` + `a.b` + nn(u), sigma ~ `a.b`"), frame)
+    assert design.coefficients == ("b_a_b", "b_a_b_2")
+    assert design.parameters[0].coefficients == ("b_sigma_a_b",)
+    assert design.respelled == {"b_a_b_2": "a.b"}

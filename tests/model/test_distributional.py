@@ -26,6 +26,7 @@ from semistan.model.families.families import FAMILIES
 from semistan.model.formula.formula import ParameterFormula, parse_formula
 from semistan.model.networks.mlp import Networks, NetworkSpec, forward, output_and_jacobian, outputs
 from semistan.model.priors.prior import prior_data, priors_as_used
+from semistan.posterior.diagnostics import convergence, eta_convergence
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predict import (
@@ -481,6 +482,21 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
     z = (y - eta) / sigma
     assert abs(z.mean()) < Z / np.sqrt(z.size)
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
+
+
+def test_a_network_of_sigma_that_differs_between_chains_fails_the_diagnostics():
+    bundle, rows = varied_bundle("gaussian", "sigma", "both")
+    draws = random_draws(bundle, chains=2, iterations=200)
+    phi = draws.phi.copy()
+    phi[1, :, bundle.subspace.k // 2 :] += 3  # the mean has the first
+    apart = replace(draws, phi=phi)
+    eta = posterior_linpred(bundle, draws, rows)
+    assert posterior_linpred(bundle, apart, rows) == pytest.approx(eta, rel=1e-12)
+    assert eta_convergence(bundle, draws, rows).rhat < 1.1
+    log_sigma = posterior_linpred(bundle, apart, rows, dpar="sigma").reshape(2, -1, len(rows))
+    expected = max(convergence(log_sigma[..., i]).rhat for i in range(len(rows)))
+    assert expected > 1.5
+    assert eta_convergence(bundle, apart, rows).rhat == pytest.approx(expected)
 
 
 def test_a_lognormal_mean_has_each_rows_sigma():

@@ -82,12 +82,72 @@ def test_a_python_keyword_is_a_column_like_any_other(term):
     assert parse_formula(f"y ~ {term} + nn(u)").structured_variables == (term.strip("`"),)
 
 
+@pytest.mark.parametrize("quote", ["", "`"])
+@pytest.mark.parametrize("word", ["class", "if", "in", "is", "lambda", "not"])
+def test_a_python_keyword_may_stand_wherever_a_column_may(word, quote):
+    name = f"{quote}{word}{quote}"
+    formula = parse_formula(
+        f"y | weights({name}) ~ C({name}):x + s({name}) + offset(log({name})) + (1 + {name} | g) "
+        f"+ (1 | {name}:h) + nn({name}, I({name} * 2)), sigma ~ scale({name}) + nn({name})"
+    )
+    assert formula.structured == (f"C(`{word}`):x", f"`{word}`")
+    assert formula.networks == ((f"`{word}`", f"I(`{word}` * 2)"), (f"`{word}`",))
+    assert formula.offsets == (f"log(`{word}`)",)
+    assert formula.groups[0].terms == (f"`{word}`",)
+    assert formula.groups[1].by == (word, "h")
+    assert formula.weights == f"`{word}`"
+    assert formula.parameters[0].structured == (f"scale(`{word}`)",)
+    assert parse_formula(f"{name} ~ nn(u)").outcome == (word,)
+
+
+@pytest.mark.parametrize("text", ["y ~ a if b else c + nn(u)", "y ~ not x + nn(u)", "y ~ a in b"])
+def test_words_of_python_are_columns_and_no_operators(text):
+    assert "cannot read" in refusal(text)
+
+
 @pytest.mark.parametrize(
     "expression", ["(x + 1) * (z + 2)", "log(x) + log(z)", "x + 1", "-x", "x * (z)"]
 )
 def test_braces_make_one_term_of_arithmetic(expression):
     (term,) = parse_formula(f"y ~ {{{expression}}} + nn(u)").structured
     assert term.startswith("I(")
+
+
+@pytest.mark.parametrize(
+    ("term", "terms"),
+    [
+        ("W^2", ("W",)),
+        ("(a + b)^2", ("a", "b", "a:b")),
+        ("(a + b + c)^2 - a:b", ("a", "b", "c", "a:c", "b:c")),
+        ("a + (b + c) ^ 2", ("a", "b", "c", "b:c")),
+        ("a:b^2", ("a:b",)),
+        ("a*b^2", ("a", "b", "a:b")),
+        ("(a + b)^2:c", ("a:c", "b:c", "a:b:c")),
+        ("`x^2`^2", ("`x^2`",)),
+        ("W + I(W^2)", ("W", "I(W ** 2)")),
+        ("I(2 * (a + b)^2 + c)", ("I(2 * (a + b) ** 2 + c)",)),
+        ("I(-W^2)", ("I(-W ** 2)",)),
+        ("log(W^2)", ("log(W ** 2)",)),
+        ("{W^2}", ("I(W ** 2)",)),
+    ],
+)
+def test_a_power_is_what_it_is_in_r(term, terms):
+    """The terms are those of ``attr(terms(~ ...), "term.labels")``."""
+    formula = parse_formula(f"y ~ {term} + nn(u), sigma ~ {term}")
+    assert formula.structured == terms
+    assert formula.parameters[0].structured == terms
+
+
+def test_a_power_within_a_call_is_arithmetic():
+    formula = parse_formula(
+        "I(y^2) | weights(w^2) ~ s(x^2) + offset(z^2) + ((a + b)^2 | g) + nn(u^2, v)"
+    )
+    assert formula.response == "I(y ** 2)"
+    assert formula.weights == "I(w ** 2)"
+    assert formula.smooths[0].expression == "I(x ** 2)"
+    assert formula.offsets == ("I(z ** 2)",)
+    assert formula.groups[0].terms == ("a", "b", "a:b")
+    assert formula.network == ("I(u ** 2)", "v")
 
 
 @pytest.mark.parametrize("name", CALLABLE)

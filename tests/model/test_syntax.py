@@ -70,6 +70,12 @@ def marked(message):
         ("y ~ x + `` + nn(u)", "``"),
         ("y ~ x + nn(``, u)", "``"),
         ("y ~ x + nn(````)", "``"),
+        ("y ~ a^2 + (b + c)^2 + lgo(x^2) + nn(v)", "lgo"),
+        ("y ~ a^2 + b^2 z + nn(v)", "z"),
+        ("y ~ a^2 + I(x^2^3) + nn(v)", "2^3"),
+        ("y ~ a^2 + x^z + nn(v)", "x^z"),
+        ("y ~ a^2 + x^-1 + nn(v)", "x^-1"),
+        ("y^2 ~ a + nn(v)", "y^2"),
     ],
 )
 def test_the_place_of_a_mistake_is_marked(text, place):
@@ -88,6 +94,35 @@ def test_a_column_may_be_called_like_another_number(name):
 def test_what_to_do_about_a_column_called_1():
     assert "cannot be told from the intercept; rename it" in refusal("y ~ `1` + nn(u)")
     assert "expected the name of a column" in refusal("y ~ `` + nn(u)")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("y ~ y + nn(v)", "y"),
+        ("log(y) ~ x + y:x + nn(v)", "y"),
+        ("y ~ x + nn(v, log(y))", "y"),
+        ("y ~ s(y) + nn(v)", "y"),
+        ("y ~ offset(y) + nn(v)", "y"),
+        ("y ~ (1 | y) + nn(v)", "y"),
+        ("y ~ (1 + y | g) + nn(v)", "y"),
+        ("y ~ x + nn(v), sigma ~ x + y", "y"),
+        ("y ~ x + nn(v), sigma ~ nn(y)", "y"),
+        ("`my y` | weights(w) ~ x + `my y` + nn(v)", "`my y`"),
+        ("I(y - x) ~ x + nn(y)", "y"),
+    ],
+)
+def test_a_response_among_its_predictors_is_refused(text, place):
+    message = refusal(text)
+    assert "is the response, which cannot be a predictor of itself" in message
+    assert marked(message) == place
+    _, formula, carets, *_ = message.split("\n")
+    assert carets.index("^") > formula.index("~")
+
+
+def test_a_change_may_be_adjusted_for_where_it_began():
+    formula = parse_formula("I(after - before) ~ before + nn(u)")
+    assert formula.structured == ("before",)
 
 
 def test_an_error_shows_the_formula_and_what_was_expected():
@@ -152,6 +187,7 @@ HOSTILE = {
     "repeated text": "I('a' * 999999999)",
     "repeated list": "C(g, levels=['a'] * 999999999)",
     "huge power of terms": "(x + z)**999999999",
+    "power of a power of terms": f"{'(' * 9}x + z){')'.join(['**99'] * 9)}",
     "exponential interaction": "*".join(f"x{i}" for i in range(40)),
     "very long": " + ".join("x" * 100 for _ in range(2000)),
     "deep parentheses": f"I({'(' * 5000}x{')' * 5000})",
@@ -174,7 +210,9 @@ HOSTILE = {
 }
 
 
-ARITHMETIC_IN_NN = ("huge power of terms", "exponential interaction")
+ARITHMETIC_IN_NN = (
+    "huge power of terms", "power of a power of terms", "exponential interaction",
+)  # fmt: skip
 CASES = [
     (name, place)
     for place in ("y ~ {} + nn(u)", "y ~ x + nn(u, {})", "{} ~ nn(u)")

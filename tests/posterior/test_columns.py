@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import subprocess
 
@@ -136,13 +137,15 @@ def test_truth_values_are_one_column_with_its_name():
 
 def test_arithmetic_with_truth_values_counts_them():
     frame = kinds_frame().assign(s=lambda f: f["u"] > 3)
-    design, rows = learn("{t + s} ~ {t + s} + nn(u, t + s, -t)", frame)
     count = frame["t"].astype(int) + frame["s"]
     assert set(count) == {0, 1, 2}
+    design, rows = learn("y ~ {t + s} + nn(u, t + s, -t)", frame)
     for got in (rows, apply_design(design, frame, response=True)):
-        assert np.array_equal(got.y, count)
         assert np.array_equal(got.X[:, 0], count)
         assert np.array_equal(got.U[:, 1:], np.column_stack([count, -frame["t"].astype(int)]))
+    design, rows = learn("{t + s} ~ x + nn(u)", frame)
+    for got in (rows, apply_design(design, frame, response=True)):
+        assert np.array_equal(got.y, count)
 
 
 @pytest.mark.parametrize("kind", ["boolean", "Int64", "Float64", "category"])
@@ -373,3 +376,40 @@ def test_wide_tables_are_read():
     assert np.array_equal(rows.X, frame[names])
     assert design.coefficients == tuple(f"b_{name}" for name in names)
     assert np.array_equal(apply_design(design, frame, response=False).X, rows.X)
+
+
+WORDS = {"x": "class", "g": "if", "u": "in", "v": "lambda", "z": "None"}
+SIGNS = {"x": "m²", "g": "µg", "u": "вес (м²)", "v": "ﬁn", "z": "½"}
+OF_WORDS = [
+    ("y ~ x + g + C(g):z + nn(u, g, C(g), log(z))", ("b_x", "b_gb", "b_gc")),
+    ("y ~ poly(x, 2) + I(x * z) + nn(u), sigma ~ scale(z) + nn(g)", ()),
+    ("y | weights(z) ~ s(v) + offset(log(z)) + (1 + x | g) + nn(u)", ("b_v",)),
+    ("x ~ C(g, contr.sum) + nn(u)", ("b_ga", "b_gb")),
+]
+
+
+@pytest.mark.parametrize("words", [WORDS, SIGNS], ids=["words", "signs"])
+@pytest.mark.parametrize(("text", "names"), OF_WORDS)
+def test_columns_that_python_could_not_call_so_are_like_others(text, names, words):
+    """They are what the same columns are under other names, here and through JSON."""
+
+    def renamed(text, quote=""):
+        for old, new in words.items():
+            text = re.sub(rf"\b{old}\b", f"{quote}{new}{quote}", text)
+        return text
+
+    frame = kinds_frame()
+    design, rows = learn(text, frame)
+    other, found = learn(renamed(text, "`"), frame.rename(columns=words))
+    new = apply_design(through_json(other), frame.rename(columns=words), response=True)
+    for each in (found, new):
+        assert np.array_equal(each.X, rows.X) and np.array_equal(each.U, rows.U)
+        assert np.array_equal(each.y, rows.y)
+        for ours, theirs in zip(each.blocks, rows.blocks, strict=True):
+            assert np.array_equal(ours.Z, theirs.Z) and np.array_equal(ours.level, theirs.level)
+    assert list(other.x.columns) == [renamed(column) for column in design.x.columns]
+    assert list(other.u.columns) == [renamed(column) for column in design.u.columns]
+    assert design.coefficients[: len(names)] == names
+    text = {words["g"]: "d", words["x"]: "d"}
+    with pytest.raises(InputError, match=r"has levels|must be numeric"):
+        apply_design(other, frame.rename(columns=words).assign(**text), response=True)

@@ -54,6 +54,23 @@ def without(bundle, draws, coefficient, q):
     return replace(bundle, trained=trained), replace(draws, theta=theta)
 
 
+def test_a_row_of_weight_w_counts_w_times_before_and_after_permuting():
+    frame = small_frame().assign(w=np.arange(30) % 4.0)
+    bundle, draws, _ = model(f"y | weights(w) ~{FORMULA.partition('~')[2]}", frame)
+    plain, _, _ = model(FORMULA, frame)
+    table = importance(bundle, draws, frame, variables=["x"], repeats=1)
+    order, y = np.random.default_rng(1).permutation(30), frame["y"].to_numpy()
+
+    def density(table):
+        rows = apply_design(plain.design, table, response=False)
+        eta = eta_by_hand(bundle, draws, rows.X, rows.U)
+        sigma = draws.flat(draws.dispersion["sigma"])[:, None]
+        return np.average(norm.logpdf(y, eta, sigma), weights=frame["w"], axis=1)
+
+    loss = density(frame) - density(frame.assign(x=frame["x"].to_numpy()[order]))
+    assert table["Estimate"][0] == pytest.approx(loss.mean(), rel=1e-9)
+
+
 def test_what_the_model_does_not_use_has_no_importance_at_all():
     bundle, draws, frame = model(network__hidden=[])
     table = importance(*without(bundle, draws, "b_z", 1), frame).set_index("term")

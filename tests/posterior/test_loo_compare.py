@@ -1,5 +1,7 @@
 """PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,12 +11,20 @@ import pytest
 import xarray as xr
 from scipy import stats
 
+from semistan.command import cli
 from semistan.errors import InputError
+from semistan.infer.methods import METHODS
 from semistan.posterior import predict
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.scoring.compare import compare_elpd, stacking_weights
+from semistan.posterior.run import Run
+from semistan.posterior.scoring.compare import (
+    compare_elpd,
+    compare_loo,
+    stacking_weights,
+    unreliable_text,
+)
 from semistan.posterior.scoring.loo import Loo, loo, psis_loo
-from semistan.workflow.compare import check_same_response
+from semistan.workflow.compare import check_same_response, compare
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -35,6 +45,51 @@ def test_elpd_is_the_exact_leave_one_out_density():
     assert np.abs(found.elpd - exact).max() < 0.02
     assert abs(found.elpd.sum() - exact.sum()) < 0.05
     assert found.unreliable.size == 0
+
+
+def tempered_linear_model(temperature, n=60, size=4000):
+    """Draws of N(y | X beta, 1)^(1 / T) N(beta | 0, 4 I): density (S, N) and exact LOO (N,)."""
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(n, 6))
+    y = X @ generator.normal(size=6) + generator.normal(size=n)
+
+    def posterior(rows):
+        covariance = np.linalg.inv(X[rows].T @ X[rows] / temperature + np.eye(6) / 4)
+        return covariance @ X[rows].T @ y[rows] / temperature, covariance
+
+    beta = generator.multivariate_normal(*posterior(np.arange(n)), size)
+    exact = np.zeros(n)
+    for i in range(n):
+        mean, covariance = posterior(np.delete(np.arange(n), i))
+        exact[i] = stats.norm.logpdf(y[i], X[i] @ mean, np.sqrt(1 + X[i] @ covariance @ X[i]))
+    return stats.norm.logpdf(y, beta @ X.T, 1.0), exact
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0, 16.0])
+def test_elpd_of_a_tempered_posterior_is_its_exact_leave_one_out_density(temperature):
+    density, exact = tempered_linear_model(temperature)
+    found = psis_loo(density, temperature)
+    assert found.unreliable.size == 0
+    assert np.abs(found.elpd - exact).max() < 0.1
+    assert abs(found.elpd.sum() - exact.sum()) < 0.3
+
+
+def test_the_temperature_is_that_of_the_bundle():
+    bundle, rows = random_bundle("gaussian", sample={"temperature": 3.0})
+    draws = random_draws(bundle)
+    density = predict.log_lik(bundle, draws, rows)
+    found = loo(bundle, draws, rows)
+    assert found.elpd == pytest.approx(psis_loo(density, 3.0).elpd, rel=1e-12)
+    assert found.elpd != pytest.approx(psis_loo(density).elpd, rel=1e-3)
+
+
+def test_a_tempered_subspace_has_no_psis_loo():
+    sample = {"temperature": 2.0, "temper": "subspace"}
+    bundle, rows = random_bundle("gaussian", sample=sample)
+    with pytest.raises(InputError, match=r"temperature 2: p\(y \| phi\) .* use 'semistan kfold'"):
+        loo(bundle, random_draws(bundle), rows)
+    plain, rows = random_bundle("gaussian", sample=sample | {"temperature": 1.0})
+    assert np.isfinite(loo(plain, random_draws(plain), rows).elpd).all()
 
 
 def test_the_table_is_arvizs():
@@ -98,6 +153,72 @@ def three_models(n=200):
             (("low", 0, 1), ("high", 4, 1), ("wide", 2, 4))}  # fmt: skip
 
 
+def found_loo(elpd, pareto_k, size=4000):
+    return Loo(np.asarray(elpd), np.asarray(elpd), np.asarray(pareto_k), size)
+
+
+def test_a_comparison_by_loo_says_where_pareto_k_is_too_large():
+    good, bad = np.random.default_rng(1).normal(size=(2, 5))
+    found = {"a": found_loo(bad, [0.1, 0.9, 0.2, 0.71, 0.3]), "b": found_loo(good, np.full(5, 0.5))}
+    table = compare_loo(found)
+    plain = compare_elpd({"a": bad, "b": good})
+    assert table[plain.columns].equals(plain)
+    by_name = table.set_index("model")
+    assert by_name["largest_k"].to_dict() == {"a": 0.9, "b": 0.5}
+    assert by_name["k_above"].to_dict() == {"a": 2, "b": 0}
+    assert "'a' in 2 rows (largest 0.90). Their elpd is unreliable" in unreliable_text(table)
+    assert "'b'" not in unreliable_text(table)
+    assert unreliable_text(compare_loo({"b": found["b"], "c": found["b"]})) is None
+    few = {name: replace(item, size=100) for name, item in found.items()}  # limit 0.5
+    assert compare_loo(few).set_index("model")["k_above"].to_dict() == {"a": 2, "b": 0}
+
+
+@pytest.mark.parametrize("method", ["meanfield", "fullrank", "pathfinder", "laplace", "flow"])
+def test_an_approximation_has_no_psis_loo(method):
+    bundle, rows = random_bundle("gaussian")
+    draws = replace(random_draws(bundle), method=METHODS[method])
+    with pytest.raises(InputError, match=r"from an approximation .* use 'semistan kfold'"):
+        loo(bundle, draws, rows)
+
+
+@pytest.fixture
+def two_runs(monkeypatch):
+    """Two runs of random draws, one of them with a row whose response is far from all else."""
+    bundle, rows = random_bundle("gaussian")
+    drawn = {"run": random_draws(bundle), "other": random_draws(bundle, seed=9)}
+    runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
+    monkeypatch.setattr(Run, "rows", lambda _: rows)
+    monkeypatch.setattr("semistan.workflow.answers.read_draws", lambda run: drawn[run.path.name])
+    return runs, drawn
+
+
+def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
+    runs, drawn = two_runs
+    table = compare(runs).set_index("model")
+    for run in runs:
+        expected = loo(run.bundle, drawn[run.path.name], run.rows())
+        assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
+        assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
+    monkeypatch.setattr(
+        "semistan.workflow.compare.posterior_run", lambda path: runs[str(path) == "other"]
+    )
+    monkeypatch.setattr("sys.argv", ["semistan", "compare", "run", "other", "--json"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert not left.value.code
+    counts = {line["model"]: line["k_above"] for line in json.loads(out)}
+    assert counts == table["k_above"].to_dict()
+    assert "warning: Pareto k is above its limit" in " ".join(err.split())
+
+
+def test_a_run_that_has_no_psis_loo_is_named(two_runs):
+    runs, drawn = two_runs
+    drawn["other"] = replace(drawn["other"], method=METHODS["meanfield"])
+    with pytest.raises(InputError, match=r"'other': PSIS-LOO needs draws from the posterior"):
+        compare(runs)
+
+
 def test_differences_and_their_standard_errors():
     elpd = three_models()
     table = compare_elpd(elpd)
@@ -138,6 +259,16 @@ def test_stacking_weights_are_arvizs():
     found = compare_elpd(elpd).set_index("model")["weight"]
     for name in elpd:
         assert found[name] == pytest.approx(expected[name], abs=2e-4)
+
+
+def test_a_row_of_weight_3_counts_three_times():
+    elpd, weight = three_models(), np.random.default_rng(2).integers(0, 4, 200)
+    found = compare_elpd(elpd, weight.astype(float)).set_index("model")
+    repeated = compare_elpd({name: np.repeat(x, weight) for name, x in elpd.items()})
+    repeated = repeated.set_index("model").loc[found.index]
+    for column in ("elpd", "elpd_diff"):
+        assert found[column].to_numpy() == pytest.approx(repeated[column].to_numpy())
+    assert found["weight"].to_numpy() == pytest.approx(repeated["weight"].to_numpy(), abs=1e-4)
 
 
 def test_a_dominated_model_gets_no_weight():

@@ -1,8 +1,10 @@
 """Scores against scikit-learn, scoringrules, scipy and naive loops."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scoringrules
 from scipy import stats
@@ -15,19 +17,16 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from semistan.command import screen
 from semistan.bundle.files import write_json
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predict
 from semistan.posterior.predict import posterior_epred, posterior_linpred
-from semistan.posterior.scoring.folds import (
-    fold_folder,
-    read_kfold,
-    write_folds,
-    write_pointwise,
-)
+from semistan.posterior.scoring.folds import fold_folder, read_kfold, write_folds, write_pointwise
 from semistan.posterior.scoring.scores import (
     Pointwise,
+    _standard_error,
     crps,
     join,
     pointwise,
@@ -106,6 +105,50 @@ def test_auc_and_brier_score_are_scikit_learns():
     assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
 
 
+@pytest.mark.parametrize("name", ["gaussian", "bernoulli", "poisson"])
+def test_averages_have_the_weights_and_densities_do_not(name, capsys):
+    bundle, rows = random_bundle(name, formula="y | weights(w) ~ x1 + x2 + nn(u1, u2, u3)")
+    draws = random_draws(bundle, chains=2, iterations=200)
+    found = pointwise(bundle, draws, rows, generator=np.random.default_rng(1))
+    plain, plain_rows = random_bundle(name)
+    of_plain = pointwise(plain, draws, plain_rows, generator=np.random.default_rng(1))
+    for field in Pointwise.__dataclass_fields__:
+        if field != "weight":
+            assert np.array_equal(getattr(found, field), getattr(of_plain, field))
+    w, mean = rows.given["weights"], found.mean
+    assert np.array_equal(found.weight, w) and np.array_equal(of_plain.weight, np.ones(len(w)))
+    mine = by_name(bundle, found)
+    assert mine["LPPD"].value == pytest.approx(np.average(found.lpd, weights=w))
+    assert mine["CRPS"].value == pytest.approx(np.average(found.crps, weights=w))
+    options = {"sample_weight": w}
+    expected = root_mean_squared_error(rows.y, mean, **options)
+    assert mine["RMSE"].value == pytest.approx(expected)
+    assert mine["MAE"].value == pytest.approx(mean_absolute_error(rows.y, mean, **options))
+    if name == "bernoulli":
+        assert mine["AUC"].value == pytest.approx(roc_auc_score(rows.y, mean, **options))
+        assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean, **options))
+    screen.say_weighting(plain)
+    assert capsys.readouterr().err == ""
+    screen.say_weighting(bundle)
+    assert capsys.readouterr().err == "Averages over rows are weighted by w.\n"
+
+
+def test_a_factor_of_all_weights_changes_no_score():
+    bundle, _, _, found = judged("gaussian")
+    tenfold = replace(found, weight=10 * found.weight)
+    one, ten = by_name(bundle, found), by_name(bundle, tenfold)
+    for name, item in one.items():
+        assert (ten[name].value, ten[name].se) == pytest.approx((item.value, item.se))
+
+
+def test_the_standard_error_of_a_weighted_mean_is_its_spread_over_samples():
+    generator = np.random.default_rng(4)
+    w, values = generator.uniform(0.2, 3, 40), generator.normal(size=(4000, 40))
+    means = values @ w / w.sum()
+    found = [_standard_error(row, w) for row in values]
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(means.std(), rel=0.05)
+
+
 def judged_categories(name):
     bundle, rows = category_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
@@ -169,7 +212,7 @@ def test_a_binary_response_has_an_auc_and_others_an_interval(name):
 def test_auc_with_ties_counts_them_half_and_needs_both_classes():
     def auc(y, mean):
         y, mean = np.array(y, float), np.array(mean, float)
-        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE, np.ones(len(y)))
         return by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"]
 
     assert auc([0, 1, 0, 1], [0.5, 0.5, 0.2, 0.9]).value == pytest.approx(3.5 / 4)
@@ -182,7 +225,7 @@ def test_the_standard_error_of_auc_is_its_spread_over_samples():
     for _ in range(400):
         y = generator.integers(0, 2, 80).astype(float)
         mean = y + generator.normal(0, 1.2, 80)
-        rows = Pointwise(y, y, mean, y, y, y, y, NONE)
+        rows = Pointwise(y, y, mean, y, y, y, y, NONE, np.ones(len(y)))
         found.append(by_name(SimpleNamespace(family=family("bernoulli")), rows)["AUC"])
     spread = np.std([item.value for item in found], ddof=1)
     assert np.mean([item.se for item in found]) == pytest.approx(spread, rel=5 / np.sqrt(2 * 400))
@@ -253,7 +296,9 @@ def test_rows_are_judged_the_same_in_pieces(monkeypatch):
 
 
 def test_join_keeps_the_order():
-    one, two = (Pointwise(*(np.full(n, float(n)) for _ in range(7)), NONE) for n in (2, 3))
+    one, two = (
+        Pointwise(*(np.full(n, float(n)) for _ in range(7)), NONE, np.ones(n)) for n in (2, 3)
+    )
     assert list(join([one, two]).pit) == [2, 2, 3, 3, 3]
 
 
@@ -261,12 +306,42 @@ def test_reliability_compares_means_in_bins_of_equal_size():
     generator = np.random.default_rng(8)
     mean = generator.uniform(size=1000)
     y = (generator.random(1000) < mean).astype(float)
-    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE), bins=5)
+    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE, np.ones(len(y))), bins=5)
     assert list(table["rows"]) == [200] * 5
     lowest = np.argsort(mean)[:200]
     assert table["predicted"][0] == pytest.approx(mean[lowest].mean())
     assert table["observed"][0] == pytest.approx(y[lowest].mean())
     assert (np.abs(table["observed"] - table["predicted"]) < 5 * table["se"]).all()
+
+
+def test_a_row_of_weight_w_counts_w_times_in_cross_validation(tmp_path):
+    _, _, _, found = judged("gaussian")
+    weighted = replace(found, weight=np.arange(30) % 3.0)
+    folder = fold_folder(tmp_path / "kfold", 1)
+    folder.mkdir(parents=True)
+    write_folds(np.ones(30, int), tmp_path / "kfold")
+    write_pointwise(weighted, np.arange(30), folder)
+    write_json(folder / "checks.json", [])
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1})
+    table = read_kfold(tmp_path).table().set_index("measure")
+    expected = found.lpd[1::3].sum() + 2 * found.lpd[2::3].sum()
+    assert table.loc["elpd_kfold", "Estimate"] == pytest.approx(expected)
+    assert table.loc["kfoldic", "Estimate"] == pytest.approx(-2 * expected)
+    points = pd.read_parquet(folder / "pointwise.parquet").drop(columns="weight")
+    points.to_parquet(folder / "pointwise.parquet", index=False)
+    with pytest.raises(InputError, match=r"another version .* with --overwrite"):
+        read_kfold(tmp_path)
+
+
+def test_reliability_has_the_weights():
+    generator = np.random.default_rng(8)
+    y, mean = generator.normal(size=(2, 12))
+    w = np.array([0.0, 2.0, 1.0] * 4)
+    table = reliability(Pointwise(y, y, mean, y, y, y, y, NONE, w), bins=2)
+    kept = [i for i in np.argsort(mean) if w[i] > 0]
+    for j, part in enumerate((kept[:4], kept[4:])):
+        assert table["predicted"][j] == pytest.approx(np.average(mean[part], weights=w[part]))
+        assert table["observed"][j] == pytest.approx(np.average(y[part], weights=w[part]))
 
 
 def test_the_table_names_the_interval():

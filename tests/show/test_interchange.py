@@ -30,9 +30,10 @@ def drawn():
     return bundle, rows, random_draws(bundle, chains=3, iterations=20)
 
 
-def written(drawn, path, *, prior_only=False):
+def written(drawn, path, *, prior_only=False, temperature=1.0):
     bundle, rows, draws = drawn
-    manifest = {"sample": {"seed": 5}, "prior_only": prior_only, "cmdstan": "2.27.0"}
+    sample = {"seed": 5, "temperature": temperature}
+    manifest = {"sample": sample, "prior_only": prior_only, "cmdstan": "2.27.0"}
     run = Run(path.parent, bundle, manifest)
     write_inference_data(inference_data(run, draws, rows), path)
     return path
@@ -96,6 +97,14 @@ def test_draws_from_the_prior_are_in_the_groups_of_the_prior(drawn, tmp_path, re
     assert group_names(data) == PRIOR_GROUPS
     assert np.array_equal(data["prior"]["b_x1"].values, drawn[2].theta[..., 0])
     data.close()
+
+
+def test_arviz_finds_no_log_likelihood_of_a_tempered_run(drawn, tmp_path):
+    data = by_arviz(written(drawn, tmp_path / "posterior.nc", temperature=4.0))
+    assert group_names(data) == GROUPS - {"log_likelihood"}
+    assert "log_likelihood is left out" in data.attrs["note"]
+    with pytest.raises(TypeError, match="log likelihood not found"):
+        quiet_arviz().loo(data)
 
 
 def test_the_table_has_a_line_for_each_draw_and_posteriors_names(drawn):

@@ -269,8 +269,18 @@ def test_a_run_without_labels_is_refused(tmp_path):
         r_script(Run(tmp_path, random_bundle("gaussian")[0], {}))
 
 
-def written_script(folder, labels=None):
+def test_loo_is_refused_where_the_posterior_is_tempered(tmp_path):
+    text = written_script(tmp_path, sample={"temperature": 4.0}).read_text("utf-8")
+    assert "\ntemperature <- 4.0 " in text
+    refusal, rest = text.split("if (has_generated && !prior_only && temperature != 1) {")[1].split(
+        "} else if (has_generated && !prior_only) {"
+    )
+    assert "No PSIS-LOO" in refusal and "loo::loo(" not in refusal
+    assert rest.count("loo::loo(") == text.count("loo::loo(") == 1
+
+
+def written_script(folder, labels=None, sample=None):
     """Write the script of a run that has nothing but labels."""
     write_json(folder / "labels.json", labels or {"b_Intercept": "Intercept"})
     bundle, _ = random_bundle("gaussian")
-    return write_r_script(Run(folder, bundle, {"sample": {}, "prior_only": False}))
+    return write_r_script(Run(folder, bundle, {"sample": sample or {}, "prior_only": False}))

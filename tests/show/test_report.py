@@ -438,6 +438,14 @@ def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidenc
         assert basis in text
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_scores_say_whether_they_are_weighted(weighted):
+    frame = small_frame().assign(w=np.arange(30) + 1.0)
+    formula = "y | weights(w) ~ x + nn(u)" if weighted else "y ~ x + nn(u)"
+    evidence = gather(small_results(formula, frame=frame, iterations=60), np.random.default_rng(1))
+    assert evidence.scores.basis == "240 draws, 30 rows" + ", weighted by w" * weighted
+
+
 def test_draws_are_fewer_where_the_work_is_much(computed, monkeypatch):
     monkeypatch.setattr("semistan.show.report.evidence.MOST_WORK", 1)
     scarce = gather(computed, np.random.default_rng(1))
@@ -460,6 +468,17 @@ def test_draws_from_the_prior_are_not_held_against_the_rows():
     assert evidence.importance is evidence.scores is evidence.loo is None
     assert not {"ppc", "calibration"} & set(evidence.pictures)
     assert evidence.conditional.pictures
+
+
+@pytest.mark.parametrize("temper", ["likelihood", "subspace"])
+def test_the_page_says_why_a_tempered_subspace_has_no_leave_one_out(temper):
+    sample = {"sample__temperature": 2.0, "sample__temper": temper}
+    tempered = small_results("y ~ x + nn(u)", iterations=60, **sample)
+    evidence = gather(tempered, np.random.default_rng(1))
+    assert (evidence.loo is None) == (temper == "subspace")
+    text = text_of(page_of(tempered, evidence))
+    assert ("PSIS-LOO needs the temperature to act on each row" in text) == (temper == "subspace")
+    assert ("PSIS-LOO over 30 rows" in text) == (temper == "likelihood")
 
 
 def test_a_seed_gives_the_same_page_each_time():

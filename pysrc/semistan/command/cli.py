@@ -344,14 +344,17 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
+    from semistan.workflow.answers import opened
     from semistan.workflow.answers import score as score_rows
     from semistan.workflow.inputs import read_table
 
+    opened_run = opened(run)
     table = score_rows(
-        run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
+        opened_run, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
         allow_new_levels=allow_new_levels, say=screen.say,
     )  # fmt: skip
     screen.show_table(table, as_json=as_json)
+    screen.say_weighting(opened_run.bundle)
 
 
 @app.command()
@@ -412,6 +415,7 @@ def kfold(
     if found.failed:
         tables["failed diagnostics"] = found.failures()
     screen.show_tables(tables, as_json=as_json)
+    screen.say_weighting(opened.bundle)
     if found.failed:
         screen.say(
             f"warning: {len(found.failed)} of {folds} fits failed a diagnostic; their rows are "
@@ -432,13 +436,18 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
+    from semistan.posterior.scoring.compare import unreliable_text
     from semistan.posterior.scoring.loo import CONDITIONAL
     from semistan.workflow import compare as comparison
     from semistan.workflow.inputs import read_table
 
     frame = read_table(newdata) if newdata else None
-    screen.show_table(comparison.compare(runs, by=by, frame=frame), as_json=as_json)
+    table = comparison.compare(runs, by=by, frame=frame)
+    screen.show_table(table, as_json=as_json)
     if by == "loo" and frame is None:
+        unreliable = unreliable_text(table)
+        if unreliable is not None:
+            screen.say(f"warning: {unreliable}")
         screen.say(CONDITIONAL)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from semistan.command.doctor import Finding
     from semistan.infer.chain_store import ChainProgress
+    from semistan.model.bundle import Bundle
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
@@ -180,6 +181,14 @@ def _cell(value: Any) -> str:
         digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value else 0
         return _number(value, min(digits, 6)) if math.isfinite(value) else "-"
     return str(value)
+
+
+def say_weighting(bundle: Bundle) -> None:
+    """Say by what averages over rows are weighted, if they are."""
+    from semistan.posterior.scoring.scores import weighting
+
+    if weights := weighting(bundle):
+        say(f"Averages over rows are {weights}.")
 
 
 def show_findings(findings: list[Finding]) -> None:

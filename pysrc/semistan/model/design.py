@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.ordinal import category_numbers
 from semistan.model.formula.formula import Formula, SmoothTerm, parse_formula, variables
-from semistan.model.names import stan_name
+from semistan.model.names import tells, unique_names
 from semistan.model.networks.mlp import MU, Array
 from semistan.model.predictor import (
     ParameterDesign,
@@ -26,6 +26,7 @@ from semistan.model.predictor import (
     parameter_to_plain,
     parameters_from_plain,
 )
+from semistan.model.spelling import spelled
 from semistan.model.table.columns import (
     Terms,
     apply_structured,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL_LEVELS = "spans_intercept=False"  # the network needs no reference level: it has biases
+INTERCEPT = "Intercept"
 MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
 
 
@@ -143,12 +145,25 @@ class Design:
     @property
     def coefficients(self) -> tuple[str, ...]:
         """Names of the structured coefficients, valid in Stan: ``b_age``, ``b_gb``."""
-        return tuple(f"{self._prefix}{stan_name(column)}" for column in self.x.columns)
+        names = unique_names(self.x.columns, (INTERCEPT,))
+        return tuple(f"{self._prefix}{name}" for name in names)
+
+    @property
+    def respelled(self) -> dict[str, str]:
+        """The columns that the names of their coefficients do not tell, by these names."""
+        mean = zip(self.coefficients, self.x.columns, strict=True)
+        others = (zip(p.coefficients, p.x.columns, strict=True) for p in self.parameters)
+        return {
+            name: column
+            for pairs in (mean, *others)
+            for name, column in pairs
+            if not tells(name, column)
+        }
 
     @property
     def intercept(self) -> str:
         """Name of the intercept."""
-        return f"{self._prefix}Intercept"
+        return f"{self._prefix}{INTERCEPT}"
 
     @property
     def _prefix(self) -> str:
@@ -194,7 +209,7 @@ def learn_design(
     x, X = _learn_structured(formula, numbers)
     inputs = [_learn_network(network, numbers) for network in formula.networks]
     U = np.hstack([matrix for _, matrix in inputs])
-    smooths = tuple(_learn_smooth(term, numbers) for term in formula.smooths)
+    smooths = _learn_smooths(formula.smooths, numbers)
     groups = tuple(learn_group(term, numbers)[0] for term in formula.groups)
     networks = tuple(terms for terms, _ in inputs)
     link = "identity" if categories else "log"
@@ -264,9 +279,14 @@ def response_values(
     return evaluate(formula.response, frame) if numbers is None else numbers
 
 
-def _learn_smooth(term: SmoothTerm, table: pd.DataFrame) -> Smooth:
-    name = stan_name(f"s({term.expression})")
-    return learn_smooth(term, evaluate(term.expression, table), name)
+def _learn_smooths(terms: tuple[SmoothTerm, ...], table: pd.DataFrame) -> tuple[Smooth, ...]:
+    expressions = tuple(dict.fromkeys(term.expression for term in terms))
+    calls = unique_names(f"s({expression})" for expression in expressions)
+    names = dict(zip(expressions, calls, strict=True))
+    return tuple(
+        learn_smooth(term, evaluate(term.expression, table), names[term.expression])
+        for term in terms
+    )
 
 
 def _blocks(
@@ -330,7 +350,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
 
 
 def _learn_structured(formula: Formula, frame: pd.DataFrame) -> tuple[Terms, Array]:
-    if "Intercept" in formula.structured:
+    if INTERCEPT in formula.structured:
         raise InputError(
             "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
         )
@@ -349,18 +369,12 @@ def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Ter
 def _all_levels(terms: Terms) -> dict[str, str]:
     """Return how formulaic is to read the factors among a network's inputs."""
     coded = {term: with_option(term, ALL_LEVELS) for term in terms.terms}
-    return {term: code for term, code in coded.items() if code in terms.levels}
+    return {term: code for term, code in coded.items() if spelled(code) in terms.levels}
 
 
 def _check_names(design: Design) -> None:
-    seen = {design.intercept: "the intercept", "b_": "an empty name"}
-    for name, column in zip(design.coefficients, design.x.columns, strict=True):
-        if name in seen:
-            raise InputError(
-                f"column '{column}' and {seen[name]} would both be called '{name}' in Stan; "
-                "rename a column in the data, or make the term a column of its own"
-            )
-        seen[name] = f"column '{column}'"
+    names = zip(design.coefficients, design.x.columns, strict=True)
+    seen = {name: f"column '{column}'" for name, column in names}
     for parameter in design.parameters:
         columns = ("Intercept", *parameter.x.columns)
         for name, column in zip(parameter.names, columns, strict=True):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families.families import Family
 from semistan.model.formula.formula import Formula, ParameterFormula
-from semistan.model.names import stan_name
+from semistan.model.names import unique_names
 from semistan.model.networks.mlp import Array
 from semistan.model.table.columns import (
     Terms,
@@ -146,5 +146,6 @@ def check_parameters(formula: Formula, family: Family) -> None:
 
 
 def _named(formula: ParameterFormula, x: Terms, link: str) -> ParameterDesign:
-    names = tuple(f"b_{formula.name}_{stan_name(column)}" for column in x.columns)
+    columns = unique_names(x.columns, ("Intercept",))
+    names = tuple(f"b_{formula.name}_{column}" for column in columns)
     return ParameterDesign(formula.name, x, names, len(formula.networks), link)

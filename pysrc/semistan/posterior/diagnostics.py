@@ -1,7 +1,7 @@
 """Did the chains converge, and what to do if they did not.
 
-Convergence is judged on what is identified: the coefficients, the dispersion and the linear
-predictor at some rows. phi may be multimodal by design, so its figures are shown apart.
+Convergence is judged on what is identified: the coefficients, the dispersion and all linear
+predictors at some rows. phi may be multimodal by design, so its figures are shown apart.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
 
@@ -27,7 +27,7 @@ RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
-ETA_ROWS = 50  # rows at which the linear predictor is judged
+ETA_ROWS = 50  # rows at which the linear predictors are judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,13 @@ def worst(several: list[Convergence]) -> Convergence:
 
 
 def eta_convergence(bundle: Bundle, draws: Draws, rows: Rows) -> Convergence:
-    """Return the worst figures of the linear predictor over evenly spaced rows.
+    """Return the worst figures of all linear predictors over evenly spaced rows.
 
-    Unordered categories but the first have one each, all of which count.
+    Unordered categories but the first have one each, and so may sigma and other parameters: their
+    networks can disagree between chains where eta and the coefficients agree.
     """
     chosen = rows.evenly(ETA_ROWS)
-    others = [item.name for item in bundle.design.of_categories]
+    others = [item.name for item in bundle.design.parameters]
     found = [
         posterior_linpred(bundle, draws, chosen, dpar=name).reshape(draws.chains, -1, len(chosen))
         for name in (None, *others)
@@ -107,7 +108,7 @@ def diagnose(draws: Draws, interpreted: Convergence, eta: Convergence) -> tuple[
     interpreted : Convergence
         Worst figures over the coefficients and dispersion.
     eta : Convergence
-        Worst figures over the linear predictor.
+        Worst figures over the linear predictors.
     """
     return (
         *_of_the_method(draws),

@@ -80,7 +80,8 @@ def generate_quantities(
     if not method_of(run.options).hamiltonian:
         raise InputError(
             f"CmdStan's generate_quantities reads draws of NUTS, this run's method is "
-            f"'{run.options.method}'; its log_lik and replicated responses are in posterior.nc"
+            f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
+            "its log_lik unless it is tempered"
         )
     chains, folder = len(run.csv_files), run.path / FOLDER
     program = quantities_program(run.bundle)

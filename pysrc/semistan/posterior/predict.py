@@ -139,19 +139,23 @@ def posterior_predict(
 
 
 def log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
-    """Log-likelihood of each row under each draw, shape (S, N)."""
+    """Log-likelihood of each row under each draw, times the row's weight, shape (S, N)."""
     eta = posterior_linpred(bundle, draws, rows)
-    return log_lik_at(bundle, rows, eta, distribution(bundle, draws, rows))
+    density = log_density(bundle, rows, eta, distribution(bundle, draws, rows))
+    return density * rows.given.get("weights", 1.0)
 
 
-def log_lik_at(bundle: Bundle, rows: Rows, eta: Array, parameters: Mapping[str, Array]) -> Array:
-    """Weighted log-likelihood of the rows, given eta (S, N) and what ``distribution`` returns."""
+def log_density(bundle: Bundle, rows: Rows, eta: Array, parameters: Mapping[str, Array]) -> Array:
+    """Log density of each row's response, given eta (S, N) and what ``distribution`` returns.
+
+    Weights do not enter: p^w is no density.
+    """
     import torch
 
     assert rows.y is not None
     tensors = {name: torch.tensor(value) for name, value in parameters.items()}
     density = bundle.family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), tensors)
-    return np.asarray(density.numpy() * rows.given.get("weights", 1.0))
+    return np.asarray(density.numpy())
 
 
 def distribution(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:

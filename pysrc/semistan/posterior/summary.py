@@ -12,6 +12,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.model.bundle import Bundle
+from semistan.model.design import Design
 from semistan.model.orthogonal import ORTHOGONAL, RAW
 from semistan.model.table.rows import Rows
 from semistan.posterior.collinearity import collinearity
@@ -77,7 +78,7 @@ class Summary:
     rows : tuple of Row
         Coefficients and dispersion parameters, on the user's scale.
     eta, phi : Convergence
-        Worst figures of the linear predictor and of the subspace coordinates.
+        Worst figures of the linear predictors and of the subspace coordinates.
     checks : tuple of Check
         The diagnostics with advice.
     reservations : tuple of str
@@ -148,8 +149,19 @@ def summarise(bundle: Bundle, draws: Draws, rows: Rows) -> Summary:
         phi_convergence(draws),
         diagnose(draws, worst(judged), eta),
         draws.reservations,
-        (*_orthogonal_note(draws), *filter(None, [collinearity(bundle, draws, rows).warning()])),
+        (
+            *_names_note(bundle.design),
+            *_orthogonal_note(draws),
+            *filter(None, [collinearity(bundle, draws, rows).warning()]),
+        ),
     )
+
+
+def _names_note(design: Design) -> tuple[str, ...]:
+    """Say which columns the names in the table do not tell."""
+    if not design.respelled:
+        return ()
+    return (f"{', '.join(f'{name}: {column}' for name, column in design.respelled.items())}.",)
 
 
 def _orthogonal_note(draws: Draws) -> tuple[str, ...]:

@@ -173,10 +173,10 @@ def spread_labels(design: Design) -> dict[str, str]:
     }
     for group in design.groups:
         by = ":".join(group.by)
-        for name, effect in zip(group.spread, group.effects, strict=True):
+        for name, effect in zip(group.spread, group.labels, strict=True):
             labels[name] = f"standard deviation of {effect} by {by}"
         for name, (a, b) in zip(group.correlations, group.pairs, strict=True):
-            labels[name] = f"correlation of {group.effects[b]} and {group.effects[a]} by {by}"
+            labels[name] = f"correlation of {group.labels[b]} and {group.labels[a]} by {by}"
     return labels
 
 

@@ -45,10 +45,10 @@ def marginal_model(parts: Parts) -> str:
     """Return the statements that add the likelihood and temper p(y | phi)."""
     assert parts.temper is not None
     marginal = _exact_call(parts) if parts.temper.integral == "exact" else _laplace_call(parts)
-    arguments = ["y | Xc", "offset", "theta", *parts.family.dispersion]
+    arguments = ["y | Xc", "known", "theta", *parts.family.dispersion]
     glm = call(f"target += {parts.family.glm}", arguments, ";", width=WIDTH - 4)
     body = (
-        "vector[N] offset  // linear predictor without the structured terms\n"
+        "vector[N] known  // linear predictor without the structured terms\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
         f"      * {network_call(parts.design)}"
@@ -62,13 +62,13 @@ def marginal_model(parts: Parts) -> str:
 
 
 def _exact_call(parts: Parts) -> str:
-    arguments = ["y | Xc", "gram", "offset", "prior_b_location", "prior_b_scale",
+    arguments = ["y | Xc", "gram", "known", "prior_b_location", "prior_b_scale",
                  *parts.family.dispersion]  # fmt: skip
     return call("* normal_marginal_lpdf", arguments, ";", width=WIDTH - 14)
 
 
 def _laplace_call(parts: Parts) -> str:
-    arguments = ["y", "y_real", "Xc", "offset", *_prior(parts)[1], "prior_tail", "theta_hat",
+    arguments = ["y", "y_real", "Xc", "known", *_prior(parts)[1], "prior_tail", "theta_hat",
                  *parts.family.dispersion]  # fmt: skip
     return call("* log_marginal", arguments, ";", width=WIDTH - 14)
 
@@ -77,13 +77,13 @@ def _laplace_density(parts: Parts) -> str:
     """Return the function that puts the family's and the prior's densities together."""
     name, names = _prior(parts)
     sigma = parts.family.dispersion
-    arguments = [f"data {parts.y_type} y", "data vector y_real", "data matrix X", "vector offset",
+    arguments = [f"data {parts.y_type} y", "data vector y_real", "data matrix X", "vector known",
                  *(f"data vector {argument}" for argument in names), "data vector prior_tail",
                  "data vector theta_hat", *(f"real {value}" for value in sigma)]  # fmt: skip
     dispersion = "square(sigma)" if sigma else "1"
-    about = ["X", "offset", dispersion, "prior_b_location", "prior_b_scale", "prior_tail"]
+    about = ["X", "known", dispersion, "prior_b_location", "prior_b_scale", "prior_tail"]
     mode = call("= conditional_mode", ["y_real", *about, "theta_hat"], ";", width=WIDTH - 6)
-    density = ", ".join(["y | X", "offset", "mode", *sigma])
+    density = ", ".join(["y | X", "known", "mode", *sigma])
     prior = call(f"+ {name}_lpdf", [f"mode | {names[0]}", *names[1:]], "", width=WIDTH - 11)
     volume = call("+ laplace_volume", ["mode", *about], ";", width=WIDTH - 11)
     return (

@@ -25,9 +25,10 @@ def inference_data(run: Run, draws: Draws, rows: Rows) -> Any:
     """Collect a run as InferenceData.
 
     The response has the same name in ``observed_data``, ``posterior_predictive`` and
-    ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. Draws
-    from the prior are in ``prior`` instead of ``posterior``. Categories are numbered from 1, the
-    attribute ``categories`` has their names.
+    ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. The
+    log-likelihood of a tempered run is left out too: ``az.loo`` would take the draws as those of
+    temperature 1. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
+    numbered from 1, the attribute ``categories`` has their names.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def _pointwise(
     generator = np.random.default_rng(run.options.seed)
     replicated = posterior_predict(run.bundle, draws, rows, generator)
     groups = {f"{group}_predictive": {response: by_chain(replicated)}}
-    if not run.prior_only:
+    if not run.prior_only and run.options.temperature == 1:
         groups["log_likelihood"] = {response: by_chain(log_lik(run.bundle, draws, rows))}
     return groups
 
@@ -108,8 +109,15 @@ def _attributes(run: Run) -> dict[str, Any]:
         "semistan_version": __version__,
         "cmdstan_version": run.manifest["cmdstan"],
         "bundle_sha256": bundle.sha256,
-        "note": (
-            "Conditional on a subspace trained on the same response: PSIS-LOO computed from "
-            "log_likelihood is optimistic."
-        ),
+        "note": _note(run),
     }
+
+
+def _note(run: Run) -> str:
+    given = "Conditional on a subspace trained on the same response"
+    if run.options.temperature == 1:
+        return f"{given}: PSIS-LOO computed from log_likelihood is optimistic."
+    return (
+        f"{given}. The draws are tempered, so log_likelihood is left out: PSIS-LOO computed from "
+        "it would be wrong; 'semistan loo' knows the temperature."
+    )

@@ -65,6 +65,7 @@ def _settings(run: Run, relative: str) -> str:
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
+        f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(scalar_dispersion(run.bundle.family, run.bundle.design))}",

@@ -105,7 +105,10 @@ if (has_generated) {
       "  semistan generate ", shQuote(run), "\n", sep = "")
 }
 
-if (has_generated && !prior_only) {
+if (has_generated && !prior_only && temperature != 1) {
+  cat("\nNo PSIS-LOO: loo() takes the draws as those of temperature 1, these have temperature ",
+      temperature, ".\nUse\n  semistan loo ", shQuote(run), "\n", sep = "")
+} else if (has_generated && !prior_only) {
   # Relative efficiencies are taken as 1, the default of loo since 2.7.
   loo_result <- loo::loo(log_lik, r_eff = rep(1, ncol(log_lik)))
   cat("\nPSIS-LOO, given a subspace trained on all rows: optimistic\n")

@@ -27,13 +27,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
 from semistan.model.networks.mlp import MU, frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
-from semistan.subspace.descent import LOSS_NODES, Parameters
+from semistan.subspace.descent import Parameters, loss_nodes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,11 +68,11 @@ def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
     import torch
 
     points, device = len(trained.control_points), problem.y.device
-    x, shares = np.polynomial.legendre.leggauss(LOSS_NODES if points > 1 else 1)
-    weights = torch.as_tensor(bernstein((x + 1) / 2, points - 1)).to(device)
+    t, shares = loss_nodes(points)
+    weights = torch.as_tensor(bernstein(t, points - 1)).to(device)
     state = trained.copy()
     solved = torch.stack([theta_at(problem, state.at(row)) for row in weights])
-    mean = torch.as_tensor(shares / 2).to(device) @ solved
+    mean = torch.as_tensor(shares).to(device) @ solved
     return torch.cat([mean, state.theta[problem.coefficients :]]) if problem.further else mean
 
 

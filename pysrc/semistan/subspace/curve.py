@@ -25,11 +25,20 @@ def curve_points(control_points: Array, t: Array) -> Array:
     return bernstein(t, len(control_points) - 1) @ control_points
 
 
+def uniform_nodes(size: int) -> tuple[Array, Array]:
+    """Return t (size,) and shares (size,) with which values at t average over t ~ U(0, 1).
+
+    By Gauss-Legendre quadrature; the shares differ, because the nodes crowd at both ends.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(size)
+    return (nodes + 1) / 2, weights / 2
+
+
 def arc_length(control_points: Array) -> float:
     """Return the curve's length, by Gauss-Legendre quadrature of the speed |b'(t)|."""
     k = len(control_points) - 1
     if k == 0:
         return 0.0
-    nodes, weights = np.polynomial.legendre.leggauss(max(32, 2 * k))
-    velocity = k * bernstein((nodes + 1) / 2, k - 1) @ np.diff(control_points, axis=0)
-    return float(weights @ np.linalg.norm(velocity, axis=-1) / 2)
+    t, shares = uniform_nodes(max(32, 2 * k))
+    velocity = k * bernstein(t, k - 1) @ np.diff(control_points, axis=0)
+    return float(shares @ np.linalg.norm(velocity, axis=-1))

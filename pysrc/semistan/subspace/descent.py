@@ -1,6 +1,7 @@
 """Gradient descent for the points of a Bézier curve through weight space, or for one network.
 
-The loss at a point of the curve is averaged over t ~ U(0, 1), one t a step.
+The loss at a point of the curve is averaged over t ~ U(0, 1), eq. (3) of Dold et al. (2024): by one
+random t in each step, by quadrature where states are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
 from semistan.model.networks.mlp import Array, initial_weights
-from semistan.subspace.curve import arc_length, bernstein
+from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
 
-LOSS_NODES = 9  # fixed t at which the validation loss is averaged
+LOSS_NODES = 9  # t at which a loss along the curve is looked at
 RECORDS = 200  # states looked at during training, at the most
 
 
@@ -118,7 +119,6 @@ def descend(
     import torch
 
     training, validation = split_rows(problem, options.validation, generator)
-    nodes = (np.polynomial.legendre.leggauss(LOSS_NODES)[0] + 1) / 2
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     every = -(-options.epochs // RECORDS)
@@ -129,9 +129,7 @@ def descend(
         schedule.step()
         if epoch % every and epoch != options.epochs:
             continue
-        loss, held_out = (
-            float(losses(part, parameters, nodes).mean()) for part in (training, validation)
-        )
+        loss, held_out = (mean_loss(part, parameters) for part in (training, validation))
         state = parameters.copy()
         records.append((epoch, loss, held_out, arc_length(state.control_points.cpu().numpy())))
         if held_out < least:
@@ -165,6 +163,17 @@ def step(
         assert parameters.control_points.grad is not None
         parameters.control_points.grad[list(fixed)] = 0
     optimiser.step()
+
+
+def mean_loss(problem: Problem, parameters: Parameters) -> float:
+    """Return the loss averaged over t ~ U(0, 1)."""
+    t, shares = loss_nodes(len(parameters.control_points))
+    return float(shares @ losses(problem, parameters, t))
+
+
+def loss_nodes(points: int) -> tuple[Array, Array]:
+    """Return the t at which a curve of so many control points is looked at, and their shares."""
+    return uniform_nodes(LOSS_NODES if points > 1 else 1)
 
 
 def losses(problem: Problem, parameters: Parameters, t: Array) -> Array:

@@ -258,7 +258,8 @@ def score(
     pandas.DataFrame
         ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
         bernoulli response, accuracy of an ordinal one, coverage and width of the predictive
-        interval, all means over rows. Of an unordered response LPPD, accuracy and Brier score.
+        interval, all means over rows, by their weights if the formula has them. Of an
+        unordered response LPPD, accuracy and Brier score.
 
     Raises
     ------
@@ -305,10 +306,15 @@ def loo(run: RunLike) -> Loo:
     Raises
     ------
     InputError
-        If the run draws from the prior or lacks chains.
+        If the run draws from the prior or an approximation or lacks chains, or if p(y | phi) is
+        tempered.
     """
     run = posterior_run(run)
-    return psis.loo(run.bundle, read_draws(run), run.rows())
+    draws = read_draws(run)
+    try:
+        return psis.loo(run.bundle, draws, run.rows())
+    except InputError as error:
+        raise InputError(f"'{run.path}': {error}") from None
 
 
 def effect(

@@ -10,10 +10,10 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.families.categorical import level_text
 from semistan.model.formula.formula import parse_formula
-from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
-from semistan.posterior.scoring.compare import compare_elpd
+from semistan.posterior.scoring.compare import compare_elpd, compare_loo
 from semistan.posterior.scoring.folds import read_kfold
+from semistan.posterior.scoring.scores import Pointwise
 from semistan.workflow.answers import RunLike, judge, loo, posterior_run
 
 if TYPE_CHECKING:
@@ -39,25 +39,30 @@ def compare(
     Returns
     -------
     pandas.DataFrame
-        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``.
+        ``model``, ``elpd_diff``, ``se_diff``, ``elpd``, ``se`` and the stacking ``weight``; by
+        ``loo`` also ``largest_k`` and ``k_above``, the largest Pareto k and the number of rows in
+        which it is above its limit: unless that is 0 for all models, none of it is reliable.
 
     Raises
     ------
     InputError
-        If the runs' responses or folds differ, or one of them cannot be judged.
+        If the runs' responses or folds differ, or one of them cannot be judged: approximations
+        and a tempered p(y | phi) have no PSIS-LOO.
     """
     judged = [posterior_run(run) for run in runs]
     names = _names(judged)
     if frame is not None:
-        elpd = [judge(run, frame).lpd for run in judged]
+        rows = [judge(run, frame) for run in judged]
     elif by == "kfold":
-        elpd = _kfold_elpd(judged, names)
+        rows = _kfold_rows(judged, names)
     elif by == "loo":
         check_same_response(judged, names)
-        elpd = [loo(run).elpd for run in judged]
+        return compare_loo({name: loo(run) for name, run in zip(names, judged, strict=True)})
     else:
         raise InputError(f"--by is loo or kfold, got '{by}'")
-    return compare_elpd(dict(zip(names, elpd, strict=True)))
+    _check_same_weights(rows, names)
+    elpd = {name: item.lpd for name, item in zip(names, rows, strict=True)}
+    return compare_elpd(elpd, rows[0].weight)
 
 
 def _names(runs: list[Run]) -> list[str]:
@@ -115,7 +120,17 @@ def _as_in_data(run: Run) -> np.ndarray:
     return np.array([level_text(value) for value in values], dtype=object)
 
 
-def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:
+def _check_same_weights(rows: list[Pointwise], names: list[str]) -> None:
+    """Refuse runs whose rows have different weights: their sums do not compare."""
+    for name, other in zip(names[1:], rows[1:], strict=True):
+        if not np.array_equal(other.weight, rows[0].weight):
+            raise InputError(
+                f"'{names[0]}' and '{name}' weight the rows differently: only runs with the same "
+                "weights() can be compared"
+            )
+
+
+def _kfold_rows(runs: list[Run], names: list[str]) -> list[Pointwise]:
     check_same_response(runs, names)
     found = [read_kfold(run) for run in runs]
     for name, other in zip(names[1:], found[1:], strict=True):
@@ -124,4 +139,4 @@ def _kfold_elpd(runs: list[Run], names: list[str]) -> list[Array]:
                 f"'{names[0]}' and '{name}' were cross-validated on different folds: use the "
                 "same -K, --seed and --group"
             )
-    return [item.rows.lpd for item in found]
+    return [item.rows for item in found]

@@ -24,8 +24,10 @@ from semistan.model.formula.syntax import (
     check_part,
     check_text,
     formula_error,
+    located,
     masked,
 )
+from semistan.model.spelling import spelled, unmarked
 
 Part = TypeVar("Part")
 DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
@@ -186,15 +188,18 @@ def parse_formula(text: str) -> Formula:
     Raises
     ------
     InputError
-        If the text is no formula, calls an unlisted function, has no response, removes the
-        intercept, or has no ``nn()`` term or two with the same arguments.
+        If the text is no formula, calls an unlisted function, has no response or has it among
+        the predictors, removes the intercept, or has no ``nn()`` term or two with the same
+        arguments.
     """
     try:
-        return _all_parts(text)
+        formula = _all_parts(text)
     except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
         ) from None
+    _check_response(formula)
+    return formula
 
 
 def with_predictors(text: str, names: Iterable[str]) -> str:
@@ -258,7 +263,24 @@ def factors(term: str) -> tuple[str, ...]:
 def _in_order(nodes: Iterable[ast.expr], quoted: Mapping[str, str]) -> tuple[str, ...]:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
-    return _unique(quoted.get(node.id, node.id) for node in names)
+    return _unique(quoted.get(node.id, unmarked(node.id)) for node in names)
+
+
+def _check_response(formula: Formula) -> None:
+    """Refuse predictors that determine the response.
+
+    A response of several columns may have some of them on the right, as a change that is adjusted
+    for where it began, ``I(after - before) ~ before``; but not all.
+    """
+    columns = variables(formula.response)
+    if set(columns) <= set(formula.predictors):
+        place = located(formula.text, columns[0], masked(formula.text).index("~") + 1)
+        raise formula_error(
+            formula.text,
+            f"'{columns[0]}' is the response, which cannot be a predictor of itself; leave it out "
+            "on the right of '~'",
+            place,
+        )
 
 
 def _all_parts(text: str) -> Formula:
@@ -356,6 +378,8 @@ def _checked_formula(text: str) -> Formula:
     called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
     if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
+    if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
+        raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     _check_intercept(rhs, bars.plain, text)
     smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
     plain = (term for term in rhs if not any(_calls(term, name) for name in TERM_CALLS))
@@ -443,9 +467,11 @@ def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str
     from formulaic.errors import FormulaicError
 
     try:
-        parsed = Formulaic(plain)
+        parsed = Formulaic(spelled(plain))
     except (FormulaicError, SyntaxError, TypeError, ValueError, KeyError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if isinstance(error, SyntaxError):  # whose own words are about Python
+            reason = "expected columns and arithmetic between the parentheses of a function"
         raise formula_error(text, f"cannot read this: {reason}") from None
     parts = [getattr(parsed, side, ()) for side in ("lhs", "rhs")]
     sides = [list(part) for part in (parts if parts[1] else ((), parsed))]
@@ -462,7 +488,7 @@ def _rewritten(factor: Any, text: str) -> str:
     """Write a factor so that formulaic reads it again: ```odd name```, ``I(x + 1)``."""
     expression = str(factor.expr)
     if factor.eval_method.value == "lookup":
-        return _name(expression)
+        return _name(unmarked(expression))
     if factor.eval_method.value == "literal":
         return expression
     tree, quoted = _python(expression, text)
@@ -476,6 +502,8 @@ def _name(column: str) -> str:
 def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:
     """Write a node of Python as a factor: arithmetic goes into ``I()``."""
     source = _written(node, quoted)
+    plain = unmarked(ast.unparse(node), "`")
+    source = re.sub(r"quoted_\d+_", lambda match: f"`{quoted[match[0]]}`", plain)
     return source if isinstance(node, ast.Name | ast.Call) else f"I({source})"
 
 
@@ -543,10 +571,10 @@ def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]
 
     def placeholder(match: re.Match[str]) -> str:
         key = f"quoted_{len(quoted)}_"
-        quoted[key] = match[1]
+        quoted[key] = unmarked(match[1])
         return key
 
-    source = re.sub(r"`([^`]+)`", placeholder, expression)
+    source = re.sub(r"`([^`]+)`", placeholder, spelled(expression))
     try:
         return ast.parse(source, mode="eval"), quoted
     except SyntaxError:

@@ -9,15 +9,16 @@ mistake has a place, and what formulaic makes of it is checked again by the same
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from keyword import iskeyword
 from typing import Any, NoReturn
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.spelling import is_word
 
 EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
 
@@ -53,10 +54,11 @@ SAME_LENGTH = {":": "@", "{": "(", "}": ")", "\n": " ", "\r": " ", "#": "?", "`"
 SHOWN = 100  # characters of a long formula around the place of a mistake
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv)
-_OF_FORMULAS = (ast.MatMult, ast.BitXor)  # ':' and '^'
+_OF_FORMULAS = (ast.MatMult,)  # ':'
 _PLAIN = (ast.Expression, ast.Name, ast.Load, ast.UnaryOp, ast.USub, ast.UAdd)
 
 Span = tuple[int, int]
+Refusal = Callable[[ast.AST, str], NoReturn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Report:
     """How a node of a tree is shown, and where in the formula its mistake is marked."""
 
     shown: Callable[[ast.AST], str]
-    refuse: Callable[[ast.AST, str], NoReturn]
+    refuse: Refusal
     operators: tuple[type[ast.operator], ...] = _OPERATORS
 
 
@@ -81,7 +83,7 @@ def formula_error(text: str, message: str, place: Span | str | None = None) -> I
         First position and the one after the last, or a piece of the formula, such as a column;
         the whole formula by default.
     """
-    start, end = _located(text, place or "") if isinstance(place, str | None) else place
+    start, end = located(text, place or "") if isinstance(place, str | None) else place
     line = re.sub(r"\s", " ", text)
     first = max(0, start - SHOWN // 2) if len(line) > SHOWN else 0
     last = max(first + SHOWN, min(end, start + SHOWN))
@@ -177,10 +179,14 @@ def check_part(text: str, source: str, start: int, end: int) -> None:
         With the place.
     """
     start += len(source[start:end]) - len(source[start:end].lstrip())
+    piece = source[start:end].rstrip()
+    widths = [len(_power(character)) for character in piece]
+    places = [start + i for i, width in enumerate(widths) for _ in range(width)]
+    places.append(start + len(piece))
 
     def span(node: ast.AST) -> Span:
         first, last = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", None)
-        return start + first, end if last is None else start + last
+        return places[first], end if last is None else places[last]
 
     def refuse(node: ast.AST, message: str) -> NoReturn:
         raise formula_error(text, message, span(node))
@@ -189,20 +195,26 @@ def check_part(text: str, source: str, start: int, end: int) -> None:
         first, last = span(node)
         return text[first:last]
 
-    tree = _parsed(text, source[start:end].rstrip(), start)
+    tree = _parsed(text, "".join(map(_power, piece)), places)
     check_tree(tree, Report(shown, refuse, (*_OPERATORS, *_OF_FORMULAS)))
-    terms = _terms(tree.body)
+    terms = _terms(tree.body, refuse)
     if terms > MOST_TERMS:
         raise formula_error(text, f"this expands to more than {MOST_TERMS} terms", (start, end))
 
 
-def _parsed(text: str, source: str, start: int) -> ast.Expression:
+def _power(character: str) -> str:
+    """Write R's power as Python does, whose own ``^`` would bind last."""
+    return "**" if character == "^" else character
+
+
+def _parsed(text: str, source: str, places: list[int]) -> ast.Expression:
+    """Parse one side, each of whose characters has its place in the formula."""
     try:
         return ast.parse(source, mode="eval")
     except SyntaxError as error:
-        at = start + min(max((error.offset or 1) - 1, 0), len(source))
-        if at == start and error.offset == 0:  # the end was reached
-            at = start + len(source)
+        at = places[min(max((error.offset or 1) - 1, 0), len(source))]
+        if error.offset == 0:  # the end was reached
+            at = places[-1]
         reason = f"cannot read this: {_expected(error.msg)}"
         raise formula_error(text, reason, (at, at + 1)) from None
 
@@ -224,7 +236,7 @@ def masked(text: str) -> str:
             return f"{token[0]}{'_' * (len(token) - 2)}{token[0]}"
         if token == "%in%":
             return "@   "
-        if iskeyword(token) and token not in ("True", "False", "None"):
+        if is_word(token):
             return "_" * len(token)
         if token.isidentifier():
             return "".join(c if c.isascii() else "_" for c in token)
@@ -251,7 +263,7 @@ def _check_arithmetic(node: ast.BinOp, report: Report) -> None:
     if not isinstance(node.op, report.operators):
         report.refuse(node, f"'{report.shown(node)}' is not allowed in a formula")
     named = any(isinstance(part, ast.Name) for part in ast.walk(node))
-    if isinstance(node.op, ast.Pow | ast.BitXor) and not named:
+    if isinstance(node.op, ast.Pow) and not named:
         report.refuse(node, "a power of numbers alone is not allowed; write its value")
 
 
@@ -336,32 +348,36 @@ def _literal(node: ast.expr) -> Any:
         return _NONE
 
 
-def _terms(node: ast.AST) -> float:
+def _terms(node: ast.AST, refuse: Refusal) -> int:
     """Return at least as many terms as formulaic makes of one side."""
     chain = []
     while isinstance(node, ast.BinOp):
         chain.append(node)
         node = node.left
-    terms = _terms(node.operand) if isinstance(node, ast.UnaryOp) else 1
+    terms = _terms(node.operand, refuse) if isinstance(node, ast.UnaryOp) else 1
     for parent in reversed(chain):
-        terms = _combined(parent, terms)
+        terms = _combined(parent, terms, refuse)
     return terms
 
 
-def _combined(node: ast.BinOp, left: float) -> float:
-    if isinstance(node.op, ast.Pow | ast.BitXor):
+def _combined(node: ast.BinOp, left: int, refuse: Refusal) -> int:
+    if isinstance(node.op, ast.Pow):
         power = getattr(node.right, "value", None)
-        return left ** min(power, 100) if isinstance(power, int | float) else np.inf
-    right = _terms(node.right)
+        if not isinstance(power, int | float):
+            refuse(node, "a power of terms is a number, as (a + b)^2; arithmetic goes into I()")
+        terms: int = left ** math.ceil(min(power, 100))
+        return min(terms, MOST_TERMS + 1)
+    right = _terms(node.right, refuse)
     if isinstance(node.op, ast.Add | ast.Sub):
         return left + right
     return left * right + (0 if isinstance(node.op, ast.MatMult) else left + right)
 
 
-def _located(text: str, piece: str) -> Span:
-    """Find a piece of the formula, whatever its blanks; the whole formula if it is not there."""
+def located(text: str, piece: str, start: int = 0) -> Span:
+    """Find a piece behind a place, whatever its blanks; the whole formula if it is not there."""
     tokens = [re.escape(token) for token in re.findall(r"\w+|[^\w\s]", piece.strip("`"))]
     pattern = r"\s*".join(tokens)
-    if tokens and (found := re.search(rf"(?<![\w.])`?{pattern}`?(?!\w)", text)):
+    whole = re.compile(rf"(?<![\w.])`?{pattern}`?(?!\w)")
+    if tokens and (found := whole.search(text, start)):
         return found.span()
     return len(text) - len(text.lstrip()), max(1, len(text.rstrip()))

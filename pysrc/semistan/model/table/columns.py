@@ -17,6 +17,7 @@ from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, check_term, factors, listed_levels, variables
 from semistan.model.formula.syntax import DAYS, MATH
 from semistan.model.networks.mlp import Array
+from semistan.model.spelling import marked, spelled, unmarked
 from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
 
 if TYPE_CHECKING:
@@ -328,7 +329,8 @@ def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> 
         name
         for term in terms.terms
         for factor in factors(term)
-        if not {coded.get(factor, factor), factor.strip("`")} & terms.levels.keys()
+        if not {spelled(coded.get(factor, factor)), spelled(factor).strip("`")}
+        & terms.levels.keys()
         for name in variables(factor)
     }
     check_numeric(table, sorted(names))
@@ -344,15 +346,15 @@ def _without_intercept(
     """
     columns = [str(column) for column in table.columns[1:]]
     for factor, code in coded.items():
-        columns = [column.replace(code, factor.strip("`")) for column in columns]
-    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(columns)
+        columns = [column.replace(spelled(code), spelled(factor).strip("`")) for column in columns]
+    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(map(unmarked, columns))
 
 
 def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
     from formulaic import Formula as Formulaic
 
     written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
-    return Formulaic(" + ".join(("1", *written)))
+    return Formulaic(" + ".join(("1", *map(spelled, written))))
 
 
 def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
@@ -360,7 +362,8 @@ def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
 
     try:
         with np.errstate(all="ignore"):
-            return spec.get_model_matrix(frame, context=CONTEXT, na_action="ignore")
+            table = frame.rename(columns=marked)
+            return spec.get_model_matrix(table, context=CONTEXT, na_action="ignore")
     except (FormulaicError, TypeError, ValueError, ArithmeticError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"cannot evaluate the formula on these data: {reason}") from None

@@ -6,6 +6,7 @@ unless the bar is double, are sampled. Unlike a factor's levels, new ones can be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, GroupTerm
-from semistan.model.names import stan_name
+from semistan.model.names import latin, unique_names
 from semistan.model.networks.mlp import Array
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
 from semistan.model.table.rows import Block
@@ -61,6 +62,11 @@ class Group:
     def name(self) -> str:
         """The group's part in Stan names: ``g``, ``g_h`` of ``g:h``."""
         return group_name(self.by)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What varies, by its name in the table: ``Intercept``, then the columns."""
+        return (*("Intercept",) * self.intercept, *self.terms.columns)
 
     @property
     def spread(self) -> tuple[str, ...]:
@@ -141,7 +147,8 @@ def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
         raise InputError(
             f"{term.text}: '{':'.join(term.by)}' has one level; a group-level term needs several"
         )
-    effects = (*(["Intercept"] if term.intercept else []), *(stan_name(c) for c in terms.columns))
+    intercept = ("Intercept",)
+    effects = (*intercept * term.intercept, *unique_names(terms.columns, intercept))
     group = Group(term.by, levels, effects, term.intercept, terms,
                   term.correlated and len(effects) > 1)  # fmt: skip
     return group, group.block(table)
@@ -149,8 +156,7 @@ def learn_group(term: GroupTerm, table: pd.DataFrame) -> tuple[Group, Block]:
 
 def group_name(by: tuple[str, ...]) -> str:
     """Return the name in Stan of grouping columns."""
-    return "_".join("".join(c if c.isascii() and c.isalnum() else "_" for c in column)
-                    for column in by)  # fmt: skip
+    return "_".join(re.sub("[^A-Za-z0-9]", "_", latin(column)) for column in by)
 
 
 def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str | None]:

@@ -116,15 +116,18 @@ def _losses(
 def _permuted(
     bundle: Bundle, draws: Draws, intact: Rows, name: str, order: npt.NDArray[np.intp]
 ) -> Array:
-    """Return the mean log-likelihood (S,) with one column in another order, y being kept."""
+    """Return the mean log-likelihood (S,) with one column in another order; y and weights stay."""
     assert intact.frame is not None
     frame = intact.frame.assign(**{name: intact.frame[name].to_numpy()[order]})
     shuffled = apply_design(bundle.design, frame, response=False)
-    return _mean_log_lik(bundle, draws, replace(shuffled, y=intact.y))
+    weights = {"weights": intact.given["weights"]} if "weights" in intact.given else {}
+    return _mean_log_lik(
+        bundle, draws, replace(shuffled, y=intact.y, given=shuffled.given | weights)
+    )
 
 
 def _mean_log_lik(bundle: Bundle, draws: Draws, rows: Rows) -> Array:
     total = np.zeros(draws.size)
     for chunk in row_chunks(rows, draws, bundle):
         total += log_lik(bundle, draws, chunk).sum(axis=1)
-    return total / len(rows)
+    return total / float(rows.given.get("weights", np.ones(len(rows))).sum())

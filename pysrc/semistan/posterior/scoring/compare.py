@@ -2,7 +2,8 @@
 
     elpd_diff = sum_i (elpd_i - elpd_i of the best model),  SE from the variance of the terms
 
-Stacking weights maximise sum_i log sum_m weight_m exp(elpd_mi) over the simplex
+Stacking weights maximise sum_i w_i log sum_m weight_m exp(elpd_mi) over the simplex, w_i being 1
+unless rows are weighted
 (Yao, Vehtari, Simpson and Gelman, 2018, Bayesian Analysis 13).
 """
 
@@ -15,19 +16,21 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.posterior.draws import Array
-from semistan.posterior.scoring.loo import standard_error
+from semistan.posterior.scoring.loo import Loo, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
+def compare_elpd(elpd: Mapping[str, Array], weight: Array | None = None) -> pd.DataFrame:
     """Rank models by their summed log predictive density.
 
     Parameters
     ----------
     elpd : mapping of arrays, shape (N,)
         Log predictive density of the same N rows under each model, by its name.
+    weight : array, shape (N,), optional
+        How often each row counts; once by default.
 
     Returns
     -------
@@ -48,7 +51,9 @@ def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
         sizes = ", ".join(f"{name}: {len(values)}" for name, values in elpd.items())
         raise InputError(f"the models were judged on different numbers of rows ({sizes})")
     names = sorted(elpd, key=lambda name: -elpd[name].sum())
-    matrix = np.column_stack([elpd[name] for name in names])
+    each = np.column_stack([elpd[name] for name in names])
+    weight = np.ones(len(each)) if weight is None else weight
+    matrix = weight[:, None] * each
     difference = matrix - matrix[:, :1]
     return pd.DataFrame(
         {
@@ -57,21 +62,58 @@ def compare_elpd(elpd: Mapping[str, Array]) -> pd.DataFrame:
             "se_diff": [standard_error(column) for column in difference.T],
             "elpd": matrix.sum(axis=0),
             "se": [standard_error(column) for column in matrix.T],
-            "weight": stacking_weights(matrix),
+            "weight": stacking_weights(each, weight),
         }
     )
 
 
-def stacking_weights(elpd: Array) -> Array:
-    """Return the weights (M,) of M models, given the log predictive densities (N, M)."""
+def compare_loo(found: Mapping[str, Loo]) -> pd.DataFrame:
+    """Rank models by PSIS-LOO, with what is known of its reliability.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As of ``compare_elpd``, and ``largest_k`` and ``k_above``: the largest Pareto k of a model
+        and the number of rows in which it is above the limit. Where ``k_above`` is not 0, elpd is
+        unreliable, and with it the differences and all weights.
+    """
+    table = compare_elpd({name: item.elpd for name, item in found.items()})
+    return table.assign(
+        largest_k=[float(found[name].pareto_k.max()) for name in table["model"]],
+        k_above=[len(found[name].unreliable) for name in table["model"]],
+    )
+
+
+def unreliable_text(table: pd.DataFrame) -> str | None:
+    """Say of which models in a table of ``compare_loo`` Pareto k is too large, if there are any."""
+    bad = table[table["k_above"] > 0]
+    if bad.empty:
+        return None
+    models = ", ".join(
+        f"'{line.model}' in {line.k_above} rows (largest {line.largest_k:.2f})"
+        for line in bad.itertuples()
+    )
+    return (
+        f"Pareto k is above its limit: {models}. Their elpd is unreliable, and so are the "
+        "differences and the weights; use 'semistan kfold' and --by kfold"
+    )
+
+
+def stacking_weights(elpd: Array, weight: Array | None = None) -> Array:
+    """Return the weights (M,) of M models, given the log predictive densities (N, M).
+
+    ``weight`` (N,) says how often each row counts.
+    """
     from scipy.optimize import minimize
 
     models = elpd.shape[1]
     density = np.exp(elpd - elpd.max(axis=1, keepdims=True))
+    share = np.ones(len(elpd)) if weight is None else weight
+    share = share / share.sum()
 
     def loss(weights: Array) -> tuple[float, Array]:
         mixture = density @ weights
-        return -float(np.log(mixture).mean()), -(density / mixture[:, None]).mean(axis=0)
+        return -float(share @ np.log(mixture)), -(share @ (density / mixture[:, None]))
 
     result = minimize(
         loss,

@@ -54,10 +54,14 @@ class KFold:
         return pd.DataFrame(lines, columns=["fold", "finding"])
 
     def table(self) -> pd.DataFrame:
-        """Return elpd_kfold and its information criterion with their standard errors."""
+        """Return elpd_kfold and its information criterion with their standard errors.
+
+        They are sums over rows; a row of weight w counts w times.
+        """
         import pandas as pd
 
-        parts = {"elpd_kfold": self.rows.lpd, "kfoldic": -2 * self.rows.lpd}
+        elpd = self.rows.weight * self.rows.lpd
+        parts = {"elpd_kfold": elpd, "kfoldic": -2 * elpd}
         lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]
         return pd.DataFrame(lines, columns=["measure", "Estimate", "SE"])
 
@@ -165,6 +169,11 @@ def _read_pointwise(folder: Path) -> Pointwise:
     import pandas as pd
 
     table = pd.read_parquet(folder / POINTWISE)
+    if "weight" not in table:
+        raise InputError(
+            f"'{folder}' was written by another version of semistan: make the cross-validation "
+            "anew with --overwrite"
+        )
     p = table[[name for name in table if name.startswith("p_")]].to_numpy(dtype=float)
     names = (field.name for field in fields(Pointwise) if field.name != "p")
     return Pointwise(p=p, **{name: table[name].to_numpy() for name in names})

@@ -1,6 +1,10 @@
 """Leave-one-out cross-validation by Pareto-smoothed importance sampling (PSIS-LOO).
 
-    elpd_i = log p(y_i | y_-i),    approximated with weights 1 / p(y_i | draw s), smoothed
+    elpd_i = log p(y_i | y_-i),    approximated with weights p(y_i | draw s)^(-1/T), smoothed
+
+T is 1 unless the likelihood is tempered: the draws have p(y_i | .)^(1/T) as a factor, and that is
+what leaving row i out takes away. Where p(y | phi) is tempered instead, no weight of row i alone
+does so.
 
 Vehtari, Gelman and Gabry (2017), Statistics and Computing 27; Vehtari et al. (2024), JMLR 25(72).
 Relative efficiencies are taken as 1, which is also what R's loo does since its version 2.7.
@@ -16,8 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
+from semistan.model.temper import temper_of
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.predict import log_lik, row_chunks
@@ -114,10 +120,37 @@ def standard_error(values: Array) -> float:
     return float(np.sqrt(len(values) * values.var(ddof=1)))
 
 
+def loo_obstacle(bundle: Bundle, draws: Draws) -> str | None:
+    """Say why PSIS-LOO of draws cannot be computed, or None if it can."""
+    if draws.method.approximate:
+        return (
+            "PSIS-LOO needs draws from the posterior, but these are from an approximation "
+            f"({draws.method.text}); sample by --method nuts, or use 'semistan kfold'"
+        )
+    temper = temper_of(bundle.config, bundle.design)
+    if temper is not None and temper.integral is not None:
+        return (
+            "PSIS-LOO needs the temperature to act on each row's likelihood, but these draws have "
+            f"temper = 'subspace' and temperature {temper.temperature:g}: p(y | phi) to a power is "
+            "no product over rows; use 'semistan kfold'"
+        )
+    return None
+
+
 def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
-    """Compute PSIS-LOO of the training rows, some rows at a time."""
+    """Compute PSIS-LOO of the training rows, some rows at a time.
+
+    Raises
+    ------
+    InputError
+        If the draws are not such that a row can be left out by weighting them.
+    """
+    obstacle = loo_obstacle(bundle, draws)
+    if obstacle is not None:
+        raise InputError(obstacle)
+    temperature = bundle.config.sample.temperature
     chunks = row_chunks(rows, draws, bundle)
-    parts = [psis_loo(log_lik(bundle, draws, chunk)) for chunk in chunks]
+    parts = [psis_loo(log_lik(bundle, draws, chunk), temperature) for chunk in chunks]
 
     def joined(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -125,12 +158,20 @@ def loo(bundle: Bundle, draws: Draws, rows: Rows) -> Loo:
     return Loo(joined("elpd"), joined("lpd"), joined("pareto_k"), draws.size)
 
 
-def psis_loo(log_lik: Array) -> Loo:
-    """Compute PSIS-LOO from the log-likelihood of each row under each draw, shape (S, N)."""
+def psis_loo(log_lik: Array, temperature: float = 1.0) -> Loo:
+    """Compute PSIS-LOO from the log-likelihood of each row under each draw.
+
+    Parameters
+    ----------
+    log_lik : array, shape (S, N)
+        Log-likelihood as it is, not tempered.
+    temperature : float
+        T of draws whose posterior has the likelihood to the power 1 / T.
+    """
     from scipy.special import logsumexp
 
     by_row = np.ascontiguousarray(log_lik.T)
-    log_weights, pareto_k = quiet_arviz().psislw(_lifted_ties(-by_row))
+    log_weights, pareto_k = quiet_arviz().psislw(_lifted_ties(-by_row / temperature))
     elpd = logsumexp(by_row + log_weights, axis=1)
     lpd = logsumexp(by_row, axis=1) - np.log(len(log_lik))
     return Loo(np.asarray(elpd), np.asarray(lpd), np.asarray(pareto_k), len(log_lik))

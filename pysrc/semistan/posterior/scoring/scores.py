@@ -2,11 +2,12 @@
 
 With S draws, and the predictive distribution of row i being their mixture,
 
-    lpd_i  = log (1/S) sum_s p(y_i | draw s),        LPPD = mean_i lpd_i
+    lpd_i  = log (1/S) sum_s p(y_i | draw s),        LPPD = sum_i w_i lpd_i / sum_i w_i
     crps_i = E|Y - y_i| - E|Y - Y'| / 2              (Gneiting and Raftery, 2007)
     pit_i  = P(Y < y_i) + v_i P(Y = y_i),  v_i ~ U(0, 1)
 
-LPPD is divided by the number of rows, as in footnote 1 of Dold et al. (2024). The randomised
+LPPD is an average over rows, as in footnote 1 of Dold et al. (2024). It and all other averages have
+the rows' weights w_i, which are 1 unless the formula has weights(). The randomised
 probability integral transform of discrete responses is that of Czado, Gneiting and Held (2009).
 
 With p_ik = (1/S) sum_s P(y_i = k | draw s), a response of categories has besides
@@ -28,12 +29,13 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
+from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.predict import (
     distribution,
-    log_lik_at,
+    log_density,
     posterior_linpred,
     row_chunks,
 )
@@ -66,6 +68,8 @@ class Pointwise:
         Probability integral transform, uniform if the model is calibrated.
     p : array, shape (N, K)
         Probability of each category; K = 0 of a response without.
+    weight : array
+        The row's weight in averages, which its density does not know; 1 without weights().
     """
 
     y: Array
@@ -76,6 +80,7 @@ class Pointwise:
     upper: Array
     pit: Array
     p: Array
+    weight: Array
 
     def of_category(self, position: int) -> Pointwise:
         """Return y and mean of the indicator of a category, by its position from 0."""
@@ -149,30 +154,31 @@ def join(parts: list[Pointwise]) -> Pointwise:
 
 
 def scores(bundle: Bundle, rows: Pointwise, interval: float = 0.9) -> tuple[Score, ...]:
-    """Average over the rows what the family's response has.
+    """Average over the rows, by their weights, what the family's response has.
 
     Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
     a bernoulli response, accuracy of an ordinal one, and of all others the interval.
     """
-    lppd, categories = _average("LPPD", rows.lpd), rows.p.shape[1]
-    accuracy = (_average("accuracy", _right(rows)),) if categories else ()
+    weight, categories = rows.weight, rows.p.shape[1]
+    lppd = _average("LPPD", rows.lpd, weight)
+    accuracy = (_average("accuracy", _right(rows), weight),) if categories else ()
     if bundle.family.mean is None:
-        return lppd, *accuracy, _average("Brier", _brier(rows))
+        return lppd, *accuracy, _average("Brier", _brier(rows), weight)
     error = rows.mean - rows.y
     covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     percent = f"{100 * interval:g}%"
     if bundle.family.name == "bernoulli":
-        of_family = (_auc(rows), _average("Brier", error**2))
+        of_family = (_auc(rows), _average("Brier", error**2, weight))
     else:
         of_family = (
-            _average(f"coverage of {percent} interval", covered.astype(float)),
-            _average(f"width of {percent} interval", rows.upper - rows.lower),
+            _average(f"coverage of {percent} interval", covered.astype(float), weight),
+            _average(f"width of {percent} interval", rows.upper - rows.lower, weight),
         )
     return (
         lppd,
-        _rmse(error),
-        _average("MAE", np.abs(error)),
-        _average("CRPS", rows.crps),
+        _rmse(error, weight),
+        _average("MAE", np.abs(error), weight),
+        _average("CRPS", rows.crps, weight),
         *accuracy,
         *of_family,
     )
@@ -185,20 +191,28 @@ def reliability(rows: Pointwise, bins: int = RELIABILITY_BINS) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``predicted``, ``observed``, ``se`` and ``rows`` of each bin; for a calibrated model
-        observed and predicted agree within the standard error.
+        observed and predicted agree within the standard error. Means have the rows' weights; rows
+        of weight 0 are left out.
     """
     import pandas as pd
 
     order = np.argsort(rows.mean, kind="stable")
+    order = order[rows.weight[order] > 0]
     parts = [part for part in np.array_split(order, bins) if part.size > 1]
     return pd.DataFrame(
         {
-            "predicted": [rows.mean[part].mean() for part in parts],
-            "observed": [rows.y[part].mean() for part in parts],
-            "se": [rows.y[part].std(ddof=1) / np.sqrt(part.size) for part in parts],
+            "predicted": [_mean(rows.mean[part], rows.weight[part]) for part in parts],
+            "observed": [_mean(rows.y[part], rows.weight[part]) for part in parts],
+            "se": [_standard_error(rows.y[part], rows.weight[part]) for part in parts],
             "rows": [part.size for part in parts],
         }
     )
+
+
+def weighting(bundle: Bundle) -> str:
+    """Return ``weighted by w`` of a formula with weights(w), and nothing of another."""
+    weights = parse_formula(bundle.config.formula).weights
+    return f"weighted by {weights}" if weights else ""
 
 
 def scores_table(several: tuple[Score, ...]) -> pd.DataFrame:
@@ -223,17 +237,19 @@ def _judge(
     assert rows.y is not None
     eta = posterior_linpred(bundle, draws, rows, engine=engine)
     parameters = distribution(bundle, draws, rows)
-    density = log_lik_at(bundle, rows, eta, parameters)
+    density = log_density(bundle, rows, eta, parameters)
     lpd = logsumexp(density, axis=0) - np.log(len(eta))
+    weight = rows.given.get("weights", np.ones(len(rows)))
     probabilities = bundle.family.probabilities
     p = probabilities(eta, parameters).mean(axis=0) if probabilities else np.zeros((len(rows), 0))
     if bundle.family.mean is None:
         nothing = np.full_like(lpd, np.nan)
-        return Pointwise(rows.y, lpd, nothing, nothing, nothing, nothing, nothing, p)
+        return Pointwise(rows.y, lpd, nothing, nothing, nothing, nothing, nothing, p, weight)
     return Pointwise(
         y=rows.y,
         lpd=lpd,
         p=p,
+        weight=weight,
         mean=bundle.family.mean(eta, parameters).mean(axis=0),
         **_replicated(bundle, eta, parameters, rows.y, interval, generator),
     )
@@ -280,31 +296,48 @@ def _brier(rows: Pointwise) -> Array:
     return np.asarray(np.square(rows.p - observed).sum(axis=1))
 
 
-def _average(name: str, values: Array) -> Score:
-    return Score(name, float(values.mean()), _standard_error(values))
+def _average(name: str, values: Array, weight: Array) -> Score:
+    return Score(name, _mean(values, weight), _standard_error(values, weight))
 
 
-def _rmse(error: Array) -> Score:
+def _rmse(error: Array, weight: Array) -> Score:
     """Return the root mean square with the standard error of the delta method."""
-    rmse = float(np.sqrt(np.square(error).mean()))
-    return Score("RMSE", rmse, _standard_error(np.square(error)) / (2 * rmse) if rmse else 0.0)
+    square = np.square(error)
+    rmse = float(np.sqrt(_mean(square, weight)))
+    return Score("RMSE", rmse, _standard_error(square, weight) / (2 * rmse) if rmse else 0.0)
 
 
 def _auc(rows: Pointwise) -> Score:
     """Return the area under the ROC curve with the standard error of DeLong et al. (1988)."""
-    from scipy.stats import rankdata
-
     positive = rows.y == 1
-    m, n = int(positive.sum()), int((~positive).sum())
-    if not m or not n:
+    (up, w_up), (down, w_down) = (
+        (rows.mean[part], rows.weight[part]) for part in (positive, ~positive)
+    )
+    if not w_up.sum() or not w_down.sum():
         return Score("AUC", np.nan, np.nan)
-    ranks = rankdata(rows.mean)
     # The share of the other class that each row is ranked right against.
-    among_positive = (ranks[positive] - rankdata(rows.mean[positive])) / n
-    among_negative = 1 - (ranks[~positive] - rankdata(rows.mean[~positive])) / m
-    se = np.hypot(_standard_error(among_positive), _standard_error(among_negative))
-    return Score("AUC", float(among_positive.mean()), float(se))
+    of_up, of_down = _share_below(up, down, w_down), _share_below(-down, -up, w_up)
+    se = np.hypot(_standard_error(of_up, w_up), _standard_error(of_down, w_down))
+    return Score("AUC", _mean(of_up, w_up), float(se))
 
 
-def _standard_error(values: Array) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
+def _share_below(values: Array, others: Array, weight: Array) -> Array:
+    """Return the share of the weight of ``others`` that is below each value; ties count half."""
+    order = np.argsort(others, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(weight[order])])
+    left, right = (np.searchsorted(others[order], values, side) for side in ("left", "right"))
+    return np.asarray((total[left] + total[right]) / (2 * total[-1]))
+
+
+def _mean(values: Array, weight: Array) -> float:
+    return float(np.average(values, weights=weight))
+
+
+def _standard_error(values: Array, weight: Array) -> float:
+    """Return the standard error of the weighted mean of independent values, weights being fixed."""
+    n = np.count_nonzero(weight)
+    if n < 2:
+        return np.nan
+    shares = weight / weight.sum()
+    deviations = shares * (values - _mean(values, weight))
+    return float(np.sqrt(n / (n - 1) * np.square(deviations).sum()))

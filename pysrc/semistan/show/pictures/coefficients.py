@@ -7,6 +7,7 @@ wider than 1/30 of that axis; otherwise each has a panel of its own. Standardise
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +51,7 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
     grid = figure.add_gridspec(len(groups), 1, height_ratios=heights)
     for i, group in enumerate(groups):
         axes = figure.add_subplot(grid[i])
-        _forest(axes, group, fits)
+        _forest(axes, group, fits, material.bundle.design.respelled)
         if words[i] not in words[i + 1 :]:
             axes.set_xlabel(words[i])
     return finish(
@@ -112,13 +113,19 @@ def _readable(names: list[str], fits: list[tuple[str, dict[str, Array]]]) -> boo
     return bool(np.ptp(bounds, axis=1).min() >= NARROWEST * span)
 
 
-def _forest(axes: Axes, names: list[str], fits: list[tuple[str, dict[str, Array]]]) -> None:
+def _forest(
+    axes: Axes,
+    names: list[str],
+    fits: list[tuple[str, dict[str, Array]]],
+    columns: Mapping[str, str],
+) -> None:
+    told = {name: f"{name}: {column}" for name, column in columns.items()}
     offsets = 0.3 * (np.arange(len(fits)) - (len(fits) - 1) / 2) / max(1, len(fits) - 1) * 1.6
     for j, (_, values) in enumerate(fits):
         for i, name in enumerate(names):
             if name in values:
                 _interval(axes, i + (offsets[j] if len(fits) > 1 else 0), values[name], colour(j))
-    axes.set_yticks(range(len(names)), [wrapped(name) for name in names])
+    axes.set_yticks(range(len(names)), [wrapped(told.get(name, name)) for name in names])
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

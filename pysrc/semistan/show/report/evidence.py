@@ -17,8 +17,8 @@ from semistan.posterior.draws import Draws
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
-from semistan.posterior.scoring.loo import Loo, loo
-from semistan.posterior.scoring.scores import pointwise, scores, scores_table
+from semistan.posterior.scoring.loo import Loo, loo, loo_obstacle
+from semistan.posterior.scoring.scores import pointwise, scores, scores_table, weighting
 from semistan.show.pictures.material import evenly
 from semistan.show.report.blocks import Picture
 from semistan.show.report.illustrate import effect_pictures, run_pictures
@@ -67,7 +67,7 @@ class Evidence:
     importance, scores : Estimates or None
         Permutation importance, and scores on the training rows; None for draws from the prior.
     loo : Loo or None
-        Leave-one-out; None for draws from the prior.
+        Leave-one-out; None for draws from the prior, and where weighting draws cannot give it.
     pictures : mapping
         Pictures of the whole run, by kind.
     conditional, dependence : Effects
@@ -99,7 +99,7 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
         marginal=_marginal(results, generator),
         importance=importance,
         scores=_scores(results, generator) if judged else None,
-        loo=loo(results.bundle, results.draws, _judged_rows(results)) if judged else None,
+        loo=_loo(results) if judged else None,
         pictures=run_pictures(results),
         conditional=_conditional(results, importance),
         dependence=_dependence(results, importance, generator),
@@ -134,7 +134,14 @@ def _scores(results: Results, generator: np.random.Generator) -> Estimates:
     draws, rows = results.draws.thin(MOST_DRAWS), _judged_rows(results)
     judged = pointwise(results.bundle, draws, rows, generator=generator)
     frame = scores_table(scores(results.bundle, judged))
-    return Estimates(frame, _basis(results, draws, len(rows)))
+    weights = weighting(results.bundle)
+    return Estimates(frame, _basis(results, draws, len(rows)) + f", {weights}" * bool(weights))
+
+
+def _loo(results: Results) -> Loo | None:
+    if loo_obstacle(results.bundle, results.draws) is not None:
+        return None
+    return loo(results.bundle, results.draws, _judged_rows(results))
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:

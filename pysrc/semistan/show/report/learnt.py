@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.scoring.loo import Loo
+from semistan.posterior.scoring.loo import Loo, loo_obstacle
 from semistan.posterior.summary import digits_of
 from semistan.show.report.blocks import (
     Block,
@@ -76,7 +76,7 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
             Paragraph(SCORES),
             *gallery_of(evidence.pictures, "ppc", "calibration"),
             *_estimated("Scores on the training rows", "", evidence.scores),
-            *(_left_out(results, evidence.loo) if evidence.loo else ()),
+            *_left_out(results, evidence.loo),
         ),
     )
 
@@ -175,7 +175,11 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
     return (Heading(title), Paragraph(text + basis), *galleries(effects.pictures))
 
 
-def _left_out(results: Results, loo: Loo) -> tuple[Block, ...]:
+def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
+    if loo is None:
+        obstacle = loo_obstacle(results.bundle, results.draws)
+        said = obstacle is not None and not results.prior_only
+        return (Heading("Leave-one-out"), Paragraph(f"{obstacle}.")) if said else ()
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")
     return (
         Heading("Leave-one-out"),

@@ -36,7 +36,7 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
             Heading("Convergence of what is not in the table"),
             convergence_table(results),
             Paragraph(
-                "Convergence is judged on coefficients, dispersion and the linear predictor. "
+                "Convergence is judged on coefficients, dispersion and all linear predictors. "
                 "`phi` may be multimodal by design; its figures are shown apart."
             ),
             Heading("Chains" if results.draws.method.has_warmup else "Approximations"),
@@ -84,8 +84,8 @@ def checks_table(checks: tuple[Check, ...]) -> Table:
 
 
 def convergence_table(results: Results) -> Table:
-    """Show the worst figures of the linear predictor and of phi."""
-    summary, eta = results.summary, "s" if results.bundle.design.categories else " eta"
+    """Show the worst figures of the linear predictors and of phi."""
+    summary, eta = results.summary, "s" if results.bundle.design.parameters else " eta"
     return Table(
         "Largest Rhat and smallest effective sample sizes",
         (
