@@ -93,7 +93,7 @@ def test_it_fits_and_says_what_it_does(fit):
     assert found.draws.phi.shape == (2, 200, 2)
     assert found.draws.method is TOY
     assert "b_x" in [row.name for row in found.summary.rows]
-    assert [check.name for check in found.summary.checks][0].startswith("Rhat")
+    assert found.summary.checks[0].name.startswith("Rhat")
     assert found.run.facts()["Method"] == "independence Metropolis"
     assert found.run.facts()["Draws"] == "2 chains x 200 after 50 warm-up draws"
     assert said[-1].startswith("sampling 2 chains x (50 + 200) draws")

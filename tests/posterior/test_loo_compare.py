@@ -1,5 +1,6 @@
 """PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
 
+
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from scipy import stats
 
 from semistan.command import cli
 from semistan.errors import InputError
-from semistan.infer.methods import METHODS
+from semistan.infer.methods import method_named
 from semistan.posterior import predictive
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import One
@@ -177,7 +178,7 @@ def test_a_comparison_by_loo_says_where_pareto_k_is_too_large():
 @pytest.mark.parametrize("method", ["meanfield", "fullrank", "pathfinder", "laplace", "flow"])
 def test_an_approximation_has_no_psis_loo(method):
     bundle, rows = random_bundle("gaussian")
-    draws = replace(random_draws(bundle), method=METHODS[method])
+    draws = replace(random_draws(bundle), method=method_named(method))
     with pytest.raises(InputError, match=r"from an approximation .* use 'semistan kfold'"):
         leave_one_out(One(bundle, draws), rows)
 
@@ -217,7 +218,7 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
 
 def test_a_run_that_has_no_psis_loo_is_named(two_runs):
     runs, drawn = two_runs
-    drawn["other"] = replace(drawn["other"], method=METHODS["meanfield"])
+    drawn["other"] = replace(drawn["other"], method=method_named("meanfield"))
     with pytest.raises(InputError, match=r"'other': PSIS-LOO needs draws from the posterior"):
         compare(runs)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
+from typing import TYPE_CHECKING
+from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
     from semistan.command.doctor import Finding
     from semistan.infer.chain_store import ChainProgress
+<<<<<<< HEAD
     from semistan.model.config import ModelConfig
+=======
+    from semistan.model.bundle import Bundle
+>>>>>>> work-infer
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress

@@ -96,6 +96,11 @@ class Group(Penalised):
         return tuple((i, j) for i in range(self.size) for j in range(i))
 
     @property
+    def n_levels(self) -> int:
+        """Number of levels of the training rows."""
+        return len(self.levels)
+
+    @property
     def units(self) -> Array:
         """Standard deviation of what each effect multiplies, 1 for the intercept."""
         return np.array([1.0] * self.intercept + list(self.terms.scale))

@@ -35,8 +35,8 @@ class Penalised(ABC):
 
     @property
     @abstractmethod
-    def levels(self) -> tuple[str, ...]:
-        """The levels of the training rows."""
+    def n_levels(self) -> int:
+        """How many levels have coefficients of their own; 1 if all rows share them."""
 
     @property
     @abstractmethod
@@ -74,7 +74,7 @@ class Penalised(ABC):
         z, L, _ = self.names
         made = values[z].reshape(-1, self.effects)
         made = made @ values[L].T if L else made
-        return (self.sd(values) * made).reshape(len(self.levels), self.size)
+        return (self.sd(values) * made).reshape(self.n_levels, self.size)
 
     def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
         """Return what is added to the predictor of each row."""
@@ -91,24 +91,24 @@ class Penalised(ABC):
     @property
     def training_size(self) -> int:
         """Number of coefficients."""
-        return len(self.levels) * self.size
+        return self.n_levels * self.size
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add, in the predictor's unit."""
         import torch
 
-        return block.product(x.reshape(len(self.levels), -1) / torch.as_tensor(self._each))
+        return block.product(x.reshape(self.n_levels, -1) / torch.as_tensor(self._each))
 
     def training_columns(self, block: TensorBlock) -> Tensor | None:
         """Return what each standardised coefficient multiplies, (n, size)."""
         import torch
 
-        units = torch.as_tensor(np.tile(self._each, len(self.levels)))
-        return block.columns(len(self.levels)) / units
+        units = torch.as_tensor(np.tile(self._each, self.n_levels))
+        return block.columns(self.n_levels) / units
 
     def training_units(self, scale: float) -> Array:
         """Return the units of the coefficients, level by level."""
-        return np.tile(scale / self._each, len(self.levels))
+        return np.tile(scale / self._each, self.n_levels)
 
     def start(self, x: Array, scale: float) -> dict[str, Any]:
         """Return z at the trained coefficients x, with their own spread and uncorrelated."""

@@ -89,9 +89,9 @@ class Smooth(Penalised):
         return np.ones(1)
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        """A smooth is the same for all rows: one level."""
-        return ("",)
+    def n_levels(self) -> int:
+        """A smooth is the same for all rows: 1."""
+        return 1
 
     @property
     def names(self) -> tuple[str, str, str]:
