@@ -25,7 +25,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.engine import Engine
-from semistan.posterior.predict import parameter_draws, predictor_draws
+from semistan.posterior.predictors import parameter_draws, predictor_draws
 from semistan.posterior.run import Run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
