@@ -243,12 +243,13 @@ def _check_same(first: One, other: One) -> None:
         ("formula", first.config.formula, other.config.formula),
         ("family", str(first.family), str(other.family)),
         ("columns", first.design.coefficients, other.design.coefficients),
+        ("rows", first.bundle.source.rows, other.bundle.source.rows),
         ("chains and draws", first.draws.lprior.shape, other.draws.lprior.shape),
     ):
         if ours != theirs:
             raise InputError(
-                f"the members of a mixture are fits of one model, with equal numbers of draws; "
-                f"their {what} differ: {ours} and {theirs}"
+                "the members of a mixture are fits of one model to the same rows, with equal "
+                f"numbers of draws; their {what} differ: {ours} and {theirs}"
             )
 
 
