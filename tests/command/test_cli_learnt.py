@@ -83,11 +83,8 @@ def test_scores_are_those_of_python(command, folder):
     found = {line["score"]: line["Estimate"] for line in json.loads(out)}
     table = semistan.score(folder / "run", pd.read_csv(folder / "d.csv"))
     assert found == pytest.approx(dict(zip(table["score"], table["Estimate"], strict=True)))
-    density = semistan.log_lik(
-        *(lambda fit: (fit.run.bundle, fit.posterior.draws, fit.run.rows()))(
-            semistan.read_fit(folder / "run")
-        )
-    )
+    fit = semistan.read_fit(folder / "run")
+    density = semistan.log_lik(fit.posterior, fit.run.rows())
     assert found["LPPD"] == pytest.approx(np.log(np.exp(density).mean(axis=0)).mean(), rel=1e-6)
 
 

@@ -295,12 +295,13 @@ def test_tables_of_draws_and_inference_data_have_the_chains_of_both(members, mix
     ("change", "message"),
     [
         ({"formula": "y ~ x + (1 | day) + nn(u, v)"}, "their formula differ"),
+        ({"rows": 29}, "their rows differ: 30 and 29"),
         ({"chains": 3}, r"their chains and draws differ: \(2, 100\) and \(3, 100\)"),
     ],
 )
 def test_members_of_different_models_or_sizes_are_refused(members, change, message):
     formula, chains = change.get("formula", FORMULA), change.get("chains", CHAINS)
-    bundle, _ = small_bundle(formula, table())
+    bundle, _ = small_bundle(formula, table().head(change.get("rows", 30)))
     other = One(bundle, random_draws(bundle, chains=chains, iterations=ITERATIONS))
     with pytest.raises(InputError, match=message):
         Mixture((members[0], other))

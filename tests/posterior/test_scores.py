@@ -35,6 +35,8 @@ from semistan.posterior.scoring.scores import (
     scores,
     scores_table,
 )
+from semistan.show.pictures.calibration import _curves
+from semistan.show.pictures.words import eta_words, mean_words
 from support.drawn import random_draws
 from support.small import category_bundle
 from support.untrained import random_bundle
@@ -208,6 +210,17 @@ def test_a_binary_response_has_an_auc_and_others_an_interval(name):
     binary, interval = {"AUC", "Brier"}, {f"{x} of 90% interval" for x in ("coverage", "width")}
     scored = set(by_name(bundle, found)) - {"LPPD", "RMSE", "MAE", "CRPS"}
     assert scored == (binary if name == "bernoulli" else interval)
+
+
+def test_a_binary_family_of_any_name_has_an_auc_and_a_probability():
+    bundle, _, _, found = judged("bernoulli")
+    coin = replace(bundle.family, name="coin")
+    assert scores(coin, found) == scores(bundle.family, found)
+    posterior = SimpleNamespace(family=coin, design=bundle.design)
+    material = SimpleNamespace(response="head", posterior=posterior)
+    assert (mean_words(material), eta_words(material)) == ("P(head = 1)", "log-odds of head = 1")
+    (curve,) = _curves(material, found, None)
+    assert curve.observed == "share of head = 1"
 
 
 def test_auc_with_ties_counts_them_half_and_needs_both_classes():

@@ -11,7 +11,6 @@ from semistan.density.predictor import linear_predictor, network_output
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
-from semistan.posterior.posterior import One
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from support.assertions import assert_uniform_ranks
@@ -74,7 +73,7 @@ def replicate(bundle, model, rows, number, folder):
         **{f"theta[{i}]": (theta[i], draws["theta"][:, i]) for i in range(2)},
         "eta[0]": (eta[0], etas[:, 0]),
         "log_lik": tuple(
-            log_lik(One(bundle, y), at, values, rows.given)
+            log_lik(bundle, y, at, values, rows.given)
             for at, values in ((eta, dispersion), (etas, drawn))
         ),
     }
@@ -111,7 +110,7 @@ def replicate_penalised(bundle, model, rows, number, folder):
         "s[0]": (s[0], drawn["s_1"][:, 0]), "r[0, 0]": (r[0, 0], drawn["r_1"][:, 0, 0]),
         "r[3, 1]": (r[3, 1], drawn["r_1"][:, 3, 1]), "eta[0]": (eta[0], etas[:, 0]),
         "log_lik": tuple(
-            log_lik(One(bundle, y), at, {"sigma": value}, {})
+            log_lik(bundle, y, at, {"sigma": value}, {})
             for at, value in ((eta, sigma), (etas, sigmas))
         ),
     }  # fmt: skip

@@ -48,6 +48,17 @@ def _number_or_auto(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+def _held(pairs: list[str]) -> dict[str, str]:
+    """Read ``name=value`` pairs."""
+    held = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError(f"--at takes a column and its value as g=b, got '{pair}'")
+        held[name.strip()] = value.strip()
+    return held
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag: its parameter's name, the keys of the configuration that it sets, its help.
@@ -154,17 +165,6 @@ SEED_FLAG = Flag(
     "seed", ("train.seed", "sample.seed"), int, "Seed of training and sampling.", SAMPLING
 )
 FIT_FLAGS = (*MODEL_FLAGS, *TRAIN_FLAGS, *SAMPLE_FLAGS, SEED_FLAG)
-
-
-def _held(pairs: list[str]) -> dict[str, str]:
-    """Read ``name=value`` pairs."""
-    held = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise InputError(f"--at takes a column and its value as g=b, got '{pair}'")
-        held[name.strip()] = value.strip()
-    return held
 
 
 def _of(defaults: PredictOptions | EffectOptions, name: str, kind: Any, text: str) -> Flag:

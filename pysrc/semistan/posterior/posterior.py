@@ -25,7 +25,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.engine import Engine
-from semistan.posterior.predict import parameter_draws, predictor_draws
+from semistan.posterior.predictors import parameter_draws, predictor_draws
 from semistan.posterior.run import Run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
@@ -243,12 +243,13 @@ def _check_same(first: One, other: One) -> None:
         ("formula", first.config.formula, other.config.formula),
         ("family", str(first.family), str(other.family)),
         ("columns", first.design.coefficients, other.design.coefficients),
+        ("rows", first.bundle.source.rows, other.bundle.source.rows),
         ("chains and draws", first.draws.lprior.shape, other.draws.lprior.shape),
     ):
         if ours != theirs:
             raise InputError(
-                f"the members of a mixture are fits of one model, with equal numbers of draws; "
-                f"their {what} differ: {ours} and {theirs}"
+                "the members of a mixture are fits of one model to the same rows, with equal "
+                f"numbers of draws; their {what} differ: {ours} and {theirs}"
             )
 
 

@@ -17,7 +17,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array
 from semistan.posterior.posterior import MEAN, Posterior
-from semistan.posterior.predict import pieces_of
+from semistan.posterior.predictors import pieces_of
 
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
 
