@@ -27,6 +27,7 @@ from semistan.density.parameter_coordinates import coordinates_at, parameters_lo
 from semistan.density.penalised_columns import penalised_columns
 from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.ordinal import thresholds
 from semistan.model.networks.networks import MU
@@ -96,8 +97,6 @@ def unconstrained(target: Target, values: Mapping[str, float | Array]) -> Array:
 
 def _parameters(target: Target, q: Array) -> tuple[Array, Array, dict[str, Array]]:
     """Return phi (S, k), theta (S, P), sampled dispersion and spread, in the user's units."""
-    import torch
-
     bundle = target.bundle
     split = [target.split(row) for row in torch.tensor(q)]
     phi, theta, log_values = (torch.stack([draw[i] for draw in split]).numpy() for i in range(3))
@@ -111,8 +110,6 @@ def _numbered(name: str, values: Array) -> dict[str, Array]:
 
 def _lprior(target: Target, q: Array) -> Array:
     """Return the program's lprior: without the Jacobians of its transformations, truncated."""
-    import torch
-
     where = target.penalised
 
     def of_one(row: Tensor) -> float:

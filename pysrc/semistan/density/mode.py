@@ -38,6 +38,7 @@ from semistan.density.target import (
     negative_log_posterior,
     weights,
 )
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.networks.networks import MU, output_and_jacobian
 
@@ -112,8 +113,6 @@ def _given(covariance: Array, held: np.ndarray) -> Array:
 
 def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
     """Climb with some coordinates held where they are."""
-    import torch
-
     q, damping, steps = torch.tensor(start), 1e-3, 0
     free = torch.from_numpy(np.flatnonzero(~held))
     value = negative_log_posterior(target, q)
@@ -138,15 +137,11 @@ def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
 
 def _gain(gradient: Tensor, matrix: Tensor) -> float:
     """Return what a whole Gauss-Newton step would gain if the posterior were Gaussian, in nats."""
-    import torch
-
     return float(gradient @ torch.linalg.solve(matrix, gradient)) / 2
 
 
 def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
-    import torch
-
     gradient, bend = curvature(lambda x: -log_prior(target, x), q)
     bend = bend.clamp(min=LEAST_CURVATURE)
     if target.prior_only:
@@ -160,8 +155,6 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return both derivatives of minus the log-likelihood as it is, not tempered."""
-    import torch
-
     gradient, matrix = torch.zeros_like(q), q.new_zeros(len(q), len(q))
     phi, _, log_dispersion = target.split(q)
     w, P = weights(target, phi), len(target.bundle.design.coefficients)
@@ -196,8 +189,6 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
 
 def _by_penalised(target: Target, q: Tensor) -> Tensor:
     """Return the derivatives (R, n - m) of the penalised coefficients by q after phi and theta."""
-    import torch
-
     m, P = target.coordinates, len(target.bundle.design.coefficients)
     if not target.bundle.design.penalised:
         return q.new_zeros(0, len(q) - m)
@@ -216,8 +207,6 @@ def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tup
     leaves the Schur complement on phi. What the integral takes from the curvature in the
     dispersion is neglected.
     """
-    import torch
-
     k, m = target.bundle.subspace.k, target.coordinates
     phi, theta = slice(0, k), slice(k, m)
     x = q.detach().clone().requires_grad_()
@@ -239,8 +228,6 @@ def _by_phi(target: Target, w: Tensor, chunk: Problem, predictor: str = MU) -> T
 
 def _by_further(target: Target, w: Tensor, chunk: Problem, name: str, size: int) -> Tensor:
     """Return the derivatives (n, size) of a dispersion parameter's predictor by q."""
-    import torch
-
     J, k = w.new_zeros(len(chunk), size), target.bundle.subspace.k
     J[:, :k] = torch.from_numpy(target.bundle.subspace.phi_scale) * _by_phi(target, w, chunk, name)
     start = target.further.start
@@ -265,8 +252,6 @@ def _held_by_theta(target: Target, w: Tensor) -> Tensor:
 
 def _by_q(target: Target, J_phi: Tensor, Z: Tensor) -> Tensor:
     """Return the derivatives (n, m) of the standardised predictor by phi's and theta's q."""
-    import torch
-
     subspace = target.bundle.subspace
     scale = torch.from_numpy(subspace.phi_scale)
     if not subspace.holds_theta:
@@ -283,7 +268,6 @@ def _likelihood_curvature(
     further: Mapping[str, Tensor],
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Return slopes and bends of minus the log-likelihood in eta and in the log dispersion."""
-    import torch
 
     def of_eta(x: Tensor) -> Tensor:
         return -log_lik(target, chunk, x, log_dispersion, further).sum()
@@ -324,8 +308,6 @@ def _common_curvatures(
 
     Only of those with which it is convex: eta and the predictors of unordered categories.
     """
-    import torch
-
     convex = [p.name for p in target.bundle.family.parameters if p.link == "identity"]
     leaves = {MU: eta, **further}
     leaves = {name: x.detach().clone().requires_grad_() for name, x in leaves.items()}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.design import Design
@@ -90,8 +91,6 @@ def coefficients(bundle: Bundle, x: Tensor, spread: Mapping[str, Tensor | float]
     spread : mapping
         Their standard deviations by name, in the user's units.
     """
-    import torch
-
     found = []
     for part, z, L in _split(bundle.design, x):
         sd = torch.stack(
@@ -114,8 +113,6 @@ def log_slope(design: Design, x: Tensor) -> Tensor:
 
 def log_prior(design: Design, x: Tensor, shape: float) -> Tensor:
     """Return the log density of the coordinates: standard normal z, and LKJ with its Jacobian."""
-    import torch
-
     total = x.new_zeros(())
     for part, z, L in _split(design, x):
         total = total + _log_density(torch.distributions.Normal(0.0, 1.0), z)
@@ -128,8 +125,6 @@ def log_prior(design: Design, x: Tensor, shape: float) -> Tensor:
 
 def values_of(design: Design, x: Array) -> dict[str, Any]:
     """Return z and L by their names in the program."""
-    import torch
-
     values: dict[str, Any] = {}
     for part, z, L in _split(design, torch.tensor(x)):
         name_z, name_L = part.names
@@ -142,15 +137,11 @@ def values_of(design: Design, x: Array) -> dict[str, Any]:
 
 def factor_of(x: Array, size: int) -> Array:
     """Return the Cholesky factor L (size, size) at its coordinates; 1 if there are none."""
-    import torch
-
     return _factor(torch.tensor(x), size).numpy() if len(x) else np.eye(size)
 
 
 def partial_correlations(correlation: Array) -> Array:
     """Return the coordinates of a correlation matrix (m, m), row by row of the lower triangle."""
-    import torch
-
     transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
     return np.asarray(transform.inv(torch.linalg.cholesky(torch.tensor(correlation))).numpy())
 
@@ -198,8 +189,6 @@ def _split(design: Design, x: Tensor) -> Iterator[tuple[Part, Tensor, Tensor]]:
 
 def _factor(x: Tensor, size: int) -> Tensor:
     """Return L (size, size) at its coordinates; vmap refuses PyTorch's own transformation."""
-    import torch
-
     rows = [torch.cat([x.new_ones(1), x.new_zeros(size - 1)])]
     partial, start = x.tanh(), 0
     for i in range(1, size):
@@ -212,8 +201,6 @@ def _factor(x: Tensor, size: int) -> Tensor:
 
 def _log_slope(x: Tensor, factor: Tensor) -> Tensor:
     """Return the log of the Jacobian determinant of ``_factor``."""
-    import torch
-
     transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
     slope: Tensor = transform.log_abs_det_jacobian(x, factor)
     return slope

@@ -9,6 +9,7 @@ import numpy as np
 
 from semistan.density.noncentred import coefficients, parts_of_design, values_of
 from semistan.density.target import Target
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.terms.group import Group
 from semistan.model.terms.names import coefficient_columns
@@ -53,8 +54,6 @@ def penalised_columns(target: Target, q: Array, spread: Mapping[str, Array]) -> 
 
 
 def _coefficients(target: Target, x: Array, spread: Mapping[str, Array]) -> dict[str, Array]:
-    import torch
-
     names = [name for term in target.bundle.design.penalised for name in term.spread]
     r = (
         np.stack(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.networks.networks import Networks, forward, frozen_features
@@ -134,8 +135,6 @@ class Problem:
 
     def columns(self) -> Tensor:
         """Return what the structured and the penalised coefficients multiply, (N, P + R)."""
-        import torch
-
         return torch.cat([self.Z, *(block.columns() for block in self.blocks)], dim=1)
 
     def dispersion(
@@ -215,7 +214,6 @@ def make_problem(
     family: Family, network: Networks, units: Units, rows: Rows, device: str
 ) -> Problem:
     """Standardise the rows and move them to the device as float64."""
-    import torch
 
     def tensor(array: Array) -> Tensor:
         return torch.tensor(array, dtype=torch.float64, device=device)
@@ -247,8 +245,6 @@ def make_problem(
 
 def all_rows(parts: Sequence[Problem]) -> Problem:
     """Join the rows of a problem that was split."""
-    import torch
-
     first = parts[0]
     y, Z, U = (torch.cat([getattr(part, name) for part in parts]) for name in ("y", "Z", "U"))
     given = {name: torch.cat([part.given[name] for part in parts]) for name in first.given}

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.orthogonal import in_model, least_squares, orthogonal_columns
 
@@ -43,8 +44,6 @@ class Shear:
 
 def shear_of(bundle: Bundle, Z: Tensor) -> Shear | None:
     """Return a bundle's shear, given the standardised columns (N, P); None if it has none."""
-    import torch
-
     if not in_model(bundle.config, bundle.design):
         return None
     columns = torch.tensor(orthogonal_columns(bundle.config, bundle.design))

@@ -26,6 +26,7 @@ from semistan.density.parameter_coordinates import (
 )
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
@@ -99,8 +100,6 @@ class Target:
 
     def split(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return phi, theta / theta_scale and the log of the sampled dispersion and spread."""
-        import torch
-
         subspace, m, rest = self.bundle.subspace, self.coordinates, q[self.further.stop :]
         phi = torch.tensor(subspace.phi_scale) * q[: subspace.k]
         if not subspace.holds_theta:
@@ -114,8 +113,6 @@ class Target:
 
     def linear(self, q: Tensor) -> Tensor:
         """Return theta / theta_scale, followed by the penalised coefficients over r_scale."""
-        import torch
-
         _, theta, log_values = self.split(q)
         if not self.bundle.design.penalised:
             return theta
@@ -149,8 +146,6 @@ class Target:
 
     def predictors(self, phi: Tensor, theta: Tensor) -> list[Tensor]:
         """Return the linear predictor of each chunk's rows, given phi and ``linear``."""
-        import torch
-
         f = self.outputs(phi)
         raw = self.raw(theta, torch.cat(f)) if self.shear else theta
         return [chunk.eta(raw, part) for chunk, part in zip(self.chunks, f, strict=True)]
@@ -182,8 +177,6 @@ def sampled_positive(config: ModelConfig, design: Design) -> tuple[str, ...]:
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
     """Collect what the posterior needs from a bundle and its training rows."""
-    import torch
-
     problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
     data, groups = prior_data(bundle), prior_groups(bundle.config, bundle.design)
     priors = tuple(
@@ -204,8 +197,6 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
     """Evaluate minus the log density that the program samples, up to a constant."""
-    import torch
-
     with torch.no_grad():
         log_density = log_prior(target, q)
         if not target.prior_only:
@@ -231,8 +222,6 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
 
 def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor) -> Tensor:
     """Return log p(y | phi, dispersion), theta integrated out, with its derivatives."""
-    import torch
-
     f, chunks = torch.cat(target.outputs(phi)), target.chunks
     rows = all_rows(chunks)
     scale = torch.tensor(target.bundle.units.theta_scale)
@@ -249,8 +238,6 @@ def log_marginal_likelihood(target: Target, phi: Tensor, log_dispersion: Tensor)
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
     """Split the rows so that a Jacobian fits in memory; U becomes the first free layer's input."""
-    import torch
-
     size = max(1, CHUNK // bundle.subspace.d)
     frozen = torch.tensor(bundle.trained.w_frozen)
     for start in range(0, len(problem), size):
@@ -260,8 +247,6 @@ def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
 
 def weights(target: Target, phi: Tensor) -> Tensor:
     """Return the Bayesian weights (d,) at phi, as ``Subspace.lift`` does, with gradients."""
-    import torch
-
     subspace = target.bundle.subspace
     a, axes = len(subspace.axes), torch.from_numpy(subspace.axes)
     w = torch.from_numpy(subspace.p_bar) + torch.from_numpy(subspace.Pi) @ phi[a:]
@@ -276,8 +261,6 @@ def log_lik(
     further: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
     """Return the log-likelihood of each row of a chunk, given its predictors."""
-    import torch
-
     values, added = dict(target.positive(log_dispersion)), further or {}
     for item in target.bundle.family.parameters:
         if item.name in added:
@@ -288,8 +271,6 @@ def log_lik(
 
 def log_prior(target: Target, q: Tensor) -> Tensor:
     """Return the log prior density of q, the Jacobians of its transformations included."""
-    import torch
-
     phi, theta, log_dispersion = target.split(q)
     values = {"phi": phi, "theta": theta * torch.tensor(target.bundle.units.theta_scale)}
     values |= dict(zip(target.sampled, log_dispersion.exp(), strict=True))

@@ -48,6 +48,7 @@ from semistan.infer.methods import ChainProgress
 from semistan.infer.sample import chain_file, missing_chains
 from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
 from semistan.infer.starts import Starts
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
@@ -198,8 +199,6 @@ def partial_file(folder: Path, chain: int) -> Path:
 
 def in_batches(target: Target, size: int) -> Target:
     """Return the target with its rows in chunks of at most this size."""
-    import torch
-
     chunks = tuple(
         chunk.rows(torch.arange(start, min(start + size, len(chunk))))
         for chunk in target.chunks
@@ -415,8 +414,6 @@ def _dispersion_step(target: Target, state: State, generator: np.random.Generato
 
 def _given_predictor(target: Target, q: Array) -> Density:
     """Return the log density of q's with the same (phi, theta), eta computed once if it can be."""
-    import torch
-
     design = target.bundle.design
     if target.prior_only or target.integrates_theta or design.penalised or design.parameters:
         return lambda moved: _log_density(target, moved)
@@ -436,8 +433,6 @@ def _given_predictor(target: Target, q: Array) -> Density:
 
 
 def _log_density(target: Target, q: Array) -> float:
-    import torch
-
     return _finite(-negative_log_posterior(target, torch.tensor(q)))
 
 

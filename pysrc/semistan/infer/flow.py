@@ -45,6 +45,7 @@ from semistan.infer.methods import ChainProgress
 from semistan.infer.sample import chain_file, chain_seed, missing_chains
 from semistan.infer.stan_csv import Origin, sampled_columns, write_stan_csv
 from semistan.infer.starts import Starts
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
@@ -148,8 +149,6 @@ def flow_chains(
     SemistanError
         If the bound is not finite any more.
     """
-    import torch
-
     _zuko()
     target = make_target(bundle, rows, prior_only=prior_only)
     folder = run / "chains"
@@ -185,8 +184,6 @@ def new_flow(start: Array, mode: Mode | None, generator: Generator) -> Flow:
     InputError
         If zuko is not installed.
     """
-    import torch
-
     n = len(start)
     with _seeded(generator):
         layers = _zuko().flows.RealNVP(
@@ -221,8 +218,6 @@ def fit_flow(
     SemistanError
         If the bound is not finite any more.
     """
-    import torch
-
     adam = torch.optim.Adam(flow.parameters, lr=LEARNING_RATE)
     annealing = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     for step in range(1, steps + 1):
@@ -256,8 +251,6 @@ def _zuko() -> Any:
 @contextmanager
 def _seeded(generator: Generator) -> Iterator[None]:
     """Let a library draw from PyTorch's global generator, seeded, and leave that as it was."""
-    import torch
-
     seed = int(torch.randint(2**31, (1,), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -266,8 +259,6 @@ def _seeded(generator: Generator) -> Iterator[None]:
 
 def _log_densities(target: Target, q: Tensor, generator: Generator) -> Tensor:
     """Estimate log p(q | y) of draws (S, n), up to a constant, with its derivatives."""
-    import torch
-
     part, weight = _some_rows(target, generator)
 
     def log_density(x: Tensor) -> Tensor:
@@ -285,8 +276,6 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
 
     A chunk is as likely as it is long, so that each row is as likely as any other.
     """
-    import torch
-
     sizes = torch.tensor([float(len(chunk)) for chunk in target.chunks])
     N = int(sizes.sum())
     if N <= ROWS or target.integrates_theta or target.shear:  # these need all rows
@@ -298,8 +287,6 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
 
 def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> dict[str, Array]:
     """Draw from a fitted flow; log p and log g of each draw come after the program's columns."""
-    import torch
-
     with torch.no_grad():
         normal = torch.randn(draws, len(flow.mean), generator=generator, dtype=torch.float64)
         q, log_g = flow.draw(normal)

@@ -18,6 +18,7 @@ from semistan.density.target import (
     penalised_slice,
     sampled_positive,
 )
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
@@ -148,8 +149,6 @@ def find_starts(
 
 def _sheared(target: Target, state: Array) -> Array:
     """Turn a state with the trained theta, beside the network as it is, into the program's."""
-    import torch
-
     if target.shear is None:
         return state
     q = torch.tensor(state)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.parameter import Array, Parameter
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class Layout:
 
     def unpack(self, q: Tensor) -> dict[str, Tensor]:
         """Return the parameters at q (n,) by name, as the program has them."""
-        import torch
-
         return {
             p.name: value if isinstance(p.unit, float) else value * torch.as_tensor(p.unit)
             for p, value in zip(self.parameters, self.standardised(q).values(), strict=True)
@@ -59,8 +58,6 @@ class Layout:
 
     def unpack_draws(self, q: Array) -> dict[str, Array]:
         """Return the parameters (S, ...) at draws (S, n) by name, as the program has them."""
-        import torch
-
         values = torch.func.vmap(self.unpack)(torch.tensor(q))
         return {name: value.numpy() for name, value in values.items()}
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from semistan.density.predictor import network_output
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.predictor import ParameterDesign
 from semistan.model.table.rows import Rows
@@ -150,8 +151,6 @@ def log_density(bundle: Bundle, rows: Rows, eta: Array, parameters: Mapping[str,
 
     Weights do not enter: p^w is no density.
     """
-    import torch
-
     assert rows.y is not None
     tensors = {name: torch.tensor(value) for name, value in parameters.items()}
     density = bundle.family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), tensors)

@@ -22,6 +22,7 @@ from semistan.infer.methods import ChainProgress, check_version, method_of
 from semistan.infer.plan import Plan, default_plan, timed_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle, network_spec, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.design import Design
@@ -68,8 +69,6 @@ class Fit:
 
 def train(prepared: Prepared, progress: Progress | None = None) -> Bundle:
     """Train the subspace of a prepared model."""
-    import torch
-
     config, record = prepared.config, family(prepared.config.family)
     units = units_of(prepared.design, record, prepared.rows)
     network = network_spec(config, prepared.design)
@@ -403,8 +402,6 @@ def sampling_text(run: Run) -> str:
 @contextmanager
 def _threads(activations: int) -> Iterator[None]:
     """Train small problems on one thread: PyTorch's others cost more than they give."""
-    import torch
-
     before = torch.get_num_threads()
     if activations < ONE_THREAD_ACTIVATIONS:
         torch.set_num_threads(1)
@@ -415,8 +412,6 @@ def _threads(activations: int) -> Iterator[None]:
 
 
 def _device(name: str) -> str:
-    import torch
-
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

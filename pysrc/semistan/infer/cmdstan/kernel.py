@@ -15,6 +15,7 @@ from semistan.density.target import Target, log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.orthogonal import in_model, orthogonal_columns
@@ -82,8 +83,6 @@ def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str 
 
 def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
-    import torch
-
     target = make_target(bundle, rows)
     states = [unconstrained(target, draw) for draw in _drawn_parameters(target, fit)]
     log_lik = [float(log_likelihood(target, torch.tensor(q))) for q in states]
@@ -106,8 +105,6 @@ def _drawn_parameters(target: Target, fit: Any) -> list[dict[str, Any]]:
 
 def _log_jacobian(target: Target, q: Array) -> float:
     """Return the log Jacobian of the parameters by the unconstrained coordinates."""
-    import torch
-
     bundle, x = target.bundle, torch.tensor(q)
     total = np.log(bundle.subspace.phi_scale).sum() + float(target.split(x)[2].sum())
     if not bundle.subspace.holds_theta and not has_horseshoe(bundle.config):
