@@ -17,15 +17,11 @@ from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
 from support.programs import evaluate
 from support.small import MORE_RESPONSES
-from support.untrained import random_bundle
+from support.untrained import random_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
-
-
-def states(bundle, n=4):
-    return curve_states(bundle, n) + 0.1 * np.random.default_rng(1).normal(size=(n, 1))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_data import declared
-from test_geometry import states
-from test_orthogonalise import LINEAR, shared_bundle
 
 import semistan
 from semistan.density.mode import derivatives
@@ -31,7 +28,8 @@ from semistan.program.quantities import quantities_program
 from semistan.show.inference_data import inference_data
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
 from support.assertions import assert_mean, assert_sd
-from support.programs import evaluate
+from support.programs import declared, evaluate
+from support.untrained import LINEAR, shared_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 SUBSPACE = {"sample": {"temperature": 2.0, "temper": "subspace"}}

@@ -9,8 +9,6 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
 from scipy.stats import t as student_t
-from test_data import declared
-from test_geometry import states
 
 import semistan
 from semistan.bundle.bundle import read_bundle
@@ -33,24 +31,12 @@ from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
 from semistan.workflow.prepare import configure
 from support.assertions import assert_correlation, assert_mean, assert_sd
-from support.programs import evaluate
+from support.programs import declared, evaluate
 from support.small import RESPONSES, small_prepared
-from support.untrained import random_bundle
+from support.untrained import VARIANTS, random_bundle, states, tempered
 
 MODEL = Path(__file__).parents[2] / "models" / "closed_form" / "model.toml"
-VARIANTS = [  # family, prior on b, and how theta is integrated out
-    ("gaussian", "normal(1, 2)", "exact"),
-    ("gaussian", "student_t(3, 1, 2)", "laplace"),
-    ("poisson", "normal(0, 2)", "laplace"),
-    ("bernoulli", "cauchy(0, 1)", "laplace"),
-]
 LINEAR = {"activation": "identity", "hidden": [], "priors": {"sigma": "constant(0.7)"}}
-
-
-def tempered(name, temperature, temper, prior_b="normal(0, 2.5)", **arguments):
-    settings = {"priors": {"b": prior_b}, **arguments}
-    sample = {"temperature": temperature, "temper": temper}
-    return random_bundle(name, sample=sample, **settings)
 
 
 def program(formula="y ~ x + C(g) + nn(u, v)", temperature=1.0, temper="likelihood", **settings):

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from scipy import optimize, stats
-from test_stan_csv import assert_columns
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -44,6 +43,7 @@ from semistan.show.pictures.slice import Plane
 from semistan.workflow.fit import new_run
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
+from support.columns import assert_columns
 from support.drawn import random_draws
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame, small_prepared

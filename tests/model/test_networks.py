@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_agreement import assert_agreement, random_states, relative
-from test_network import naive_network
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -41,6 +39,8 @@ from semistan.program.quantities import quantities_program
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
+from support.agreement import assert_agreement, random_states, relative
+from support.by_hand import naive_network
 from support.golden import MODELS
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame, small_prepared

@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 from scipy.special import expit
 from statsmodels.miscmodels.ordinal_model import OrderedModel
-from test_stan_csv import assert_columns
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -23,6 +22,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import stan_program
 from semistan.workflow.fit import train
 from semistan.workflow.prepare import new_rows, prepare
+from support.columns import assert_columns
 from support.drawn import random_draws
 from support.small import small_config, small_frame
 

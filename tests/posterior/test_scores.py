@@ -17,8 +17,8 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from semistan.command import screen
 from semistan.bundle.files import write_json
+from semistan.command import screen
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predict

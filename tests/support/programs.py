@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -92,3 +93,21 @@ def _build(program, toolchain, kernel):
                             "STANCFLAGS=--allow-undefined --name=program_model"]  # fmt: skip
             subprocess.run(command, cwd=toolchain.cmdstan, check=True, capture_output=True)
     return executable
+
+
+DECLARATION = re.compile(
+    r"^  (int|real|vector|matrix|array\[[^\]]*\] int)(?:<[^>]*>)?(?:\[([^\]]*)\])? (\w+);",
+    flags=re.MULTILINE,
+)
+
+
+def declared(program):
+    """Name -> (whether integer, expressions of its sizes), read from the data block."""
+    block = re.search(r"^data \{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL)[1]
+    result = {}
+    for kind, sizes, name in DECLARATION.findall(block):
+        inner = re.search(r"\[(.*)\]", kind)
+        expressions = (inner[1] if inner else sizes).split(",") if inner or sizes else []
+        result[name] = (kind.endswith("int"), expressions)
+    assert len(result) == block.count(";")
+    return result
