@@ -1,11 +1,13 @@
 import pytest
 
-from semistan.infer.cmdstan.toolchain import find_toolchain
+from support.toolchain import ready_toolchain, use_own_cache
+
+use_own_cache()
 
 
 @pytest.fixture(scope="session")
 def toolchain():
-    return find_toolchain()
+    return ready_toolchain()
 
 
 def pytest_collection_modifyitems(items):

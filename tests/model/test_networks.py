@@ -39,7 +39,7 @@ from semistan.program.quantities import quantities_program
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
-from support.agreement import assert_agreement, random_states, relative
+from support.agreement import assert_agreement, predictor_at, random_states, relative
 from support.by_hand import naive_network
 from support.golden import MODELS
 from support.programs import evaluate, stanc_output
@@ -330,7 +330,7 @@ def test_torch_onnx_and_stan_agree_on_the_sum(frozen, toolchain, tmp_path):
 def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     stan = evaluate(bundle, stan_data(bundle, rows), random_states(bundle), toolchain, tmp_path)
-    eta, theta = stan.vector("eta", len(rows)), stan.vector("theta", 2)
+    eta, theta = predictor_at(bundle, rows, stan), stan.vector("theta", 2)
     assert relative(stan.written["b_Intercept"], (eta - theta @ rows.X.T).mean(axis=1)) < 1e-9
 
 

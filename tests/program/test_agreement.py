@@ -11,7 +11,14 @@ from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.model.terms.names import spread_names
 from semistan.program.data import stan_data
 from semistan.program.program import has_log_lik
-from support.agreement import STATES, TOLERANCE, assert_agreement, random_states, relative
+from support.agreement import (
+    STATES,
+    TOLERANCE,
+    assert_agreement,
+    predictor_at,
+    random_states,
+    relative,
+)
 from support.programs import evaluate
 from support.small import MORE_RESPONSES, further_bundle
 from support.untrained import random_bundle
@@ -107,7 +114,7 @@ def test_the_intercept_is_the_mean_predictor_moved_to_x_zero(kernel, family, too
     bundle, rows = random_bundle(family)
     data = stan_data(bundle, rows)
     stan = evaluate(bundle, data, random_states(bundle), toolchain, tmp_path, kernel)
-    eta, theta = stan.vector("eta", len(rows)), stan.vector("theta", 2)
+    eta, theta = predictor_at(bundle, rows, stan), stan.vector("theta", 2)
     expected = (eta - theta @ rows.X.T).mean(axis=1)
     assert stan.written["b_Intercept"] == pytest.approx(expected, rel=1e-9)
     assert stan.written["b_x1"] == pytest.approx(theta[:, 0], rel=1e-15)

@@ -15,7 +15,7 @@ STATES = 3
 
 
 def torch_log_density(bundle, rows, data, q):
-    """The log density of unconstrained (phi, theta / theta_scale, log sigma), by hand."""
+    """Log density of unconstrained (phi, theta / theta_scale, log sigma), and eta, by hand."""
     k, P = bundle.subspace.k, rows.X.shape[1]
     tensor = lambda value: torch.as_tensor(np.array(value, dtype=float))  # noqa: E731
     phi = q[:k] * tensor(data["phi_scale"])
@@ -41,16 +41,17 @@ def torch_log_density(bundle, rows, data, q):
     eta = eta + tensor(rows.X - rows.X.mean(axis=0)) @ theta
     y = tensor(rows.y)
     if bundle.family.name not in ("gaussian", "poisson", "bernoulli"):
-        return lp + dispersed(bundle, data, q, eta, y)
+        return lp + dispersed(bundle, data, q, eta, y), eta
     if bundle.family.name == "gaussian":
         sigma = q[-1].exp()
         arguments = (tensor(data[f"prior_sigma_{name}"]) for name in ("df", "location", "scale"))
         t = torch.distributions.StudentT(*arguments)
         # location 0: half of the mass is cut off
-        return lp + t.log_prob(sigma) + np.log(2) + q[-1] + normal(eta, sigma).log_prob(y).sum()
+        lp = lp + t.log_prob(sigma) + np.log(2) + q[-1]
+        return lp + normal(eta, sigma).log_prob(y).sum(), eta
     if bundle.family.name == "poisson":
-        return lp + torch.distributions.Poisson(eta.exp()).log_prob(y).sum()
-    return lp + torch.distributions.Bernoulli(logits=eta).log_prob(y).sum()
+        return lp + torch.distributions.Poisson(eta.exp()).log_prob(y).sum(), eta
+    return lp + torch.distributions.Bernoulli(logits=eta).log_prob(y).sum(), eta
 
 
 def dispersed(bundle, data, q, eta, y):
@@ -100,27 +101,31 @@ def relative(a, b):
     return np.max(np.abs(a - b)) / np.max(np.abs(b))
 
 
+def predictor_at(bundle, rows, evaluation):
+    """The linear predictor (S, N) that PyTorch has at the phi and theta which a program wrote."""
+    phi = evaluation.vector("phi", bundle.subspace.k)
+    theta = evaluation.vector("theta", rows.X.shape[1])
+    arguments = (bundle.network, bundle.units, bundle.trained, rows.X, rows.U)
+    return linear_predictor(*arguments, phi, theta)
+
+
 def assert_agreement(bundle, rows, kernel, toolchain, tmp_path):
     k, P = bundle.subspace.k, rows.X.shape[1]
     data = stan_data(bundle, rows)
     q = random_states(bundle)
     stan = evaluate(bundle, data, q, toolchain, tmp_path, kernel)
     phi, theta = stan.vector("phi", k), stan.vector("theta", P)
-    eta = stan.vector("eta", len(rows))
-
-    by_torch = linear_predictor(
-        bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, theta
-    )
-    assert relative(eta, by_torch) < TOLERANCE
+    by_torch = predictor_at(bundle, rows, stan)
 
     graph = predictor_graph(bundle.network, bundle.units, bundle.trained)
     inputs = {"u": rows.U, "x": rows.X, "phi": phi, "theta": theta}
     save_checked(graph, tmp_path / "predictor.onnx", inputs, by_torch)
-    assert relative(run_graph(tmp_path / "predictor.onnx", inputs)[0], eta) < TOLERANCE
+    assert relative(run_graph(tmp_path / "predictor.onnx", inputs)[0], by_torch) < TOLERANCE
 
-    for state, lp, gradient in zip(q, stan.lp, stan.gradient, strict=True):
+    for state, lp, gradient, eta in zip(q, stan.lp, stan.gradient, by_torch, strict=True):
         leaf = torch.tensor(state, requires_grad=True)
-        expected = torch_log_density(bundle, rows, data, leaf)
+        expected, by_hand = torch_log_density(bundle, rows, data, leaf)
+        assert relative(by_hand.detach().numpy(), eta) < TOLERANCE
         expected.backward()
         assert lp == pytest.approx(expected.item(), rel=TOLERANCE)
         assert relative(gradient, leaf.grad.numpy()) < TOLERANCE
