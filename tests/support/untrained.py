@@ -81,7 +81,8 @@ def random_bundle(
     subspace, singular_values = by_network(spec, *span(points, k, "random points"))
     if axes is not None:
         subspace = Subspace(
-            subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),
+            subspace.p_bar, subspace.Pi[:, axes:], "random axes",
+            np.linspace(0.5, 2, subspace.Pi.shape[1]),
             np.random.default_rng(seed).permutation(spec.d)[:axes],
         )  # fmt: skip
     if config.subspace.holds_theta:
