@@ -15,24 +15,11 @@ from semistan.infer.stan_csv import Origin, write_stan_csv
 from semistan.infer.starts import initial_values
 from semistan.model.config import SampleConfig
 from semistan.workflow.fit import new_run
-from support.columns import assert_columns, columns_of, states
+from support.columns import columns_of, states
 from support.small import small_bundle
 from support.untrained import random_bundle
 
-PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
-TRUNCATED = {"priors": {"sigma": "student_t(4, 1, 0.7)"}}
 ORIGIN = Origin("by_hand", "made by hand", chain=3, seed=8, warmup=40)
-
-
-@pytest.mark.parametrize(
-    ("family", "settings"),
-    [("gaussian", {}), ("poisson", {}), ("bernoulli", {}), ("gaussian", PRIORS),
-     ("gaussian", TRUNCATED)],
-    ids=("gaussian", "poisson", "bernoulli", "other priors", "truncated"),
-)  # fmt: skip
-def test_every_column_is_the_programs(family, settings, toolchain, tmp_path):
-    bundle, rows = random_bundle(family, **settings, frozen=1, hidden=(4, 3), axes=1)
-    assert_columns(bundle, rows, toolchain, tmp_path)
 
 
 def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):

@@ -293,6 +293,7 @@ def test_a_bundle_keeps_link_and_number(tmp_path):
     assert read.trained.dispersion == bundle.trained.dispersion
 
 
+@pytest.mark.lengthy
 def test_training_finds_the_thresholds_of_the_shares():
     frame = ordinal_frame().assign(o=np.repeat([1, 2, 3, 4], (6, 12, 3, 9)))
     frame = frame.sample(frac=1, random_state=1)

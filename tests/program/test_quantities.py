@@ -21,7 +21,6 @@ from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import new_run
 from support.assertions import Z
-from support.programs import stanc_output
 from support.small import RESPONSES, small_bundle
 from support.untrained import random_bundle
 
@@ -217,11 +216,6 @@ programs = pytest.mark.parametrize(
     ],
     ids=[*RESPONSES, "fixed sigma"],
 )
-
-
-@programs
-def test_stanc_accepts_the_program_without_a_warning(bundle, toolchain, tmp_path):
-    assert stanc_output(quantities_program(bundle), toolchain, tmp_path) == ""
 
 
 @programs

@@ -61,6 +61,7 @@ def wide():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described(family, tmp_path):
     material = small_material(family)
     assert available(material) == KINDS
@@ -71,6 +72,7 @@ def test_every_kind_is_drawn_and_described(family, tmp_path):
         assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
 
 
+@pytest.mark.lengthy
 def test_long_names_and_many_coefficients_are_not_untidy(wide):
     for kind in KINDS:
         assert not untidy(draw(wide, kind)), kind
@@ -452,6 +454,7 @@ def modes():
 
 
 @pytest.mark.parametrize("name", ["categorical", "cumulative"])
+@pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described_of_categories(name):
     material = category_material(name)
     assert available(material) == KINDS

@@ -14,6 +14,7 @@ from support.programs import stanc_output
 # coefficient's posterior mean may move by this share of its posterior sd.
 TRAINING_NOISE = 0.2
 
+EVERYDAY = "diabetes"  # the model that `make test` fits; `make test-all` fits all
 folders = pytest.mark.parametrize("folder", model_folders(), ids=lambda folder: folder.name)
 
 
@@ -32,7 +33,13 @@ def test_stanc_accepts_the_golden_program_without_a_warning(path, toolchain, tmp
     assert stanc_output(path.read_text(), toolchain, tmp_path) == ""
 
 
-@folders
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow] * (folder.name != EVERYDAY))
+        for folder in model_folders()
+    ],
+)
 def test_the_model_converges_to_its_reference(folder, toolchain, tmp_path):
     fit = semistan.fit(folder / "model.toml", out=tmp_path / "run")
     failed = [check.finding for check in fit.summary.checks if not check.passed]
