@@ -1,22 +1,29 @@
 # make demo   set everything up and fit models/diabetes
-# make test   set everything up and run the linters and the whole test suite
+# make test   set everything up and run the linters and the tests
+# make fast-test   run the tests that need no CmdStan and less than two seconds each
+# make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 
 PYTHON ?= python3
 BIN := .venv/bin
+# The group of a test is its file if that has a fixture which all of its tests share.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 
-.PHONY: demo test lint fast-test cmdstan golden clean $(BENCHMARKS)
+.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-all: lint cmdstan
+	$(PYTEST)
 
 fast-test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not cmdstan"
+	$(PYTEST) -m "not (cmdstan or lengthy or slow)"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

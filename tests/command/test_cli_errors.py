@@ -10,7 +10,7 @@ from semistan.bundle.bundle import write_bundle
 from semistan.command import cli
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.workflow import fit as workflow
-from support.small import small_bundle, small_frame
+from support.small import files, small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 
@@ -40,10 +40,6 @@ def command(tmp_path, monkeypatch, capsys):
         return caught.value.code, re.sub(r"\s+", " ", output.err)
 
     return run
-
-
-def files(path):
-    return {str(p): p.read_bytes() if p.is_file() else None for p in path.rglob("*")}
 
 
 def refused(command, *arguments):

@@ -8,14 +8,13 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli_errors import files
 
 import semistan
 from semistan.command import cli
 from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
 from semistan.posterior.run import read_run
-from support.small import category_frame, small_config, small_frame
+from support.small import category_frame, files, small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 300, "draws": 250, "kernel": "stan", "seed": 3}
 

@@ -15,37 +15,10 @@ from semistan.model.config import SampleConfig
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
-from support.programs import evaluate
-from support.small import MORE_RESPONSES
-from support.untrained import random_bundle
+from support.untrained import random_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
-PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
-
-
-def states(bundle, n=4):
-    return curve_states(bundle, n) + 0.1 * np.random.default_rng(1).normal(size=(n, 1))
-
-
-@pytest.mark.parametrize(
-    "settings", ({}, PRIORS, NAIVE), ids=("default priors", "other priors", "theta inside")
-)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_density_and_gradient_are_those_of_the_program(family, settings, toolchain, tmp_path):
-    bundle, rows = random_bundle(family, **settings)
-    target, q = make_target(bundle, rows), states(bundle)
-    program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
-    ours = np.array([-negative_log_posterior(target, torch.tensor(state)) for state in q])
-    assert np.ptp(program.lp - ours) < 1e-9 * np.max(np.abs(program.lp))
-    for state, expected in zip(q, program.gradient, strict=True):
-        gradient = -derivatives(target, torch.tensor(state))[0].numpy()
-        assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
-
-
-@pytest.mark.parametrize("family", MORE_RESPONSES)
-def test_so_are_those_of_the_other_families(family, toolchain, tmp_path):
-    test_density_and_gradient_are_those_of_the_program(family, {}, toolchain, tmp_path)
 
 
 @pytest.mark.parametrize("hidden", ([], [4], [3, 5]), ids=str)

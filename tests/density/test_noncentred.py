@@ -97,6 +97,7 @@ def test_the_spread_that_is_found_maximises_the_likelihood_without_the_coefficie
     )
 
 
+@pytest.mark.lengthy
 def test_draws_from_the_prior_have_lkjs_correlations():
     bundle, rows = random_bundle("gaussian", formula=FORMULA, priors={"cor": "lkj(1.5)"})
     draws = prior_draws(bundle, rows, (2, 1000), np.random.default_rng(3))

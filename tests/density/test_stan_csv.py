@@ -7,7 +7,6 @@ import cmdstanpy
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import semistan
 from semistan.density.columns import unconstrained
@@ -17,49 +16,16 @@ from semistan.infer.starts import curve_states, initial_values
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import One
 from semistan.program.data import stan_data
+from semistan.density.target import make_target
+from semistan.infer.stan_csv import Origin, write_stan_csv
+from semistan.infer.starts import initial_values
+from semistan.model.config import SampleConfig
 from semistan.workflow.fit import new_run
-from support.programs import evaluate
+from support.columns import columns_of, states
 from support.small import small_bundle
 from support.untrained import random_bundle
 
-PRIORS = {"priors": {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}}
-TRUNCATED = {"priors": {"sigma": "student_t(4, 1, 0.7)"}}
 ORIGIN = Origin("by_hand", "made by hand", chain=3, seed=8, warmup=40)
-
-
-def columns_of(bundle, rows, q):
-    target = make_target(bundle, rows)
-    density = np.array([-negative_log_posterior(target, torch.tensor(row)) for row in q])
-    return sampled_columns(target, q, density, np.full(len(q), 9.0))
-
-
-def states(bundle, n=6):
-    generator = np.random.default_rng(1)
-    on_curve = curve_states(bundle, n)
-    return on_curve + 0.3 * generator.normal(size=on_curve.shape)
-
-
-@pytest.mark.parametrize(
-    ("family", "settings"),
-    [("gaussian", {}), ("poisson", {}), ("bernoulli", {}), ("gaussian", PRIORS),
-     ("gaussian", TRUNCATED)],
-    ids=("gaussian", "poisson", "bernoulli", "other priors", "truncated"),
-)  # fmt: skip
-def test_every_column_is_the_programs(family, settings, toolchain, tmp_path):
-    bundle, rows = random_bundle(family, **settings, frozen=1, hidden=(4, 3), axes=1)
-    assert_columns(bundle, rows, toolchain, tmp_path)
-
-
-def assert_columns(bundle, rows, toolchain, tmp_path):
-    """Hold our columns at states equal to the program's."""
-    q = states(bundle)
-    program = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path)
-    ours = columns_of(bundle, rows, q)
-    written = [name for name in program.written if not name.startswith("eta.")]
-    assert list(ours) == [*NUTS_COLUMNS.values(), *written]
-    assert ours["lp__"] == pytest.approx(program.lp, rel=1e-10)
-    for name in written:
-        assert ours[name] == pytest.approx(program.written[name], rel=1e-9, abs=1e-12), name
 
 
 def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):

@@ -54,6 +54,7 @@ def names_of(columns):
 
 
 @pytest.mark.parametrize("reference", ("Laplace", "prior"))
+@pytest.mark.lengthy
 def test_a_linear_model_has_its_exact_posterior(reference, tmp_path):
     bundle, rows = random_bundle("gaussian", **LINEAR)
     units, data = bundle.units, stan_data(bundle, rows)
@@ -105,6 +106,7 @@ def assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path):
             assert abs(moment(ours[name]) - moment(theirs[name])) < limit, (name, method)
 
 
+@pytest.mark.lengthy
 def test_draws_from_the_prior(tmp_path):
     bundle, rows = random_bundle("gaussian", priors=PRIORS | {"sigma": "exponential(2)"})
     options = SampleConfig(chains=2, warmup=50, draws=600)
@@ -116,6 +118,7 @@ def test_draws_from_the_prior(tmp_path):
 
 
 @pytest.mark.parametrize("spread", (0.6, 3.0))
+@pytest.mark.lengthy
 def test_a_step_is_exact_for_a_reference_that_does_not_fit(spread):
     generator = np.random.default_rng(4)
     precision = np.linalg.inv(np.array([[1.0, 0.8], [0.8, 1.0]]))
@@ -151,6 +154,7 @@ def test_a_slice_step_draws_from_an_asymmetric_density(width, monkeypatch):
     assert_sd(draws, np.pi / np.sqrt(6))
 
 
+@pytest.mark.lengthy
 def test_batches_give_the_same_log_likelihood_and_posterior(tmp_path, monkeypatch):
     bundle, rows = random_bundle("poisson")
     target, q = make_target(bundle, rows), torch.tensor(curve_states(bundle, 1)[0])
@@ -166,6 +170,7 @@ def test_batches_give_the_same_log_likelihood_and_posterior(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("reference", ("Laplace", "prior"))
+@pytest.mark.lengthy
 def test_an_interrupted_chain_goes_on_to_the_same_bytes(reference, tmp_path, monkeypatch):
     bundle, rows = random_bundle("gaussian", priors=PRIORS)
     starts = None if reference == "Laplace" else without_modes(bundle, 2)
@@ -223,6 +228,7 @@ def test_a_chain_is_saved_now_and_then(tmp_path, monkeypatch):
     assert all(seen)
 
 
+@pytest.mark.lengthy
 def test_what_another_run_left_is_not_used(tmp_path):
     bundle, rows = random_bundle("gaussian")
 
@@ -237,6 +243,7 @@ def test_what_another_run_left_is_not_used(tmp_path):
     assert_same_files(tmp_path / "a", tmp_path / "b")
 
 
+@pytest.mark.lengthy
 def test_a_chain_depends_on_the_seed_and_its_number_alone(tmp_path):
     bundle, rows = random_bundle("gaussian")
     np.random.seed(0)

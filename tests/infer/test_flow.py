@@ -96,6 +96,7 @@ def test_in_one_dimension_it_is_a_gaussian(tmp_path):
     assert np.isfinite(chain).all(axis=None)
 
 
+@pytest.mark.lengthy
 def test_it_learns_a_correlated_gaussian_from_a_poor_start():
     bundle, rows = random_bundle("gaussian", **LINEAR)
     rows = replace(rows, X=rows.X @ np.array([[1, 0.3], [0, 0.05]]))  # nearly collinear
@@ -137,6 +138,7 @@ def test_the_columns_are_log_p_and_log_g(tmp_path):
         assert np.array_equal(chain["log_p__"], chain["lp__"])
 
 
+@pytest.mark.lengthy
 def test_random_rows_estimate_the_log_likelihood_without_bias(monkeypatch):
     bundle, rows = random_bundle("poisson")
     monkeypatch.setattr("semistan.density.target.CHUNK", 11 * bundle.subspace.d)

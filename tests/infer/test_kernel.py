@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
     ],
     ids=["C++14, best instruction set", "C++17, portable", "sanitizers"],
 )  # fmt: skip
+@pytest.mark.lengthy
 def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):
     compiler_version()
     command = ["g++", *flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", f"-I{ROOT / 'stan'}",

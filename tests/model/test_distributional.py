@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from scipy import optimize, stats
-from test_stan_csv import assert_columns
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -46,6 +45,7 @@ from semistan.show.pictures.slice import Plane
 from semistan.workflow.fit import new_run
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
+from support.columns import assert_columns
 from support.drawn import random_draws
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame, small_prepared
@@ -160,6 +160,7 @@ def test_the_subspace_is_not_tempered_beside_a_predictor():
         bundle_program(bundle)
 
 
+@pytest.mark.lengthy
 def test_draws_from_the_prior_have_its_standard_deviations():
     priors = {"b_sigma": "normal(0, 0.3)", "b_sigma_Intercept": "normal(0.5, 0.2)",
               "b_sigma_x": "student_t(7, 0, 0.1)"}  # fmt: skip
@@ -405,6 +406,7 @@ def test_lines_fit_and_are_clean(family, parameter, part, left):
             assert line == line.rstrip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("left", ["y", "y | weights(w)"])
 @pytest.mark.parametrize(("family", "parameter"), VARIED, ids=map(" ".join, VARIED))
@@ -419,7 +421,6 @@ def test_stanc_accepts_both_programs_without_a_warning(
 @pytest.mark.parametrize(
     ("family", "formula"),
     [
-        ("gaussian", "y ~ x1 + offset(v) + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"),
         ("student", "y ~ x1 + nn(u1, u2) + nn(v), sigma ~ nn(u3) + nn(z), nu ~ x2"),
         ("negbinomial", "y | weights(w) ~ x1 + nn(u1, u2), shape ~ 1"),
     ],

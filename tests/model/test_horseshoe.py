@@ -134,6 +134,7 @@ def test_chains_start_on_the_curve_at_the_trained_coefficients():
         assert np.abs(values["zb"]).max() < 5
 
 
+@pytest.mark.lengthy
 def test_prior_draws_are_those_of_a_simulation():
     bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
     draws = semistan.prior_draws(bundle, rows, (4, 2000), np.random.default_rng(1))

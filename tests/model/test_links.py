@@ -240,7 +240,7 @@ def test_no_line_of_a_program_is_too_long(text, weights):
 
 @pytest.mark.parametrize(
     "text",
-    ["bernoulli(probit)", "bernoulli(cloglog)", "gaussian(log)", "cumulative(logit, 4)"],
+    ["bernoulli(probit)", "gaussian(log)", "cumulative(logit, 4)"],
 )
 def test_density_and_gradient_are_those_of_the_program(text, toolchain, tmp_path):
     bundle, rows = random_bundle(text)

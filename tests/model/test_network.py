@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -13,28 +11,9 @@ from semistan.model.networks.mlp import (
     layer_slices,
     n_weights,
 )
+from support.by_hand import FUNCTIONS, naive_network
 
-FUNCTIONS = {
-    "tanh": math.tanh,
-    "relu": lambda z: max(z, 0.0),
-    "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
-    "sigmoid": lambda z: 1 / (1 + math.exp(-z)),
-    "identity": lambda z: z,
-}
 HIDDEN = ((), (4,), (4, 3), (3, 2, 4, 2))
-
-
-def naive_network(widths, weights, u, activation):
-    """One row through all layers, in plain Python: unit by unit, weights then biases."""
-    function, weights, h = FUNCTIONS[activation], list(weights), list(u)
-    for layer in range(1, len(widths)):
-        m, n = widths[layer - 1], widths[layer]
-        matrix = [[weights.pop(0) for _ in range(m)] for _ in range(n)]
-        bias = [weights.pop(0) for _ in range(n)]
-        z = [sum(matrix[i][j] * h[j] for j in range(m)) + bias[i] for i in range(n)]
-        h = z if layer == len(widths) - 1 else [function(value) for value in z]
-    assert not weights
-    return h[0]
 
 
 def evaluate(spec, w_frozen, w, u):

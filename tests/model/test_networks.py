@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_agreement import assert_agreement, random_states, relative
-from test_network import naive_network
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -36,13 +34,14 @@ from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.subspace import along, along_axes
 from semistan.model.units import units_of
 from semistan.program.data import stan_data
-from semistan.program.program import bundle_program, has_log_lik
-from semistan.program.quantities import quantities_program
+from semistan.program.program import has_log_lik
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
+from support.agreement import assert_agreement, predictor_at, random_states, relative
+from support.by_hand import naive_network
 from support.golden import MODELS
-from support.programs import evaluate, stanc_output
+from support.programs import evaluate
 from support.small import small_bundle, small_config, small_frame, small_prepared
 from support.untrained import random_bundle
 
@@ -332,7 +331,7 @@ def test_torch_onnx_and_stan_agree_on_the_sum(frozen, toolchain, tmp_path):
 def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     stan = evaluate(bundle, stan_data(bundle, rows), random_states(bundle), toolchain, tmp_path)
-    eta, theta = stan.vector("eta", len(rows)), stan.vector("theta", 2)
+    eta, theta = predictor_at(bundle, rows, stan), stan.vector("theta", 2)
     assert relative(stan.written["b_Intercept"], (eta - theta @ rows.X.T).mean(axis=1)) < 1e-9
 
 
@@ -341,22 +340,6 @@ def test_the_kernel_has_no_likelihood_of_several_networks():
     assert not has_log_lik(bundle.family, bundle.design)
     bundle, _ = random_bundle("gaussian")
     assert has_log_lik(bundle.family, bundle.design)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"orthogonalise": "all", "orthogonalise_in": "model"},
-        {"sample": {"temperature": 2.0, "temper": "subspace"}},
-    ],
-    ids=str,
-)
-def test_stanc_accepts_the_programs_without_a_warning(settings, toolchain, tmp_path):
-    bundle, _ = random_bundle("gaussian", formula=FORMULA, **settings)
-    for text in (bundle_program(bundle), quantities_program(bundle)):
-        assert all(len(line) <= 80 for line in text.splitlines())
-        assert stanc_output(text, toolchain, tmp_path) == ""
 
 
 def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):

@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 from scipy.special import expit
 from statsmodels.miscmodels.ordinal_model import OrderedModel
-from test_stan_csv import assert_columns
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
@@ -24,6 +23,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import stan_program
 from semistan.workflow.fit import train
 from semistan.workflow.prepare import new_rows, prepare
+from support.columns import assert_columns
 from support.drawn import random_draws
 from support.small import small_config, small_frame
 
@@ -294,6 +294,7 @@ def test_a_bundle_keeps_link_and_number(tmp_path):
     assert read.trained.dispersion == bundle.trained.dispersion
 
 
+@pytest.mark.lengthy
 def test_training_finds_the_thresholds_of_the_shares():
     frame = ordinal_frame().assign(o=np.repeat([1, 2, 3, 4], (6, 12, 3, 9)))
     frame = frame.sample(frac=1, random_state=1)

@@ -71,6 +71,7 @@ def test_lines_fit_and_are_clean(family, formula):
             assert line == line.rstrip()
 
 
+@pytest.mark.slow
 @programs
 def test_stanc_accepts_both_programs_without_a_warning(family, formula, toolchain, tmp_path):
     bundle, _ = random_bundle(family, formula=formula)

@@ -11,17 +11,12 @@ from scipy.stats import binom
 from semistan.density import predictor
 from semistan.density.predictor import network_output
 from semistan.errors import InputError
-from semistan.model.bundle import Bundle
-from semistan.model.config import parse_config
-from semistan.model.design import learn_design
-from semistan.model.formula.formula import parse_formula
 from semistan.model.orthogonal import (
     announcement,
     further_names,
     orthogonal_columns,
     raw_columns,
 )
-from semistan.model.units import units_of
 from semistan.posterior import orthogonal
 from semistan.posterior.collinearity import LIMIT, collinearity, regress
 from semistan.posterior.draws import Draws, orthogonalised
@@ -39,26 +34,7 @@ from semistan.show.pictures.words import interval_words
 from semistan.show.report.coefficients import labels_of
 from support.drawn import random_draws
 from support.small import small_frame, small_prepared
-from support.untrained import random_bundle, random_frame
-
-SHARED = "y ~ x1 + x2 + nn(x1, u1, u2)"
-LINEAR = {"activation": "identity", "hidden": ()}
-
-
-def shared_bundle(
-    name="gaussian", formula=SHARED, *, rows=30, mode="auto", where="posterior", **arguments
-):
-    """Return an untrained bundle whose network sees x1, and which u1 and u2 resemble, with rows."""
-    bundle, _ = random_bundle(name, **arguments)
-    frame = random_frame(name, np.random.default_rng(3), rows)
-    frame = frame.assign(u1=frame.u1 + 0.4 * frame.x1, u2=frame.u2 - 2 * frame.x2)
-    design, learnt = learn_design(parse_formula(formula), frame)
-    plain = bundle.config.model_dump() | {"formula": formula, "orthogonalise": mode}
-    config = parse_config(plain | {"orthogonalise_in": where}, "test")
-    units = units_of(design, bundle.family, learnt)
-    theta = units.theta_scale * np.linspace(0.5, 2, len(design.coefficients))
-    trained = replace(bundle.trained, theta=theta)
-    return Bundle(config, design, units, trained, bundle.source, bundle.versions), learnt
+from support.untrained import LINEAR, shared_bundle
 
 
 def read(bundle, rows, draws):

@@ -272,6 +272,7 @@ def test_crps_of_a_normal_ensemble_is_the_closed_form():
     assert np.all(np.abs(found.mean(axis=0) - scoringrules.crps_normal(y, 0, 1)) < 5 * error)
 
 
+@pytest.mark.lengthy
 def test_intervals_cover_as_they_should_when_the_model_is_true():
     bundle, rows = random_bundle("gaussian")
     draws = random_draws(bundle, chains=1, iterations=2000)

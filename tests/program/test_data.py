@@ -11,25 +11,8 @@ from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
+from support.programs import declared
 from support.small import RESPONSES, family_bundle, small_bundle
-
-DECLARATION = re.compile(
-    r"^  (int|real|vector|matrix|array\[[^\]]*\] int)(?:<[^>]*>)?(?:\[([^\]]*)\])? (\w+);",
-    flags=re.MULTILINE,
-)
-
-
-def declared(program):
-    """Name -> (whether integer, expressions of its sizes), read from the data block."""
-    block = re.search(r"^data \{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL)[1]
-    result = {}
-    for kind, sizes, name in DECLARATION.findall(block):
-        inner = re.search(r"\[(.*)\]", kind)
-        expressions = (inner[1] if inner else sizes).split(",") if inner or sizes else []
-        result[name] = (kind.endswith("int"), expressions)
-    assert len(result) == block.count(";")
-    return result
-
 
 SETTINGS = [
     {},

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from semistan.infer.cmdstan.compile import compile_program
 from semistan.model.families.families import family
 from semistan.model.families.links import LINKS
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.program.sources import stan_source
-from support.programs import _build, stanc_output
+from support.programs import stanc_output
 from support.small import small_bundle, small_frame
 
 ETA = np.array([-300.0, -40, -36.5, -30.0, -7, -0.3, 0, 1.2, 5, 8.5, 31, 40])
@@ -63,8 +64,8 @@ def evaluated(executable, which, y, q, folder):
     """Return the program's log density and gradient at q."""
     (folder / "data.json").write_text(json.dumps({"which": which, "y": y}))
     result = subprocess.run(
-        [executable, folder / "data.json"], input=" ".join(f"{value:.17g}" for value in q),
-        capture_output=True, text=True, check=True,
+        [executable, "evaluate", folder / "data.json"],
+        input=" ".join(f"{value:.17g}" for value in q), capture_output=True, text=True, check=True,
     )  # fmt: skip
     values = [float(word) for word in result.stdout.splitlines()[1].split()]
     return values[0], np.array(values[1 : 1 + len(q)]), values[-1]
@@ -72,7 +73,8 @@ def evaluated(executable, which, y, q, folder):
 
 def test_values_and_gradients_are_pytorchs(toolchain, tmp_path):
     functions = "\n".join(stan_source(f"{name}.stanfunctions") for name in FILES)
-    executable = _build("functions {\n" + functions + "}\n" + PROGRAM, toolchain, "stan")
+    program = "functions {\n" + functions + "}\n" + PROGRAM
+    executable = compile_program(program, toolchain).executable
     for which, y in CASES:
         # each eta by itself, so that small values are not lost beside large ones
         for value in ETA:

@@ -224,11 +224,6 @@ programs = pytest.mark.parametrize(
 
 
 @programs
-def test_stanc_accepts_the_program_without_a_warning(bundle, toolchain, tmp_path):
-    assert stanc_output(quantities_program(bundle), toolchain, tmp_path) == ""
-
-
-@programs
 def test_the_program_is_laid_out_as_the_sampling_program(bundle):
     text = quantities_program(bundle)
     assert text.startswith("// generated with semistan ")

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from test_models import GOLDEN
-from test_temperature import VARIANTS, tempered
 
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.program.program import bundle_program
+from support.golden import golden_files
 from support.programs import stanc_output
+from support.untrained import VARIANTS, tempered
 
 SOURCES = sorted((Path(__file__).parents[2] / "stan").glob("*.stanfunctions"))
 OF_BOUNDS = "lower upper offset multiplier"  # keywords since 2.34, but for <lower=0>
@@ -30,7 +30,9 @@ def reserved(text):
     return re.findall(f"{of_bounds}|{of_types}|{others}", code)
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *GOLDEN], ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize(
+    "path", [*SOURCES, *golden_files()], ids=lambda p: f"{p.parent.name}/{p.name}"
+)
 def test_no_stan_file_uses_a_word_that_stan_reserves(path):
     assert reserved(path.read_text()) == []
 

@@ -25,6 +25,7 @@ from semistan.show.pictures.style import SERIES, wrapped
 from semistan.show.pictures.subspace import density_slice
 from semistan.show.pictures.write import write_picture
 from support.drawn import random_draws
+from support.figures import legend, lines, texts, ticks, untidy
 from support.small import FORMULA, category_bundle, family_bundle, small_bundle, small_frame
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
@@ -60,47 +61,8 @@ def wide():
     return memory_material(One(bundle, with_energy(random_draws(bundle))), rows, others=others)
 
 
-def lines(axes, **properties):
-    """Return data of the lines that have these properties, as (x, y)."""
-    return [
-        tuple(np.asarray(part, dtype=float) for part in line.get_data())
-        for line in axes.get_lines()
-        if all(getattr(line, f"get_{key}")() == value for key, value in properties.items())
-    ]
-
-
-def legend(figure):
-    return [text.get_text() for item in figure.legends for text in item.get_texts()]
-
-
-def ticks(axis):
-    return [text.get_text() for text in axis.get_ticklabels()]
-
-
-def texts(figure):
-    return " ".join(text.get_text() for text in figure.texts)
-
-
-def untidy(figure):
-    """Return what leaves the figure, and panels that meet title, legend or caption."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    renderer = canvas.get_renderer()
-    box, (width, height) = figure.get_tightbbox(renderer), figure.get_size_inches()
-    beyond = max(-box.x0, -box.y0, box.x1 - width, box.y1 - height)
-    around = [item for item in (*figure.texts, *figure.legends) if item.get_tightbbox(renderer)]
-    met = [
-        str(item)
-        for item in around
-        for axes in figure.axes
-        if axes.get_tightbbox(renderer).overlaps(item.get_window_extent(renderer))
-    ]
-    return [*met, *([f"{beyond:.2f} inches cut off"] if beyond > 0.01 else [])]
-
-
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described(family, tmp_path):
     material = small_material(family)
     assert available(material) == KINDS
@@ -111,6 +73,7 @@ def test_every_kind_is_drawn_and_described(family, tmp_path):
         assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
 
 
+@pytest.mark.lengthy
 def test_long_names_and_many_coefficients_are_not_untidy(wide):
     for kind in KINDS:
         assert not untidy(draw(wide, kind)), kind
@@ -496,6 +459,7 @@ def modes():
 
 
 @pytest.mark.parametrize("name", ["categorical", "cumulative"])
+@pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described_of_categories(name):
     material = category_material(name)
     assert available(material) == KINDS

@@ -24,6 +24,8 @@ from semistan.workflow.fit import new_run
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
 from support.untrained import random_bundle
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = SampleConfig(chains=2, warmup=150, draws=150, seed=5)
 PACKAGES = {"rstan", "posterior", "loo", "bayesplot"}
 HELPER = Path(__file__).with_name("read_run.R")

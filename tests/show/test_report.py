@@ -447,6 +447,7 @@ def test_the_scores_say_whether_they_are_weighted(weighted):
     assert evidence.scores.basis == "240 draws, 30 rows" + ", weighted by w" * weighted
 
 
+@pytest.mark.lengthy
 def test_draws_are_fewer_where_the_work_is_much(computed, monkeypatch):
     monkeypatch.setattr("semistan.show.report.evidence.MOST_WORK", 1)
     scarce = gather(computed, np.random.default_rng(1))
@@ -464,6 +465,7 @@ def test_the_most_important_inputs_are_shown_in_the_formulas_order():
     assert _most_important(names[:3], importance) == names[:3]
 
 
+@pytest.mark.lengthy
 def test_draws_from_the_prior_are_not_held_against_the_rows():
     evidence = gather(small_results(prior_only=True, iterations=60), np.random.default_rng(1))
     assert evidence.importance is evidence.scores is evidence.loo is None
@@ -482,6 +484,7 @@ def test_the_page_says_why_a_tempered_subspace_has_no_leave_one_out(temper):
     assert ("PSIS-LOO over 30 rows" in text) == (temper == "likelihood")
 
 
+@pytest.mark.lengthy
 def test_a_seed_gives_the_same_page_each_time():
     results = small_results(iterations=60)
     first, second = (report.report_html(results, np.random.default_rng(3)) for _ in range(2))
@@ -542,6 +545,7 @@ def test_labels_follow_the_predictors_in_any_order():
     assert (labels["b_mud_x"], labels["b_muc_z"]) == ("x: d against a", "z: c against a")
 
 
+@pytest.mark.lengthy
 def test_effects_and_scores_of_categories_are_on_the_page(modes):
     evidence = gather(modes, np.random.default_rng(1))
     text = text_of(page_of(modes, evidence))

@@ -10,6 +10,8 @@ import semistan
 from semistan.show.report import write_report
 from support.small import small_frame
 
+pytestmark = pytest.mark.slow
+
 CHROMIUM = shutil.which("chromium")
 SECTIONS = [
     "model", "coefficients", "diagnostics", "effects", "checks", "subspace", "program", "cite",

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from test_pictures import legend, lines, texts, untidy
 
 import semistan
 from semistan.bundle.bundle import write_bundle
@@ -30,6 +29,7 @@ from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors
 from support.drawn import random_draws
+from support.figures import legend, lines, texts, untidy
 from support.random_problem import naive_ggn, naive_jacobian, random_problem
 from support.small import family_bundle, small_frame
 

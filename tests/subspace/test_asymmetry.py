@@ -215,6 +215,7 @@ def test_the_linear_model_is_least_squares_however_it_was_trained():
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "bernoulli"])
+@pytest.mark.lengthy
 def test_the_spread_over_seeds_and_learning_rates_is_at_most_half_of_descents(name):
     problem = random_problem(name, n=300, seed=3)[0]
     left, solved = [], []

@@ -1,5 +1,8 @@
 """The contract of every construction, and the oracles of those that follow a path or a curve."""
 
+from functools import cache
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -38,6 +41,13 @@ def bundle_of(construction, name="gaussian", **settings):
 
 def trained_of(construction, name="gaussian", **settings):
     return bundle_of(construction, name, **settings).trained
+
+
+@cache
+def stored(construction, setting):
+    """One training for several tests; all pairs of construction, setting and family occur."""
+    number = NAMES.index(construction) + list(SETTINGS).index(setting)
+    return bundle_of(construction, list(RESPONSES)[number % 3], **SETTINGS[setting])
 
 
 def arrays(trained):
@@ -83,10 +93,9 @@ def test_an_unknown_name_gets_the_nearest_one():
 
 
 @pytest.mark.parametrize("construction", NAMES)
-@pytest.mark.parametrize("name", RESPONSES)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_what_is_handed_over_has_its_shapes_and_is_finite(construction, name, setting):
-    bundle = bundle_of(construction, name, **SETTINGS[setting])
+def test_what_is_handed_over_has_its_shapes_and_is_finite(construction, setting):
+    bundle = stored(construction, setting)
     trained, subspace, spec = bundle.trained, bundle.trained.subspace, bundle.network
     k, a = subspace.k, len(subspace.axes)
     assert k == (spec.d if construction == "full" else 2)
@@ -96,7 +105,7 @@ def test_what_is_handed_over_has_its_shapes_and_is_finite(construction, name, se
     assert trained.control_points.shape == (CURVES.get(construction, 1), spec.d)
     assert trained.w_frozen.shape == (spec.d_frozen,)
     assert trained.theta.shape == (len(bundle.design.coefficients),)
-    assert tuple(trained.dispersion) == family(name).dispersion
+    assert tuple(trained.dispersion) == bundle.family.dispersion
     assert subspace.origin == construction
     for field, array in arrays(trained).items():
         assert array.dtype == (np.int64 if field == "axes" else np.float64), field
@@ -106,7 +115,7 @@ def test_what_is_handed_over_has_its_shapes_and_is_finite(construction, name, se
 @pytest.mark.parametrize("construction", NAMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_directions_are_independent_and_dense_ones_orthonormal(construction, setting):
-    bundle = bundle_of(construction, **SETTINGS[setting])
+    bundle = stored(construction, setting)
     trained, subspace = bundle.trained, bundle.subspace
     assert np.linalg.matrix_rank(subspace.matrix) == subspace.k
     dense = np.vstack([subspace.Pi, standardised_theta_Pi(bundle)])
@@ -122,7 +131,7 @@ def test_the_directions_are_independent_and_dense_ones_orthonormal(construction,
 @pytest.mark.parametrize("construction", NAMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_coordinates_and_weights_map_to_each_other(construction, setting):
-    trained = trained_of(construction, **SETTINGS[setting])
+    trained = stored(construction, setting).trained
     subspace = trained.subspace
     phi = np.random.default_rng(0).normal(size=(2, 4, subspace.k))
     assert np.array_equal(subspace.lift(np.zeros(subspace.k)), subspace.p_bar)

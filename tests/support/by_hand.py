@@ -1,5 +1,7 @@
 """The linear predictor written out in NumPy, for the tests of effects; tanh or linear networks."""
 
+import math
+
 import numpy as np
 
 
@@ -27,3 +29,25 @@ def slopes_by_hand(bundle, draws):
     """Derivatives of eta by each input of a linear network, in the user's units, (S, Q)."""
     units = bundle.units
     return units.eta_scale * weights(bundle, draws)[:, :-1] / units.u_scale
+
+
+FUNCTIONS = {
+    "tanh": math.tanh,
+    "relu": lambda z: max(z, 0.0),
+    "softplus": lambda z: max(z, 0.0) + math.log1p(math.exp(-abs(z))),
+    "sigmoid": lambda z: 1 / (1 + math.exp(-z)),
+    "identity": lambda z: z,
+}
+
+
+def naive_network(widths, weights, u, activation):
+    """One row through all layers, in plain Python: unit by unit, weights then biases."""
+    function, weights, h = FUNCTIONS[activation], list(weights), list(u)
+    for layer in range(1, len(widths)):
+        m, n = widths[layer - 1], widths[layer]
+        matrix = [[weights.pop(0) for _ in range(m)] for _ in range(n)]
+        bias = [weights.pop(0) for _ in range(n)]
+        z = [sum(matrix[i][j] * h[j] for j in range(m)) + bias[i] for i in range(n)]
+        h = z if layer == len(widths) - 1 else [function(value) for value in z]
+    assert not weights
+    return h[0]

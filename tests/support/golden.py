@@ -62,6 +62,10 @@ def long_run(folder):
     }
 
 
+def golden_files():
+    return [*(folder / "program.stan" for folder in model_folders()), *sorted(TERMS.glob("*.stan"))]
+
+
 if __name__ == "__main__":
     for name in CASES:
         (TERMS / f"{name}.stan").write_text(case_program(name))

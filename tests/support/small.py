@@ -86,3 +86,8 @@ def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
     return small_bundle(
         f"{(RESPONSES | MORE_RESPONSES)[name]} ~ {predictors}", family=name, **settings
     )
+
+
+def files(path):
+    """Return every path below a folder with its content."""
+    return {str(p): p.read_bytes() if p.is_file() else None for p in path.rglob("*")}

@@ -7,6 +7,8 @@ import pandas as pd
 
 from semistan.bundle.bundle import library_versions
 from semistan.model.bundle import Bundle, Source
+from semistan.infer.starts import curve_states
+from semistan.model.bundle import Bundle, Source, network_spec
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels
@@ -81,7 +83,8 @@ def random_bundle(
     subspace, singular_values = by_network(spec, *span(points, k, "random points"))
     if axes is not None:
         subspace = Subspace(
-            subspace.p_bar, subspace.Pi[:, axes:], "random axes", np.linspace(0.5, 2, k),
+            subspace.p_bar, subspace.Pi[:, axes:], "random axes",
+            np.linspace(0.5, 2, subspace.Pi.shape[1]),
             np.random.default_rng(seed).permutation(spec.d)[:axes],
         )  # fmt: skip
     if config.subspace.holds_theta:
@@ -131,3 +134,43 @@ def standard_rows(generator, n, name="gaussian"):
         None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)),
         given=given,
     )  # fmt: skip
+
+
+def states(bundle, n=4):
+    """Return unconstrained states (n, q) near the trained curve."""
+    return curve_states(bundle, n) + 0.1 * np.random.default_rng(1).normal(size=(n, 1))
+
+
+SHARED = "y ~ x1 + x2 + nn(x1, u1, u2)"
+LINEAR = {"activation": "identity", "hidden": ()}
+
+
+def shared_bundle(
+    name="gaussian", formula=SHARED, *, rows=30, mode="auto", where="posterior", **arguments
+):
+    """Return an untrained bundle whose network sees x1, and which u1 and u2 resemble, with rows."""
+    bundle, _ = random_bundle(name, **arguments)
+    frame = random_frame(name, np.random.default_rng(3), rows)
+    frame = frame.assign(u1=frame.u1 + 0.4 * frame.x1, u2=frame.u2 - 2 * frame.x2)
+    design, learnt = learn_design(parse_formula(formula), frame)
+    plain = bundle.config.model_dump() | {"formula": formula, "orthogonalise": mode}
+    config = parse_config(plain | {"orthogonalise_in": where}, "test")
+    units = units_of(design, bundle.family, learnt)
+    theta = units.theta_scale * np.linspace(0.5, 2, len(design.coefficients))
+    trained = replace(bundle.trained, theta=theta)
+    return Bundle(config, design, units, trained, bundle.source, bundle.versions), learnt
+
+
+VARIANTS = [  # family, prior on b, and how theta is integrated out
+    ("gaussian", "normal(1, 2)", "exact"),
+    ("gaussian", "student_t(3, 1, 2)", "laplace"),
+    ("poisson", "normal(0, 2)", "laplace"),
+    ("bernoulli", "cauchy(0, 1)", "laplace"),
+]
+
+
+def tempered(name, temperature, temper, prior_b="normal(0, 2.5)", **arguments):
+    """Return a bundle of a tempered model, and its rows."""
+    settings = {"priors": {"b": prior_b}, **arguments}
+    sample = {"temperature": temperature, "temper": temper}
+    return random_bundle(name, sample=sample, **settings)

@@ -45,6 +45,7 @@ def test_every_picture_and_link_is_there(path):
         assert (DOCS / target).exists(), target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path):
     text = path.read_text("utf-8")

@@ -7,13 +7,14 @@ import pytest
 
 import semistan
 from support.assertions import Z, mcse
-from support.golden import CASES, TERMS, case_program, golden_program, model_folders
+from support.golden import CASES, TERMS, case_program, golden_files, golden_program, model_folders
 from support.programs import stanc_output
 
 # Training rounds differently on another processor, which moves the subspace a little: a
 # coefficient's posterior mean may move by this share of its posterior sd.
 TRAINING_NOISE = 0.2
 
+EVERYDAY = "diabetes"  # the model that `make test` fits; `make test-all` fits all
 folders = pytest.mark.parametrize("folder", model_folders(), ids=lambda folder: folder.name)
 
 
@@ -27,15 +28,18 @@ def test_the_program_of_other_terms_is_the_golden_one(name):
     assert case_program(name) == (TERMS / f"{name}.stan").read_text()
 
 
-GOLDEN = [*(folder / "program.stan" for folder in model_folders()), *sorted(TERMS.glob("*.stan"))]
-
-
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", golden_files(), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_stanc_accepts_the_golden_program_without_a_warning(path, toolchain, tmp_path):
     assert stanc_output(path.read_text(), toolchain, tmp_path) == ""
 
 
-@folders
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow] * (folder.name != EVERYDAY))
+        for folder in model_folders()
+    ],
+)
 def test_the_model_converges_to_its_reference(folder, toolchain, tmp_path):
     fit = semistan.fit(folder / "model.toml", out=tmp_path / "run")
     failed = [check.finding for check in fit.summary.checks if not check.passed]

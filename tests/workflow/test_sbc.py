@@ -17,7 +17,7 @@ from support.assertions import assert_uniform_ranks
 from support.small import MORE_RESPONSES, RESPONSES
 from support.untrained import CATEGORICAL, plain_units, random_bundle, standard_rows
 
-REPLICATIONS, THINNED, THIN = 200, 99, 4
+EVERYDAY, REPLICATIONS, THINNED, THIN = 50, 200, 99, 4
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
     "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
@@ -149,13 +149,13 @@ def predictors_of_categories(bundle, rows, phi, theta, further):
     return predictor(bundle, rows, phi, theta), further @ rows.further["mutrain"].T + f
 
 
-def assert_uniform(replicate, bundle, rows, toolchain, folder):
+def assert_uniform(replicate, bundle, rows, toolchain, folder, replications=REPLICATIONS):
     """Replicate, and test the ranks of every quantity."""
     program = compile_program(bundle_program(bundle), toolchain)
     model = quiet_cmdstanpy().CmdStanModel(exe_file=str(program.executable))
     with ThreadPoolExecutor(2) as pool:
         ranks = list(
-            pool.map(lambda n: replicate(bundle, model, rows, n, folder), range(REPLICATIONS))
+            pool.map(lambda n: replicate(bundle, model, rows, n, folder), range(replications))
         )
     for name in ranks[0]:
         assert_uniform_ranks([rank[name] for rank in ranks], THINNED, name)
@@ -172,9 +172,10 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
         rows, X=generator.normal(size=(12, 3)), U=generator.normal(size=(12, 3)),
         blocks=(smooth, group),
     )  # fmt: skip
-    assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path)
+    assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path, EVERYDAY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [*RESPONSES, *MORE_RESPONSES, "cumulative(probit, 4)"])
 def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
     bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
@@ -182,6 +183,7 @@ def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path)
     assert_uniform(replicate, bundle, rows, toolchain, tmp_path)
 
 
+@pytest.mark.slow
 def test_ranks_are_uniform_with_a_predictor_of_each_category(toolchain, tmp_path):
     formula, generator = "y ~ x1 + nn(u1, u2, u3)", np.random.default_rng(1)
     bundle, rows = random_bundle(

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
     from semistan.command.doctor import Finding
     from semistan.infer.chain_store import ChainProgress
-<<<<<<< HEAD
     from semistan.model.config import ModelConfig
-=======
-    from semistan.model.bundle import Bundle
->>>>>>> work-infer
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress

@@ -1,8 +1,9 @@
-// A main program in CmdStan's place: reads unconstrained states from standard
-// input, one a line, and prints for each the log density, its gradient and all
-// constrained parameters and generated quantities, with 17 digits.
+// CmdStan's main program with one more method, so that a program is compiled
+// once for sampling and for evaluation: it reads unconstrained states from
+// standard input, one a line, and prints for each the log density, its gradient
+// and all constrained parameters and generated quantities, with 17 digits.
 //
-//   program data.json < states.txt
+//   program evaluate data.json < states.txt
 
 #include <fstream>
 #include <iomanip>
@@ -10,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <vector>
+#include <cmdstan/command.hpp>
 #include <stan/math/rev.hpp>
 #include <stan/model/log_prob_grad.hpp>
 #include <stan/model/model_base.hpp>
@@ -22,16 +24,13 @@ using stan::json::json_data;
 using cmdstan::json::json_data;
 #endif
 
-stan::model::model_base& new_model(stan::io::var_context& data, unsigned int seed,
-                                   std::ostream* messages);
-
 static void print(const std::vector<double>& values) {
   for (double value : values) std::cout << ' ' << value;
 }
 
-int main(int argc, char* argv[]) {
+static int evaluate(const char* path) {
   stan::math::init_threadpool_tbb();
-  std::ifstream file(argv[1]);
+  std::ifstream file(path);
   json_data data(file);
   stan::model::model_base& model = new_model(data, 0, &std::cerr);
   auto rng = stan::services::util::create_rng(0, 0);
@@ -54,4 +53,14 @@ int main(int argc, char* argv[]) {
     std::cout << '\n';
   }
   return 0;
+}
+
+int main(int argc, const char* argv[]) {
+  if (argc == 3 && std::string(argv[1]) == "evaluate") return evaluate(argv[2]);
+  try {
+    return cmdstan::command(argc, argv) == 0 ? 0 : 70;
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << std::endl;
+    return 70;
+  }
 }

@@ -1,0 +1,82 @@
+"""What every program must do, over a catalogue that covers all pairs of its ingredients."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from semistan.density.mode import derivatives
+from semistan.density.target import make_target
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.program.quantities import quantities_program
+from support.catalogue import PROGRAMS
+from support.columns import columns_of, states
+from support.programs import declared, evaluate, stanc_output
+
+TOLERANCE = 1e-9
+programs = pytest.mark.parametrize("program", PROGRAMS, ids=str)
+
+# Pairs that no model has: where theta lies in the subspace there is one plain predictor, and
+# theta is integrated out of plain predictors of three families, in pure Stan.
+IMPOSSIBLE = [
+    *(("naive", other) for other in ("subspace", "smooth", "group", "networks", "predictor")),
+    *(
+        ("subspace", other)
+        for other in (
+            "cpp", "dispersed", "link", "categories", "offset", "smooth", "group", "predictor",
+        )
+    ),
+]  # fmt: skip
+
+
+@programs
+def test_value_gradient_and_columns_are_pytorchs(program, toolchain, tmp_path):
+    bundle, rows = program.make()
+    q = states(bundle)
+    # slices of four rows begin anywhere
+    data = stan_data(bundle, rows, **({"grainsize": 4} if program.kernel == "cpp" else {}))
+    stan = evaluate(bundle, data, q, toolchain, tmp_path, program.kernel)
+    ours = columns_of(bundle, rows, q)
+    assert list(ours)[7:] == list(stan.written)
+    assert ours["lp__"] == pytest.approx(stan.lp, rel=TOLERANCE)
+    for name, values in stan.written.items():
+        assert ours[name] == pytest.approx(values, rel=TOLERANCE, abs=1e-12), name
+    target = make_target(bundle, rows)
+    for state, gradient in zip(q, stan.gradient, strict=True):
+        expected = -derivatives(target, torch.tensor(state))[0].numpy()
+        assert np.max(np.abs(gradient - expected)) < TOLERANCE * np.max(np.abs(expected))
+
+
+@programs
+def test_stanc_accepts_both_programs_without_a_warning(program, toolchain, tmp_path):
+    bundle, _ = program.make()
+    assert stanc_output(quantities_program(bundle), toolchain, tmp_path) == ""
+    if program.kernel == "stan":  # stanc alone knows no function of C++
+        assert stanc_output(bundle_program(bundle), toolchain, tmp_path) == ""
+
+
+@programs
+def test_the_data_are_what_the_program_declares(program):
+    bundle, rows = program.make()
+    text = bundle_program(bundle, program.kernel)
+    assert list(stan_data(bundle, rows)) == list(declared(text))
+
+
+@programs
+def test_lines_are_short(program):
+    bundle, _ = program.make()
+    for text in (bundle_program(bundle, program.kernel), quantities_program(bundle)):
+        assert all(len(line) <= 80 and line == line.rstrip() for line in text.splitlines())
+
+
+def test_every_pair_of_ingredients_is_in_the_catalogue():
+    covered = {frozenset(pair) for program in PROGRAMS for pair in combinations(program.levels, 2)}
+    levels = sorted(set().union(*(program.levels for program in PROGRAMS)))
+    missing = {
+        frozenset({one[1], two[1]})
+        for one, two in combinations(levels, 2)
+        if (one[0] != two[0] or one[0] == "term") and frozenset({one, two}) not in covered
+    }
+    assert missing == set(map(frozenset, IMPOSSIBLE))

@@ -1,0 +1,125 @@
+"""Some thirty models whose programs cover every pair of what a program may be made of.
+
+Tests that need a compiled program draw from here, so that each is compiled once: the sweep in
+``tests/contracts/test_programs.py`` runs over all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from support.untrained import CATEGORICAL, random_bundle
+
+NETWORK = "nn(u1, u2, u3)"
+TERMS = f"x1 + offset(z) + s(v, k=5) + (1 + x1 | g) + (1 | h) + {NETWORK}"
+OTHER_PRIORS = {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}
+TRUNCATED = {"sigma": "student_t(4, 1, 0.7)"}
+SHEARED = {"orthogonalise": "all", "orthogonalise_in": "model"}
+NAIVE = {"subspace": {"construction": "naive", "k": 3}}
+
+
+def tempered(temperature=2.5, temper="likelihood"):
+    return {"sample": {"temperature": temperature, "temper": temper}}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model, the kernel of its program, and what the pairs are made of.
+
+    ``likelihood`` is the kind of family: one that the C++ kernel knows, one with dispersion
+    alone, one with another link, or one of categories.
+    """
+
+    name: str
+    make: Callable
+    likelihood: str
+    terms: frozenset
+    kernel: str = "stan"
+    temper: str = "none"
+    feature: str = "plain"
+
+    @property
+    def levels(self):
+        """The factors' levels that this program has."""
+        return {
+            ("likelihood", self.likelihood), ("kernel", self.kernel), ("temper", self.temper),
+            ("feature", self.feature), *(("term", term) for term in self.terms),
+        }  # fmt: skip
+
+    def __str__(self):
+        return self.name
+
+
+def _program(name, family, likelihood, terms="linear", *, formula=None, kernel="stan",
+             temper="none", feature="plain", **settings):  # fmt: skip
+    make = partial(random_bundle, family, formula=formula, **settings)
+    return Program(name, make, likelihood, frozenset(terms.split()), kernel, temper, feature)
+
+
+PROGRAMS = (
+    # the plain ones, which most tests use
+    _program("gaussian", "gaussian", "kernel"),
+    _program("gaussian, kernel", "gaussian", "kernel", kernel="cpp", feature="axes", axes=1),
+    _program("poisson", "poisson", "kernel", feature="axes", axes=1, frozen=1, hidden=(4, 3)),
+    _program("poisson, kernel", "poisson", "kernel", kernel="cpp"),
+    _program("bernoulli", "bernoulli", "kernel"),
+    _program("bernoulli, kernel", "bernoulli", "kernel", kernel="cpp"),
+    _program("binomial", "binomial", "kernel"),
+    _program("negbinomial", "negbinomial", "dispersed"),
+    _program("student", "student", "dispersed"),
+    _program("lognormal", "lognormal", "dispersed", feature="axes", axes=1),
+    _program("gamma", "gamma", "dispersed"),
+    _program("beta", "beta", "dispersed"),
+    _program("probit", "bernoulli(probit)", "link"),
+    _program("log link", "gaussian(log)", "link", feature="axes", axes=1),
+    _program("cumulative", "cumulative(logit, 4)", "categories"),
+    _program("categorical", CATEGORICAL, "categories", "linear predictor networks",
+             formula=f"y ~ x1 + {NETWORK}", feature="axes", axes=1),
+    _program("other priors", "gaussian", "kernel", priors=OTHER_PRIORS),
+    _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, feature="axes", axes=1),
+    # terms
+    _program("every term", "binomial", "kernel", "linear offset smooth group",
+             formula=f"y | trials(tries) + weights(w) ~ {TERMS}", feature="axes", axes=1),
+    _program("every term, kernel", "gaussian", "kernel", "linear offset smooth group",
+             formula=f"y | weights(w) ~ {TERMS}", kernel="cpp"),
+    _program("every term, tempered", "negbinomial", "dispersed",
+             "linear offset smooth group networks predictor", temper="likelihood",
+             formula=f"y ~ {TERMS} + nn(v), shape ~ x2 + nn(u3)", **tempered()),
+    _program("every term, log link", "student(log)", "link",
+             "linear offset smooth group networks predictor",
+             formula=f"y ~ {TERMS} + nn(v), sigma ~ z + nn(u3)"),
+    _program("every term, cloglog", "bernoulli(cloglog)", "link", "linear offset smooth group",
+             formula=f"y ~ {TERMS}", kernel="cpp", temper="likelihood", **tempered()),
+    _program("every term, cumulative", "cumulative(probit, 4)", "categories",
+             "linear offset smooth group", formula=f"y | weights(w) ~ {TERMS}", kernel="cpp",
+             feature="sheared", temper="likelihood", **SHEARED, **tempered()),
+    _program("every term, sheared", "gaussian", "kernel",
+             "linear offset smooth group networks predictor", feature="sheared",
+             formula=f"y ~ {TERMS} + nn(v), sigma ~ z", **SHEARED),
+    _program("networks", "gaussian", "kernel", "linear networks predictor",
+             formula="y ~ x1 + nn(u1, u2) + nn(v), sigma ~ z + nn(u2, u3)", kernel="cpp",
+             feature="axes", axes=1, temper="likelihood", **tempered()),
+    _program("network in C++", "negbinomial", "dispersed", "linear", kernel="cpp", frozen=1,
+             formula="y ~ x1 + nn(u1, u2, u3)"),
+    # theta integrated out
+    _program("exact integral", "gaussian", "kernel", "linear networks", temper="subspace",
+             feature="axes", axes=1, priors={"b": "normal(1, 2)"},
+             formula="y ~ x1 + nn(u1, u2) + nn(v)", **tempered(2.5, "subspace")),
+    _program("Laplace's integral", "poisson", "kernel", temper="subspace",
+             priors={"b": "normal(0, 2)"}, **tempered(2.5, "subspace")),
+    # theta in the subspace
+    _program("naive", "poisson", "kernel", feature="naive", **NAIVE),
+    _program("naive, kernel", "gaussian", "kernel", kernel="cpp", feature="naive", **NAIVE),
+    _program("naive, tempered", "student", "dispersed", temper="likelihood", feature="naive",
+             **NAIVE, **tempered()),
+    _program("naive, probit", "bernoulli(probit)", "link", "linear offset", feature="naive",
+             formula=f"y ~ x1 + x2 + offset(z) + {NETWORK}", **NAIVE),
+    _program("naive, cumulative", "cumulative(logit, 4)", "categories", feature="naive", **NAIVE),
+    # orthogonalised coefficients in the program
+    _program("sheared", "bernoulli", "kernel", kernel="cpp", feature="sheared", **SHEARED),
+    _program("sheared, integral", "poisson", "kernel", feature="sheared", temper="subspace",
+             **SHEARED, **tempered(2.0, "subspace")),
+    _program("sheared, gamma", "gamma", "dispersed", feature="sheared", temper="likelihood",
+             **SHEARED, **tempered()),
+    _program("sheared, probit", "bernoulli(probit)", "link", feature="sheared", **SHEARED),
+)  # fmt: skip

@@ -1,0 +1,67 @@
+"""Programs of the tests: a cache of their own, cheap to compile, for sampling and evaluation.
+
+CmdStan's make takes three settings from the environment: another main program, a lower level of
+optimisation, and a compiled header that g++ finds. All are inherited by the processes that tests
+start, and by pytest's workers.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+from semistan.infer.cmdstan.toolchain import find_toolchain
+
+MAIN = Path(__file__).with_name("main.cpp")
+LEVEL = "1"  # values and gradients agree to 1e-9 as with 3, and compiling is cheaper
+HEADER = Path("stan", "model", "model_header.hpp")
+
+
+def use_own_cache():
+    """Point this process and its children to the tests' cache and its main program."""
+    salt = hashlib.sha256(MAIN.read_bytes() + LEVEL.encode()).hexdigest()[:12]
+    given = os.environ.get("SEMISTAN_CACHE")
+    cache = Path(given) if given else user_cache_path("semistan")
+    if not cache.name.startswith("tests-"):
+        cache = cache / f"tests-{salt}"
+    os.environ |= {
+        "SEMISTAN_CACHE": str(cache), "CMDSTAN_MAIN": str(cache / "main.cpp"), "O": LEVEL,
+        "CXXFLAGS": f"-I{cache} -include {HEADER}",
+    }  # fmt: skip
+
+
+def ready_toolchain():
+    """Return CmdStan and the compiler, with the main program compiled once for all workers."""
+    toolchain, cache = find_toolchain(), Path(os.environ["SEMISTAN_CACHE"])
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / ".lock"):
+        if not (cache / "main_threads.o").is_file():
+            shutil.copy(MAIN, cache / "main.cpp")
+            _find_header(toolchain.cmdstan, cache)
+            _make(toolchain.cmdstan, cache / "main_threads.o")
+    return toolchain
+
+
+def _find_header(cmdstan, cache):
+    """Let g++ find the header that CmdStan compiles under a name which g++ does not look for."""
+    source = cmdstan / "stan" / "src" / HEADER
+    compiled = source.with_name("model_header_threads.hpp.gch")
+    plain = {key: os.environ[key] for key in os.environ if key not in ("O", "CXXFLAGS")}
+    if source.parent.joinpath("model_header.hpp.gch").is_dir():
+        return  # newer releases keep all variants in a folder, where g++ looks
+    if not compiled.is_file():
+        _make(cmdstan, compiled.relative_to(cmdstan), env=plain)
+    folder = (cache / HEADER).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, target in ((HEADER.name, source), (f"{HEADER.name}.gch", compiled)):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+
+
+def _make(cmdstan, target, env=None):
+    command = ["make", "STAN_THREADS=1", target]
+    subprocess.run(command, cwd=cmdstan, check=True, capture_output=True, env=env)
