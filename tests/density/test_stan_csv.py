@@ -10,16 +10,11 @@ import pytest
 
 import semistan
 from semistan.density.columns import unconstrained
-from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.stan_csv import NUTS_COLUMNS, Origin, sampled_columns, stan_csv
-from semistan.infer.starts import curve_states, initial_values
-from semistan.model.config import SampleConfig
-from semistan.posterior.posterior import One
-from semistan.program.data import stan_data
 from semistan.density.target import make_target
-from semistan.infer.stan_csv import Origin, write_stan_csv
+from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.infer.starts import initial_values
 from semistan.model.config import SampleConfig
+from semistan.posterior.posterior import One
 from semistan.workflow.fit import new_run
 from support.columns import columns_of, states
 from support.small import small_bundle

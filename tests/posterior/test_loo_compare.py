@@ -1,6 +1,5 @@
 """PSIS-LOO against ArviZ and the exact leave-one-out density; comparisons against ArviZ."""
 
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -9,8 +9,6 @@ from semistan.density.mode import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import curve_states
 from semistan.model.networks.mlp import ACTIVATIONS
-from semistan.model.networks.networks import forward, frozen_features
-from semistan.model.terms.names import spread_names
 from semistan.program.data import stan_data
 from semistan.program.program import has_log_lik
 from support.agreement import (

@@ -22,7 +22,6 @@ from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import new_run
 from support.assertions import Z
 from support.chains import complete_folder
-from support.programs import stanc_output
 from support.small import RESPONSES, small_bundle
 from support.untrained import random_bundle
 

@@ -1,7 +1,6 @@
 """The contract of every construction, and the oracles of those that follow a path or a curve."""
 
 from functools import cache
-from typing import get_args
 
 import numpy as np
 import pytest

@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import library_versions
-from semistan.model.bundle import Bundle, Source
 from semistan.infer.starts import curve_states
-from semistan.model.bundle import Bundle, Source, network_spec
+from semistan.model.bundle import Bundle, Source
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -23,6 +23,7 @@ import numpy as np
 
 from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior_density
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.ordinal import thresholds
 from semistan.model.layout import numbered
@@ -78,8 +79,6 @@ def lp_constant(target: Target) -> float:
 
 def _by_draw(target: Target, q: Array) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return parameters, constants, lprior and correlations, and what terms make, of draws."""
-    import torch
-
     terms = target.bundle.design.terms
 
     def of_one(x: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from semistan.density.problem import Problem, Weights
+from semistan.lazy import torch
 from semistan.model.networks.networks import (
     frozen_features,
     layer_inputs,
@@ -76,8 +77,6 @@ class KroneckerBlock:
 
     def root(self, rows: Tensor) -> Tensor:
         """Multiply the layer's part of rows (n, d) by the block's inverse root."""
-        import torch
-
         units, inputs = self.values.shape
         by_unit = rows[:, self.weights].reshape(-1, units, inputs - 1)
         block = torch.cat([by_unit, rows[:, self.biases, None]], dim=2)
@@ -94,8 +93,6 @@ class KroneckerPrecision:
 
     def root(self, rows: Tensor) -> Tensor:
         """Multiply rows (n, d) by H^(-1/2)."""
-        import torch
-
         return torch.cat([block.root(rows) for block in self.blocks], dim=1)
 
 
@@ -127,8 +124,6 @@ def linearise(problem: Problem, state: Weights) -> Linearised:
 
 def linearised_chunks(problem: Problem, state: Weights) -> Iterator[Linearised]:
     """Take the derivatives of a few rows at a time, to bound memory."""
-    import torch
-
     rows, size = torch.arange(len(problem)), max(1, CHUNK // problem.network.d)
     for start in range(0, len(problem), size):
         yield linearise(problem.rows(rows[start : start + size].to(problem.y.device)), state)
@@ -146,8 +141,6 @@ def likelihood_curvature(problem: Problem, state: Weights, f: Tensor) -> Tensor:
 
 def curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
     """Return first and second derivatives of a sum of functions of one element each."""
-    import torch
-
     x = at.detach().clone().requires_grad_()
     (first,) = torch.autograd.grad(function(x), x, create_graph=True)
     if not first.requires_grad:
@@ -170,8 +163,6 @@ def diagonal_ggn(
     prior_precision : float
         Of the isotropic Gaussian prior of the weights around them.
     """
-    import torch
-
     values = torch.full_like(state.w, prior_precision)
     for part in linearised_chunks(problem, state):
         values += part.h @ part.J.square()
@@ -188,8 +179,6 @@ def kronecker_ggn(
     Exact where a layer has one unit and all h_i are equal, as in a linear network with a
     Gaussian response. The prior is added to the products' eigenvalues, not to the factors.
     """
-    import torch
-
     every = [layer for part in layers(problem.network) for layer in part]
     G = [state.w.new_zeros(n, n) for *_, n in every]
     A = [state.w.new_zeros(m + 1, m + 1) for *_, m, _ in every]
@@ -211,8 +200,6 @@ def kronecker_ggn(
 
 def full_ggn(problem: Problem, state: Weights, prior_precision: float = PRIOR_PRECISION) -> Tensor:
     """Return H itself, shape (d, d), for small networks; parameters as ``diagonal_ggn``."""
-    import torch
-
     H = prior_precision * torch.eye(len(state.w), dtype=state.w.dtype, device=state.w.device)
     for part in linearised_chunks(problem, state):
         H += part.J.T @ (part.h[:, None] * part.J)
@@ -221,16 +208,12 @@ def full_ggn(problem: Problem, state: Weights, prior_precision: float = PRIOR_PR
 
 def onto(subspace: Subspace, J: Tensor) -> Tensor:
     """Turn derivatives with respect to w (n, d) into those with respect to phi (n, k)."""
-    import torch
-
     axes, Pi = (torch.tensor(array, device=J.device) for array in (subspace.axes, subspace.Pi))
     return torch.cat([J[:, axes], J @ Pi], dim=1)
 
 
 def _layer_inputs(problem: Problem, state: Weights, h: Tensor) -> Iterator[Tensor]:
     """Yield each Bayesian layer's inputs and a column of ones, shape (n, m + 1)."""
-    import torch
-
     for part in layer_inputs(problem.network, state.w, h):
         for a in part:
             yield torch.cat([a, torch.ones_like(a[:, :1])], dim=1)

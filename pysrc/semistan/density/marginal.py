@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from semistan.lazy import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -75,8 +77,6 @@ def log_marginal(conditional: Conditional, start: Tensor) -> Tensor:
     torch.Tensor
         A number; NaN if there is no mode.
     """
-    import torch
-
     with torch.enable_grad():
         near = _near_mode(conditional, start)
         slope, information, bend = conditional.derivatives(near)
@@ -90,8 +90,6 @@ def log_marginal(conditional: Conditional, start: Tensor) -> Tensor:
 
 def _near_mode(conditional: Conditional, start: Tensor) -> Tensor:
     """Take Newton's steps but the last, halved until they lose nothing where they are long."""
-    import torch
-
     t = start.detach()
     for _ in range(MAX_STEPS):
         slope, information, bend = (x.detach() for x in conditional.derivatives(t))
@@ -109,8 +107,6 @@ def _near_mode(conditional: Conditional, start: Tensor) -> Tensor:
 
 
 def _halved(conditional: Conditional, t: Tensor, move: Tensor) -> Tensor:
-    import torch
-
     with torch.no_grad():
         here = float(conditional.density(t))
         while not math.isnan(here) and not float(conditional.density(t + move)) >= here:
@@ -120,8 +116,6 @@ def _halved(conditional: Conditional, t: Tensor, move: Tensor) -> Tensor:
 
 def _slopes(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
     """Return first and second derivatives of functions of one element each, with derivatives."""
-    import torch
-
     x = at if at.requires_grad else at.detach().requires_grad_()
     (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)

@@ -39,6 +39,7 @@ from semistan.density.target import (
     negative_log_posterior,
     weights,
 )
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.networks.networks import output_and_jacobian
@@ -119,8 +120,6 @@ def _given(covariance: Array, held: np.ndarray) -> Array:
 
 def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
     """Climb with some coordinates held where they are."""
-    import torch
-
     q, damping, steps = torch.tensor(start), 1e-3, 0
     free = torch.from_numpy(np.flatnonzero(~held))
     value = negative_log_posterior(target, q)
@@ -145,15 +144,11 @@ def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
 
 def _gain(gradient: Tensor, matrix: Tensor) -> float:
     """Return what a whole Gauss-Newton step would gain if the posterior were Gaussian, in nats."""
-    import torch
-
     return float(gradient @ torch.linalg.solve(matrix, gradient)) / 2
 
 
 def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
-    import torch
-
     gradient, bend = curvature(lambda x: -log_prior(target, x), q)
     bend = bend.clamp(min=LEAST_CURVATURE)
     if target.prior_only:
@@ -202,8 +197,6 @@ def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tup
     leaves the Schur complement on phi. What the integral takes from the curvature in the
     dispersion is neglected.
     """
-    import torch
-
     phi, theta = (target.layout.slices[name] for name in (PHI, "theta"))
     rest = slice(theta.stop, None)
     x = q.detach().clone().requires_grad_()
@@ -237,8 +230,6 @@ def _by_q(
     target: Target, q: Tensor, w: Tensor, chunk: Problem, predictor: Predictor, held: Tensor
 ) -> Tensor:
     """Return the derivatives (rows, n) of a predictor of a chunk's rows by q."""
-    import torch
-
     layout, subspace, units = target.layout, target.bundle.subspace, target.bundle.units
     J, columns = q.new_zeros(len(chunk), len(q)), chunk.columns[predictor.name]
     by_phi = _by_phi(target, w, chunk, predictor.name)
@@ -299,8 +290,6 @@ def _common_curvatures(
 
     Only of those with which it is convex: eta and the predictors of unordered categories.
     """
-    import torch
-
     convex = [p.name for p in target.bundle.family.parameters if p.link == "identity"]
     names = [MU, *(name for name in convex if name in predictors)]
     if len(names) == 1:

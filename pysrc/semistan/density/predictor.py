@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, forward, frozen_features
@@ -48,8 +49,6 @@ def network_output(
     array, shape (..., N)
         The network's output, in units of ``eta_scale``.
     """
-    import torch
-
     with torch.no_grad():
         h = network_inputs(spec, units, w_frozen, U)
         return np.asarray(forward(spec, torch.tensor(w), h, predictor).numpy())
@@ -57,8 +56,6 @@ def network_output(
 
 def network_inputs(spec: Networks, units: Units, w_frozen: Array, U: Array) -> Tensor:
     """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
-    import torch
-
     standardised = torch.tensor((U - units.u_loc) / units.u_scale)
     return frozen_features(spec, torch.tensor(w_frozen), standardised)
 
@@ -85,8 +82,6 @@ def network_sums(
     predictor : str
         Whose networks are added.
     """
-    import torch
-
     total = np.zeros((len(phi), 1))
     with torch.no_grad():
         for H, by_row in parts:

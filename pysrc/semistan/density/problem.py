@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.families import Family
 from semistan.model.model import Model
@@ -133,8 +134,6 @@ class Problem:
 
     def mean_columns(self) -> Tensor:
         """Return what the mean's elements of ``theta`` multiply, (N, P + R); 0 if not linear."""
-        import torch
-
         blocks = self.columns[MU].blocks
         found = [
             self.y.new_zeros(len(self), term.training_size) if made is None else made
@@ -224,7 +223,6 @@ class Problem:
 
 def make_problem(model: Model, rows: Rows, device: str) -> Problem:
     """Standardise the rows and move them to the device as float64."""
-    import torch
 
     def tensor(array: Array) -> Tensor:
         return torch.tensor(array, dtype=torch.float64, device=device)
@@ -258,8 +256,6 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
 
 def all_rows(parts: Sequence[Problem]) -> Problem:
     """Join the rows of a problem that was split."""
-    import torch
-
     first = parts[0]
 
     def joined(values: Iterable[Tensor]) -> Tensor:

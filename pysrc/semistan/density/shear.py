@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from semistan.lazy import torch
 from semistan.model.model import Model
 from semistan.model.orthogonal import least_squares
 
@@ -43,8 +44,6 @@ class Shear:
 
 def shear_of(model: Model, Z: Tensor) -> Shear | None:
     """Return a model's shear, given the standardised columns (N, P); None if it has none."""
-    import torch
-
     if not model.samples_orthogonal:
         return None
     columns = torch.tensor(model.orthogonal)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.terms.penalised import Penalised
 
@@ -44,8 +45,6 @@ def reestimated(target: Target, q: Array, covariance: Array) -> Array:
     covariance : array, shape (n, n)
         Of the Laplace approximation there; only that of the standardised coefficients is used.
     """
-    import torch
-
     values = {name: value.numpy() for name, value in target.layout.unpack(torch.tensor(q)).items()}
     values |= {name: np.array(value) for name, value in target.constants.items()}
     for predictor in target.bundle.design.predictors:

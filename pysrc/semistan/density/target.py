@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.density.marginal import Conditional, log_marginal
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.families.families import Dispersion
 from semistan.model.layout import Layout
@@ -104,8 +105,6 @@ class Target:
         return {name: like.new_tensor(value) for name, value in self.constants.items()}
 
     def _made_theta(self, values: Values) -> dict[str, Tensor]:
-        import torch
-
         subspace = self.bundle.subspace
         if subspace.holds_theta:
             bar, along = torch.from_numpy(subspace.theta_bar), torch.from_numpy(subspace.theta_Pi)
@@ -116,8 +115,6 @@ class Target:
 
     def coefficients(self, values: Values, predictor: Predictor) -> Tensor:
         """Return a predictor's structured coefficients over their units."""
-        import torch
-
         scale = torch.from_numpy(self.bundle.units.coefficient_scale(predictor.name))
         value = values.get(predictor.theta)
         return scale.new_zeros(0) if value is None else value / scale
@@ -133,8 +130,6 @@ class Target:
 
     def predictors(self, values: Values) -> list[dict[str, Tensor]]:
         """Return the predictors of each chunk's rows by name, that of the mean as ``mu``."""
-        import torch
-
         w, outputs = weights(self, values[PHI]), self.outputs(values[PHI])
         theta = {p.name: self.coefficients(values, p) for p in self.bundle.design.predictors}
         if self.shear:
@@ -185,8 +180,6 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
 
 def negative_log_posterior(target: Target, q: Tensor) -> float:
     """Evaluate minus the log density that the program samples, up to a constant."""
-    import torch
-
     with torch.no_grad():
         log_density = log_prior(target, q)
         if not target.prior_only:
@@ -209,8 +202,6 @@ def log_likelihood(target: Target, q: Tensor) -> Tensor:
 
 def log_marginal_likelihood(target: Target, values: Values) -> Tensor:
     """Return log p(y | phi, dispersion), theta integrated out, with its derivatives."""
-    import torch
-
     f, chunks = torch.cat(target.outputs(values[PHI])), target.chunks
     rows = all_rows(chunks)
     scale = torch.tensor(target.bundle.units.theta_scale)
@@ -227,8 +218,6 @@ def log_marginal_likelihood(target: Target, values: Values) -> Tensor:
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
     """Split the rows so that a Jacobian fits in memory; U becomes the first free layer's input."""
-    import torch
-
     size = max(1, CHUNK // bundle.subspace.d)
     frozen = torch.tensor(bundle.trained.w_frozen)
     for start in range(0, len(problem), size):
@@ -238,8 +227,6 @@ def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
 
 def weights(target: Target, phi: Tensor) -> Tensor:
     """Return the Bayesian weights (d,) at phi, as ``Subspace.lift`` does, with gradients."""
-    import torch
-
     subspace = target.bundle.subspace
     a, axes = len(subspace.axes), torch.from_numpy(subspace.axes)
     w = torch.from_numpy(subspace.p_bar) + torch.from_numpy(subspace.Pi) @ phi[a:]

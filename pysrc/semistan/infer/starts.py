@@ -10,6 +10,7 @@ import numpy as np
 from semistan.density.mode import Mode, find_mode
 from semistan.density.starts import trained_values
 from semistan.density.target import Target, make_target
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
@@ -141,8 +142,6 @@ def find_starts(
 
 def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
     """Turn values with the trained theta, beside the network as it is, into the program's."""
-    import torch
-
     if target.shear is None:
         return values
     scale = target.bundle.units.theta_scale
@@ -186,8 +185,6 @@ def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     """Turn an unconstrained state into the parameters' values in the user's units."""
-    import torch
-
     values = bundle.layout.unpack(torch.tensor(state))
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 

@@ -14,6 +14,7 @@ from semistan.density.columns import unconstrained
 from semistan.density.mode import Mode
 from semistan.density.target import Target, make_target
 from semistan.infer.backends.backend import Report
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
@@ -166,8 +167,6 @@ def torch_threads(activations: int) -> Iterator[None]:
     activations : int
         Rows times the width of the widest layer.
     """
-    import torch
-
     before = torch.get_num_threads()
     if activations < ONE_THREAD_ACTIVATIONS:
         torch.set_num_threads(1)

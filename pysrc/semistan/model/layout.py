@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import Parameter, Shape
 
@@ -77,8 +78,6 @@ class Layout:
 
     def unpack_draws(self, q: Array) -> dict[str, Array]:
         """Return the parameters (S, ...) at draws (S, n) by name, as the program has them."""
-        import torch
-
         values = torch.func.vmap(self.unpack)(torch.tensor(q))
         return {name: value.numpy() for name, value in values.items()}
 
@@ -112,8 +111,6 @@ class Layout:
 
 
 def _tensor(array: Array) -> Tensor:
-    import torch
-
     return torch.as_tensor(array)
 
 

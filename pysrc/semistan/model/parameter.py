@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
@@ -74,15 +75,11 @@ def _expit(x: Tensor, shape: Shape) -> Tensor:
 
 
 def _log_slope_of_expit(x: Tensor, _: Shape) -> Tensor:
-    from torch.nn.functional import logsigmoid
-
-    return (logsigmoid(x) + logsigmoid(-x)).sum()
+    return (functional.logsigmoid(x) + functional.logsigmoid(-x)).sum()
 
 
 def correlation_factor(x: Tensor, shape: Shape) -> Tensor:
     """Return the Cholesky factor (m, m) at its coordinates; vmap refuses PyTorch's own."""
-    import torch
-
     size = shape[0]
     rows = [torch.cat([x.new_ones(1), x.new_zeros(size - 1)])]
     partial, start = x.tanh(), 0
@@ -96,15 +93,11 @@ def correlation_factor(x: Tensor, shape: Shape) -> Tensor:
 
 def partial_correlations(correlation: Array) -> Array:
     """Return the coordinates of a correlation matrix (m, m), row by row of the lower triangle."""
-    import torch
-
     transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
     return np.asarray(transform.inv(torch.linalg.cholesky(torch.tensor(correlation))).numpy())
 
 
 def _log_slope_of_factor(x: Tensor, shape: Shape) -> Tensor:
-    import torch
-
     transform: Any = torch.distributions.transforms.CorrCholeskyTransform()
     slope: Tensor = transform.log_abs_det_jacobian(x, correlation_factor(x, shape))
     return slope
@@ -157,8 +150,6 @@ class OwnPrior:
 
 
 def _log_normal_density(value: Tensor) -> Tensor:
-    import torch
-
     normal: Any = torch.distributions.Normal(0.0, 1.0)
     total: Tensor = normal.log_prob(value).sum()
     return total
@@ -182,16 +173,12 @@ def lkj(shape: float) -> OwnPrior:
     """Return the LKJ prior of a Cholesky factor, its shape being data of the program."""
 
     def log_density(factor: Tensor) -> Tensor:
-        import torch
-
         prior: Any = torch.distributions.LKJCholesky(factor.shape[-1], shape, validate_args=False)
         total: Tensor = prior.log_prob(factor).sum()
         return total
 
     def draw(generator: np.random.Generator, size: int, of: Shape) -> Array:
         """Draw canonical partial correlations, which are beta distributed and independent."""
-        import torch
-
         m = of[0]
         _, column = np.tril_indices(m, -1)
         a = shape + (m - 2 - column) / 2

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 from semistan.model.design import Design
 from semistan.model.families.families import Family
 from semistan.model.table.rows import Rows
@@ -113,8 +114,6 @@ def log_density(family: Family, rows: Rows, eta: Array, parameters: Mapping[str,
 
     Weights do not enter: p^w is no density.
     """
-    import torch
-
     assert rows.y is not None
     tensors = {name: torch.tensor(value) for name, value in parameters.items()}
     density = family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), tensors)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
+from semistan.lazy import torch
 from semistan.model.names import MU
 from semistan.model.networks.networks import frozen_features, layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
@@ -66,8 +67,6 @@ def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
 
     The coefficients of dispersion parameters, which may follow, are left where they are.
     """
-    import torch
-
     points, device = len(trained.control_points), problem.y.device
     t, shares = loss_nodes(points)
     weights = torch.as_tensor(bernstein(t, points - 1)).to(device)
@@ -79,8 +78,6 @@ def mean_theta(problem: Problem, trained: Parameters) -> Tensor:
 
 def theta_at(problem: Problem, state: Weights) -> Tensor:
     """Return theta_t / theta_scale, shape (P,), at weights ``state.w`` (d,)."""
-    import torch
-
     P, layers = problem.coefficients, output_layers(problem.network, MU)
     theta = state.theta[:P]
     output = torch.cat([state.w[layer] for layer in layers])
@@ -113,8 +110,6 @@ class LinearModel:
 
     def derivatives(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient, and the Hessian with no row's curvature below 0."""
-        import torch
-
         gradient, H = self.penalty * (beta - self.centre), torch.diag(self.penalty)
         for part, A in self._parts():
 
@@ -131,8 +126,6 @@ class LinearModel:
 
     def _parts(self) -> Iterator[tuple[Problem, Tensor]]:
         """Yield a few rows at a time, and the columns Z, h and 1 of the linear model."""
-        import torch
-
         rows, size = torch.arange(len(self.problem)), max(1, CHUNK // len(self.centre))
         for start in range(0, len(rows), size):
             part = self.problem.rows(rows[start : start + size].to(self.problem.y.device))
@@ -144,8 +137,6 @@ def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
 
     A step is halved until it does not climb, as where a log link overshoots.
     """
-    import torch
-
     value = model.value(beta)
     for _ in range(STEPS):
         gradient, H = model.derivatives(beta)
@@ -171,8 +162,6 @@ def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
 
 def _output_inputs(part: Problem, state: Weights) -> Tensor:
     """Return each output layer's inputs and a column of ones, shape (rows, n)."""
-    import torch
-
     h = frozen_features(part.network, state.w_frozen, part.U)
     last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, h, MU))
     return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)

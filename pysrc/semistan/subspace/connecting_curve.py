@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from semistan.density.problem import Problem
 from semistan.errors import InputError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.networks.networks import Networks
@@ -67,8 +68,6 @@ def curve(
 
 def _straight(one: Parameters, two: Parameters) -> Parameters:
     """Return the line between two networks, its bend in the middle; theta is their mean."""
-    import torch
-
     ends = one.control_points[0], two.control_points[0]
     points = torch.stack([ends[0], (ends[0] + ends[1]) / 2, ends[1]])
     return Parameters(

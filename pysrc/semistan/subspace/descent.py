@@ -14,13 +14,13 @@ import numpy as np
 
 from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
 from semistan.model.networks.networks import initial, initial_frozen
 from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
-    import torch
     from torch import Generator, Tensor
 
 Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
@@ -62,8 +62,6 @@ class Parameters:
 
 def initial_parameters(problem: Problem, points: int, generator: Generator) -> Parameters:
     """Draw control points and the frozen weights; theta and log dispersion are 0."""
-    import torch
-
     spec, device = problem.network, problem.y.device
     tensors = [
         torch.stack([initial(spec, generator) for _ in range(points)]),
@@ -114,8 +112,6 @@ def descend(
     SemistanError
         If the loss is not finite.
     """
-    import torch
-
     training, validation = split_rows(problem, options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
@@ -151,8 +147,6 @@ def step(
     fixed: Sequence[int] = (),
 ) -> None:
     """Take one gradient step at a random point of the curve."""
-    import torch
-
     t = float(torch.rand((), generator=generator, dtype=torch.float64))
     optimiser.zero_grad()
     weights = _on_device(bernstein(np.array(t), len(parameters.control_points) - 1), batch)
@@ -176,23 +170,17 @@ def loss_nodes(points: int) -> tuple[Array, Array]:
 
 def losses(problem: Problem, parameters: Parameters, t: Array) -> Array:
     """Return the loss at each t, one t at a time to bound memory."""
-    import torch
-
     weights = _on_device(bernstein(t, len(parameters.control_points) - 1), problem)
     with torch.no_grad():
         return np.array([float(problem.loss(parameters.at(row))) for row in weights])
 
 
 def _on_device(array: Array, problem: Problem) -> Tensor:
-    import torch
-
     return torch.as_tensor(array, dtype=torch.float64).to(problem.y.device)
 
 
 def split_rows(problem: Problem, share: float, generator: Generator) -> tuple[Problem, Problem]:
     """Hold out a random share of the rows; without one, training rows are used for both."""
-    import torch
-
     held_out = min(round(share * len(problem)), len(problem) - 1)
     if held_out == 0:
         return problem, problem
@@ -202,8 +190,6 @@ def split_rows(problem: Problem, share: float, generator: Generator) -> tuple[Pr
 
 def batches(problem: Problem, size: int, generator: Generator) -> Iterator[Problem]:
     """Yield the rows in random batches; ``size = 0`` decides by itself."""
-    import torch
-
     size = size or (len(problem) if len(problem) <= 4096 else 1024)
     if size >= len(problem):
         yield problem

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from semistan.density.ggn import Precision, diagonal_ggn, kronecker_ggn, linearise
 from semistan.density.problem import Problem, Weights
 from semistan.errors import InputError, SemistanError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.networks.networks import Networks
@@ -106,8 +107,6 @@ def leading_directions(J: Tensor, precision: Precision, k: int) -> tuple[Array, 
     SemistanError
         If the predictions vary in fewer than k dimensions.
     """
-    import torch
-
     _, s, rows = torch.linalg.svd(precision.root(J), full_matrices=False)
     if len(s) < k or not s[k - 1] > 1e-10 * s[0]:
         rank = int((s > 1e-10 * s[0]).sum())
@@ -121,8 +120,6 @@ def leading_directions(J: Tensor, precision: Precision, k: int) -> tuple[Array, 
 
 def _some_rows(problem: Problem, count: int, generator: Generator) -> Problem:
     """Return so many random rows, or all if there are no more."""
-    import torch
-
     if count >= len(problem):
         return problem
     order = torch.randperm(len(problem), generator=generator).to(problem.y.device)

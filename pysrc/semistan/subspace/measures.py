@@ -27,6 +27,7 @@ import numpy as np
 
 from semistan.density.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
 from semistan.density.problem import Problem, Weights
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
@@ -107,8 +108,6 @@ def measure(
 
 def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None = None) -> Weights:
     """Return the state at which a trained network is linearised, in standardised units."""
-    import torch
-
     if w is None:
         points = trained.control_points
         w = points[0] if len(points) == 1 else trained.subspace.p_bar
@@ -132,8 +131,6 @@ def trace_criterion(
     prior_precision: float = PRIOR_PRECISION,
 ) -> float:
     """Return trace Sigma_P, for any d: only k x k matrices are formed."""
-    import torch
-
     H_P = prior_precision * torch.tensor(_gram(subspace), device=state.w.device)
     for part in linearised_chunks(problem, state):
         J_P = onto(subspace, part.J)
@@ -154,8 +151,6 @@ def relative_error(
     prior_precision: float = PRIOR_PRECISION,
 ) -> tuple[float, float]:
     """Return |Sigma - Sigma_P| / |Sigma| and trace Sigma; d x d matrices are formed."""
-    import torch
-
     L, gram = whitened(problem, rows, state, prior_precision)
     Q = torch.linalg.qr(L.T @ torch.as_tensor(subspace.matrix, device=L.device))[0]
     left = gram - Q @ (Q.T @ gram)
@@ -168,8 +163,6 @@ def whitened(
     problem: Problem, rows: Problem, state: Weights, prior_precision: float
 ) -> tuple[Tensor, Tensor]:
     """Return L with L L' = H, and G = L^-1 J' J L'^-1 over some rows, both of shape (d, d)."""
-    import torch
-
     L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
     gram = torch.zeros_like(L)
     for part in linearised_chunks(rows, state):

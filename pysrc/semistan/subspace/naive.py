@@ -18,6 +18,7 @@ import numpy as np
 
 from semistan.density.problem import Problem
 from semistan.errors import InputError
+from semistan.lazy import torch
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
@@ -59,8 +60,6 @@ def naive(
 
 def _points_of_theta(parameters: Parameters) -> Parameters:
     """Give each control point a theta of its own, at 0 like the one for all."""
-    import torch
-
     m, P = len(parameters.control_points), len(parameters.theta)
     zeros = torch.zeros(m, P, dtype=torch.float64, device=parameters.theta.device)
     return replace(parameters, theta=zeros.requires_grad_())

@@ -20,6 +20,7 @@ import numpy as np
 
 from semistan.density.ggn import PRIOR_PRECISION
 from semistan.density.problem import Problem, Weights
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.subspace import Index, Subspace
 from semistan.subspace.measures import whitened
@@ -69,8 +70,6 @@ def nested_errors(
     -----
     Faller and Martin (2025), arXiv:2502.02345, eq. (20).
     """
-    import torch
-
     L, gram = whitened(problem, problem, state, prior_precision)
     directions = torch.as_tensor(subspace.matrix, device=L.device)
     # The complete basis, in which what j directions leave is a block: nothing cancels.

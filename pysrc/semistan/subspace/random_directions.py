@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.density.problem import Problem
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.subspace import along
@@ -50,8 +51,6 @@ def random(
 
 def random_directions(d: int, k: int, generator: Generator) -> Array:
     """Draw k orthonormal directions in d dimensions, uniformly, as columns (d, k)."""
-    import torch
-
     normal = torch.randn((d, k), generator=generator, dtype=torch.float64).numpy()
     Q, R = np.linalg.qr(normal)
     return np.asarray(Q * np.sign(np.diag(R)))

@@ -27,6 +27,7 @@ import numpy as np
 from semistan.density.ggn import PRIOR_PRECISION
 from semistan.density.problem import Problem
 from semistan.errors import SemistanError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.subspace.coefficients import settle
@@ -139,8 +140,6 @@ def continue_training(
     SemistanError
         If the loss or the average weights are not finite.
     """
-    import torch
-
     parameters = Parameters(*(tensor.requires_grad_() for tensor in start.copy().tensors()))
     weights, *others = parameters.tensors()
     prior: dict[str, Any] = {"params": [weights], "weight_decay": PRIOR_PRECISION / len(rows[0])}
@@ -189,8 +188,6 @@ def path_epochs(subspace: SubspaceConfig, train: TrainConfig) -> int:
 
 def replica(generator: Generator) -> Generator:
     """Return a generator that will draw the same: with it, the same rows are held out."""
-    import torch
-
     return torch.Generator().set_state(generator.get_state())
 
 

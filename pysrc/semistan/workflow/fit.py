@@ -23,6 +23,7 @@ from semistan.infer.plan import Plan, default_plan, timed_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
 from semistan.infer.task import torch_threads
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.model import Model
@@ -79,8 +80,6 @@ class TrainTask:
 
     def run(self, report: Report) -> Bundle:
         """Train, and report each epoch with its losses."""
-        import torch
-
         model, config = self.prepared.model, self.prepared.config
         problem = make_problem(model, self.prepared.rows, _device(config.train.device))
         generator = torch.Generator().manual_seed(config.train.seed)
@@ -428,8 +427,6 @@ def sampling_text(run: Run) -> str:
 
 
 def _device(name: str) -> str:
-    import torch
-
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

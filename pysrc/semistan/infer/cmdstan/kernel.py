@@ -12,6 +12,7 @@ from semistan.density.target import log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
@@ -76,8 +77,6 @@ def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str 
 
 def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
     """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
-    import torch
-
     target, layout = make_target(bundle, rows), bundle.layout
     states = [torch.tensor(layout.pack(values)) for values in _drawn_parameters(bundle, fit)]
     log_lik = [float(log_likelihood(target, q)) for q in states]

@@ -45,6 +45,7 @@ from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method, without_horseshoe
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 
 Density = Callable[[Array], float]
@@ -348,8 +349,6 @@ def _dispersion_step(target: Target, state: State, generator: np.random.Generato
 
 def _given_predictor(target: Target, q: Array) -> Density:
     """Return the log density of q's with the same (phi, theta), eta computed once if it can be."""
-    import torch
-
     design = target.bundle.design
     if target.prior_only or target.integrates_theta or design.terms or design.others:
         return lambda moved: _log_density(target, moved)
@@ -368,8 +367,6 @@ def _given_predictor(target: Target, q: Array) -> Density:
 
 
 def _log_density(target: Target, q: Array) -> float:
-    import torch
-
     return _finite(-negative_log_posterior(target, torch.tensor(q)))
 
 

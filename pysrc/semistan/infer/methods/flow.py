@@ -42,6 +42,7 @@ from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method, without_horseshoe
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
@@ -113,8 +114,6 @@ def flow_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the bound is not finite any more.
     """
-    import torch
-
     _zuko()
     target, options = task.target(), task.options
     generator = torch.Generator().manual_seed(task.seed)
@@ -141,8 +140,6 @@ def new_flow(start: Array, mode: Mode | None, generator: Generator) -> Flow:
     InputError
         If zuko is not installed.
     """
-    import torch
-
     n = len(start)
     with _seeded(generator):
         layers = _zuko().flows.RealNVP(
@@ -177,8 +174,6 @@ def fit_flow(
     SemistanError
         If the bound is not finite any more.
     """
-    import torch
-
     adam = torch.optim.Adam(flow.parameters, lr=LEARNING_RATE)
     annealing = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
     for step in range(1, steps + 1):
@@ -212,8 +207,6 @@ def _zuko() -> Any:
 @contextmanager
 def _seeded(generator: Generator) -> Iterator[None]:
     """Let a library draw from PyTorch's global generator, seeded, and leave that as it was."""
-    import torch
-
     seed = int(torch.randint(2**31, (1,), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -222,8 +215,6 @@ def _seeded(generator: Generator) -> Iterator[None]:
 
 def _log_densities(target: Target, q: Tensor, generator: Generator) -> Tensor:
     """Estimate log p(q | y) of draws (S, n), up to a constant, with its derivatives."""
-    import torch
-
     part, weight = _some_rows(target, generator)
 
     def log_density(x: Tensor) -> Tensor:
@@ -241,8 +232,6 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
 
     A chunk is as likely as it is long, so that each row is as likely as any other.
     """
-    import torch
-
     sizes = torch.tensor([float(len(chunk)) for chunk in target.chunks])
     N = int(sizes.sum())
     if N <= ROWS or target.integrates_theta or target.shear:  # these need all rows
@@ -254,8 +243,6 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
 
 def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> dict[str, Array]:
     """Draw from a fitted flow; log p and log g of each draw come after the program's columns."""
-    import torch
-
     with torch.no_grad():
         normal = torch.randn(draws, len(flow.mean), generator=generator, dtype=torch.float64)
         q, log_g = flow.draw(normal)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.formula.formula import Formula, parse_formula, with_predictors
 from semistan.model.names import stan_name
@@ -38,8 +39,6 @@ def log_lik(
     names: Sequence[str], y: Tensor, eta: Tensor, parameters: Mapping[str, Tensor]
 ) -> Tensor:
     """Return log P(y) of each row; ``names`` are those of mu_3, ..., mu_K."""
-    import torch
-
     mu = [torch.zeros_like(eta), eta, *(parameters[name].expand_as(eta) for name in names)]
     total = torch.stack(mu).logsumexp(dim=0)
     chosen: Any = sum((y == k) * each for k, each in enumerate(mu, start=1))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import functional
 from semistan.model.arrays import Array
 from semistan.model.families import categorical, ordinal
 from semistan.model.families.links import LINKS, Link
@@ -237,17 +238,13 @@ def _poisson_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
 
 
 def _bernoulli_log_lik(y: Tensor, eta: Tensor, _: Values) -> Tensor:
-    from torch.nn.functional import logsigmoid
-
-    return logsigmoid((2 * y - 1) * eta)
+    return functional.logsigmoid((2 * y - 1) * eta)
 
 
 def _binomial_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
-    from torch.nn.functional import logsigmoid
-
     n = dispersion["trials"]
     ways = (n + 1).lgamma() - (y + 1).lgamma() - (n - y + 1).lgamma()
-    return ways + y * logsigmoid(eta) + (n - y) * logsigmoid(-eta)
+    return ways + y * functional.logsigmoid(eta) + (n - y) * functional.logsigmoid(-eta)
 
 
 def _negbinomial_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
@@ -275,10 +272,8 @@ def _gamma_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
 
 
 def _beta_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
-    from torch.nn.functional import logsigmoid
-
     precision = dispersion["precision"]
-    log_a, log_b = (precision.log() + logsigmoid(sign * eta) for sign in (1, -1))
+    log_a, log_b = (precision.log() + functional.logsigmoid(sign * eta) for sign in (1, -1))
     a, b = log_a.exp(), log_b.exp()
     # 1 / gamma(a) = a / gamma(1 + a) is finite where a underflows
     ways = precision.lgamma() + log_a - (1 + a).lgamma() + log_b - (1 + b).lgamma()

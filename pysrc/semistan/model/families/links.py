@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ def _probit(eta: Array) -> Array:
 
 
 def _probit_tensor(eta: Tensor) -> Tensor:
-    import torch
-
     logit_p: Tensor = torch.special.log_ndtr(eta) - torch.special.log_ndtr(-eta)
     return logit_p
 
@@ -81,8 +80,6 @@ def _cloglog(eta: Array) -> Array:
 
 
 def _cloglog_tensor(eta: Tensor) -> Tensor:
-    import torch
-
     t = eta.clamp(min=SMALL_RATE).exp()
     return torch.where(eta < SMALL_RATE, eta, t + (-(-t).expm1()).log())
 
@@ -92,8 +89,6 @@ def _cauchit(eta: Array) -> Array:
 
 
 def _cauchit_tensor(eta: Tensor) -> Tensor:
-    import torch
-
     one = torch.ones_like(eta)
     return torch.atan2(one, -eta).log() - torch.atan2(one, eta).log()
 

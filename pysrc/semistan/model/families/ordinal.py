@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ def log_lik(
     noise: Noise, K: int, y: Tensor, eta: Tensor, dispersion: Mapping[str, Tensor]
 ) -> Tensor:
     """Return log P(y) of each row; ``dispersion`` has the gaps."""
-    import torch
-
     gaps = [dispersion[name] for name in gap_names(K)]
     tau = thresholds(gaps)
     inner = (y > 1) & (y < K)
@@ -181,15 +180,11 @@ def _picked(y: Tensor, values: Mapping[int, Any]) -> Tensor:
 
 def _logistic_between(a: Tensor, b: Tensor, width: Tensor) -> Tensor:
     """Return log(F(b) F(-a) (1 - exp(a - b)))."""
-    from torch.nn.functional import logsigmoid
-
-    return logsigmoid(b) + logsigmoid(-a) + (-(-width).expm1()).log()
+    return functional.logsigmoid(b) + functional.logsigmoid(-a) + (-(-width).expm1()).log()
 
 
 def _normal_between(a: Tensor, b: Tensor, _: Tensor) -> Tensor:
     """Take the interval in the lower tail, by log(F(b)) + log(1 - F(a) / F(b))."""
-    import torch
-
     flipped = a + b > 0
     high = torch.special.log_ndtr(torch.where(flipped, -a, b))
     low = torch.special.log_ndtr(torch.where(flipped, -b, a))
@@ -198,14 +193,10 @@ def _normal_between(a: Tensor, b: Tensor, _: Tensor) -> Tensor:
 
 
 def _log_expit(eta: Tensor) -> Tensor:
-    from torch.nn.functional import logsigmoid
-
-    return logsigmoid(eta)
+    return functional.logsigmoid(eta)
 
 
 def _log_Phi(eta: Tensor) -> Tensor:
-    import torch
-
     log_p: Tensor = torch.special.log_ndtr(eta)
     return log_p
 

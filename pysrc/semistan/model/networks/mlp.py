@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.networks.architecture import Graph, Layer, StanText
 
@@ -145,8 +146,6 @@ class FullyConnected:
         The derivative of a row's output with respect to a layer's weights is the outer product of
         that with respect to the layer's sums and of the layer's inputs.
         """
-        import torch
-
         inputs, sums = [h], []
         for layer in self.layers():
             sums.append(affine(inputs[-1], w, *layer).requires_grad_())
@@ -240,8 +239,6 @@ def layer_slices(widths: tuple[int, ...], start: int = 0) -> list[Layer]:
 
 def initial_weights(widths: tuple[int, ...], generator: Generator) -> Tensor:
     """Draw weights uniformly within ``1 / sqrt(m)`` (PyTorch's default), shape (d,)."""
-    import torch
-
     parts = []
     for m, n in pairwise(widths):
         uniform = torch.rand((m + 1) * n, generator=generator, dtype=torch.float64)
@@ -251,8 +248,6 @@ def initial_weights(widths: tuple[int, ...], generator: Generator) -> Tensor:
 
 def activate(z: Tensor, activation: str) -> Tensor:
     """Apply an activation elementwise."""
-    import torch
-
     if activation == "identity":
         return z
     if activation == "softplus":  # torch's own is linear above a threshold

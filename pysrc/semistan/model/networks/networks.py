@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from semistan.lazy import torch
 from semistan.model.names import MU
 from semistan.model.networks.architecture import Architecture, Layer
 
@@ -108,22 +109,16 @@ def output_layers(spec: Networks, predictor: str | None = None) -> list[slice]:
 
 def initial(spec: Networks, generator: Generator) -> Tensor:
     """Draw the Bayesian weights (d,) of all parts, with which training starts."""
-    import torch
-
     return torch.cat([part.initial(generator) for part in spec.parts])
 
 
 def initial_frozen(spec: Networks, generator: Generator) -> Tensor:
     """Draw the constant weights (d_frozen,) of all parts, with which training starts."""
-    import torch
-
     return torch.cat([part.initial_frozen(generator) for part in spec.parts])
 
 
 def frozen_features(spec: Networks, w_frozen: Tensor, u: Tensor) -> Tensor:
     """Pass standardised inputs (N, Q) through the constant layers; (N, Q) if there are none."""
-    import torch
-
     if not len(w_frozen):
         return u
     weights = torch.split(w_frozen, [part.d_frozen for part in spec.parts])
@@ -163,8 +158,6 @@ def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor
 
 def outputs(spec: Networks, w: Tensor, h: Tensor) -> Tensor:
     """Return the output of each part, shape (..., parts, N); parameters as ``forward``."""
-    import torch
-
     found = [part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h)]
     return torch.stack(found, dim=-2)
 
@@ -184,8 +177,6 @@ def output_and_jacobian(
 
     The derivatives with respect to the weights of other predictors' networks are 0.
     """
-    import torch
-
     if predictor not in spec.predictors:
         return h.new_zeros(len(h)), h.new_zeros(len(h), spec.d)
     found = zip(spec.predictors, _parts(spec, w, h), strict=True)
@@ -205,8 +196,6 @@ def _parts(
     spec: Networks, w: Tensor, h: Tensor, predictor: str | None = None
 ) -> Iterator[tuple[Architecture, Tensor, Tensor]]:
     """Yield each part, or a predictor's, with its weights (..., d_i) and its features (N, m_i)."""
-    import torch
-
     columns = [part.n_features for part in spec.parts]
     weights, features = torch.split(w, list(spec.sizes), dim=-1), torch.split(h, columns, dim=1)
     parts = zip(spec.parts, weights, features, strict=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,8 +89,6 @@ class Density:
 
     def in_torch(self, *arguments: Any) -> Any:
         """Return the distribution with these arguments as a torch distribution."""
-        import torch
-
         assert self.distribution is not None
         values = [torch.as_tensor(argument, dtype=torch.float64) for argument in arguments]
         return getattr(torch.distributions, self.distribution)(*values, validate_args=False)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter, Shape
 
@@ -56,8 +57,6 @@ def horseshoe_parameters(data: Mapping[str, Any], P: int) -> tuple[Parameter, ..
 
 def horseshoe_theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Tensor:
     """Return theta (P,) in the user's units, given the parameters by name."""
-    import torch
-
     tau, c = (torch.as_tensor(data[f"{PREFIX}scale_{name}"]) for name in ("global", "slab"))
     scale = (values["hs_global"] * tau * values["hs_local"]).square().reciprocal()
     slab = (values["hs_slab"] * c.square()).reciprocal()
@@ -74,8 +73,6 @@ def horseshoe_start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
     def log_density(value: Tensor) -> Tensor:
-        import torch
-
         prior: Any = torch.distributions.StudentT(df)
         total: Tensor = prior.log_prob(value).sum() + value.numel() * np.log(2)
         return total
@@ -92,8 +89,6 @@ def _half_t(df: float, name: str, argument: str, constant: str) -> OwnPrior:
 
 def _inverse_gamma(df: float) -> OwnPrior:
     def log_density(value: Tensor) -> Tensor:
-        import torch
-
         half = torch.tensor(df / 2, dtype=torch.float64)
         prior: Any = torch.distributions.InverseGamma(half, half)
         total: Tensor = prior.log_prob(value).sum()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
@@ -367,8 +368,6 @@ class TorchPrior:
 
 def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
     """Return the priors of what is sampled as distributions of PyTorch."""
-    import torch
-
     return tuple(
         TorchPrior(
             group.parameter,

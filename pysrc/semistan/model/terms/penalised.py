@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
 
@@ -64,8 +65,6 @@ class Penalised(ABC):
 
     def sd(self, values: Mapping[str, Any]) -> Tensor:
         """Return the standard deviations (effects,)."""
-        import torch
-
         found = [torch.as_tensor(values[name], dtype=torch.float64) for name in self.spread]
         return torch.stack(found)
 
@@ -95,14 +94,10 @@ class Penalised(ABC):
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add, in the predictor's unit."""
-        import torch
-
         return block.product(x.reshape(self.n_levels, -1) / torch.as_tensor(self._each))
 
     def training_columns(self, block: TensorBlock) -> Tensor | None:
         """Return what each standardised coefficient multiplies, (n, size)."""
-        import torch
-
         units = torch.as_tensor(np.tile(self._each, self.n_levels))
         return block.columns(self.n_levels) / units
 

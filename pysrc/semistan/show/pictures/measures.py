@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.density.problem import Problem, Weights, make_problem
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.subspace import Index
 from semistan.model.table.rows import Rows
@@ -98,8 +99,6 @@ class Measured:
         return np.array([self._loss(w) for w in self.bundle.trained.control_points])
 
     def _loss(self, w: Array) -> float:
-        import torch
-
         subspace, theta = self.bundle.subspace, self.state.theta
         if subspace.holds_theta:
             moved = subspace.theta_bar + subspace.theta_Pi @ subspace.project(w)

@@ -21,6 +21,7 @@ import numpy as np
 from semistan.density.starts import trained_values
 from semistan.density.target import Target, log_likelihood, log_prior, make_target
 from semistan.infer.starts import start_state
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows, evenly_spaced
@@ -118,8 +119,6 @@ class Plane:
 
         Of tables with more than 2000 rows, so many evenly spaced ones stand for all.
         """
-        import torch
-
         q = np.broadcast_to(self.centre, (*points.shape[:-1], len(self.centre))).copy()
         q[..., list(self.chosen)] = points / self.bundle.subspace.phi_scale[list(self.chosen)]
         flat = torch.tensor(q.reshape(-1, q.shape[-1]))
@@ -194,8 +193,6 @@ def held_words(plane: Plane) -> str:
 
 def _batched(function: Callable[[Tensor], Tensor], q: Tensor, target: Target) -> Array:
     """Evaluate a function at all points (n, ...), some at a time to bound memory."""
-    import torch
-
     if target.integrates_theta:  # by Newton's steps, of which each point needs its own number
         return np.array([float(function(point).detach()) for point in q])
     network = target.bundle.network
