@@ -6,7 +6,7 @@ import torch
 
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
 from semistan.density.predictor import linear_predictor
-from semistan.model.networks.mlp import forward, frozen_features
+from semistan.model.networks.networks import forward, frozen_features
 from semistan.program.data import stan_data
 from support.programs import evaluate
 

@@ -38,13 +38,13 @@ def model_folders():
 
 def golden_program(folder):
     prepared = semistan.prepare(configure(folder / "model.toml"))
-    return stan_program(prepared.config, prepared.design)
+    return stan_program(prepared.model)
 
 
 def case_program(name):
     family, formula = CASES[name]
     bundle, _ = random_bundle(family, formula=formula)
-    return stan_program(bundle.config, bundle.design)
+    return stan_program(bundle.model)
 
 
 def long_run(folder):

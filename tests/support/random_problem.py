@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from semistan.density.problem import Problem, Weights
+from semistan.density.problem import Problem, TensorColumns, Weights
 from semistan.model.families.families import family
+from semistan.model.names import MU
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward, frozen_features
 from semistan.model.units import Units
@@ -34,10 +35,12 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
     )
     state, Z = Weights(*map(torch.tensor, arrays)), generator.normal(size=(n, 2))
     given = {key: torch.arange(n, dtype=torch.float64) % 7 + 1 for key in record.given}
-    arrays = map(torch.tensor, (np.zeros(n), Z, U))
+    y, Z, U = map(torch.tensor, (np.zeros(n), Z, U))
     starts = {p.name: p.start * (ETA_SCALE if p.has_units else 1)
               for p in record.parameters}  # fmt: skip
-    blank = Problem(record, spec, ETA_LOC, ETA_SCALE, *arrays, given, starts=starts)
+    blank = Problem(
+        record, spec, ETA_LOC, ETA_SCALE, y, {MU: TensorColumns(Z)}, U, given, starts=starts
+    )
     eta = blank.eta(state.theta, network_output(blank, state)).numpy()
     dispersion = {
         key: float(value) for key, value in blank.dispersion(state.log_dispersion).items()
@@ -50,8 +53,8 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
 def units_for(problem):
     P, Q = problem.Z.shape[1], problem.U.shape[1]
     return Units(
-        np.zeros(P), np.full(P, X_SCALE), np.zeros(Q), np.ones(Q), ETA_LOC, ETA_SCALE
-    )  # fmt: skip
+        {MU: (np.zeros(P), np.full(P, X_SCALE))}, np.zeros(Q), np.ones(Q), ETA_LOC, ETA_SCALE
+    )
 
 
 def network_output(problem, state):

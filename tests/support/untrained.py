@@ -15,7 +15,8 @@ from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
 from semistan.model.subspace import Subspace
-from semistan.model.table.rows import Rows
+from semistan.model.names import MU
+from semistan.model.table.rows import Columns, Rows
 from semistan.model.trained import Trained
 from semistan.model.units import units_of
 from semistan.subspace.blocks import by_network
@@ -75,7 +76,9 @@ def random_bundle(
         | settings,
         "test",
     )
-    design, rows = learn_design(parsed, random_frame(name, generator, n), record.levels)
+    links = {item.name: item.link for item in record.parameters}
+    frame = random_frame(name, generator, n)
+    design, rows = learn_design(parsed, frame, record.levels, links)
     units = units_of(design, record, rows)
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
@@ -96,32 +99,43 @@ def random_bundle(
         singular_values=singular_values,
         control_points=points,
         w_frozen=generator.normal(scale=0.7, size=spec.d_frozen),
-        theta=units.theta_scale * generator.normal(size=len(units.x_loc)),
-        r=units.r_scale * np.random.default_rng(3).normal(size=len(units.r_scale)),
+        linear=random_linear(units, generator),
+        terms=random_terms(design, units),
         dispersion={
             item.name: item.moved(units.start(item), np.log(0.8)) for item in record.parameters
         },
         history={},
         curve={},
         arc_length=arc_length(points),
-        further={
-            name: np.random.default_rng(4).normal(size=len(scale)) / scale
-            for name, (_, scale) in units.further.items()
-        },
     )
     source = Source(None, len(rows), 0)
     return Bundle(config, design, units, trained, source, library_versions()), rows
 
 
+def random_linear(units, generator):
+    linear = {MU: units.theta_scale * generator.normal(size=len(units.x_loc))}
+    for name, (_, scale) in units.columns.items():
+        if name != MU:
+            linear[name] = np.random.default_rng(4).normal(size=len(scale)) / scale
+    return linear
+
+
+def random_terms(design, units):
+    found = {}
+    for predictor in design.predictors:
+        scales = [term.training_units(units.scale(predictor.name)) for term in predictor.terms]
+        scale = np.concatenate([np.zeros(0), *scales])
+        found[predictor.name] = scale * np.random.default_rng(3).normal(size=len(scale))
+    return found
+
+
 def plain_units(bundle):
     """Return the bundle with every location 0 and scale 1, so that priors need no data."""
     units = bundle.units
-    zero = {name: np.zeros(len(getattr(units, name))) for name in ("x_loc", "u_loc")}
-    one = {name: np.ones(len(getattr(units, name))) for name in ("x_scale", "u_scale")}
-    further = {name: (0 * loc, 1 + 0 * scale) for name, (loc, scale) in units.further.items()}
+    columns = {name: (0 * loc, 1 + 0 * scale) for name, (loc, scale) in units.columns.items()}
     plain = replace(
-        units, **zero, **one, eta_loc=0.0, eta_scale=1.0, further=further,
-        locations=dict.fromkeys(units.locations, 0.0),
+        units, columns=columns, u_loc=0 * units.u_loc, u_scale=1 + 0 * units.u_scale,
+        eta_loc=0.0, eta_scale=1.0, locations=dict.fromkeys(units.locations, 0.0),
     )  # fmt: skip
     return replace(bundle, units=plain)
 
@@ -130,8 +144,8 @@ def standard_rows(generator, n, name="gaussian"):
     """Rows with standard normal X and U and no response, in a family's experiments."""
     given = {"trials": TRIALS[np.arange(n) % 3]} if name == "binomial" else {}
     return Rows(
-        None, generator.normal(size=(n, 2)), generator.normal(size=(n, 3)), tuple(range(n)),
-        given=given,
+        None, {MU: Columns(generator.normal(size=(n, 2)))}, generator.normal(size=(n, 3)),
+        tuple(range(n)), given=given,
     )  # fmt: skip
 
 
@@ -156,7 +170,7 @@ def shared_bundle(
     config = parse_config(plain | {"orthogonalise_in": where}, "test")
     units = units_of(design, bundle.family, learnt)
     theta = units.theta_scale * np.linspace(0.5, 2, len(design.coefficients))
-    trained = replace(bundle.trained, theta=theta)
+    trained = replace(bundle.trained, linear={MU: theta})
     return Bundle(config, design, units, trained, bundle.source, bundle.versions), learnt
 
 
