@@ -55,7 +55,8 @@ def _complete(cmdstan):
     plain = {key: os.environ[key] for key in os.environ if key not in SETTINGS}
     compiled = (cmdstan / "stan" / "src" / HEADER).with_name("model_header_threads.hpp.gch")
     if not any(cmdstan.glob("stan/src/stan/model/**/*threads*.gch")):
-        _make(cmdstan, compiled.relative_to(cmdstan), plain)
+        # newer releases call it after the compiler, and build it with the first program
+        _make(cmdstan, compiled.relative_to(cmdstan), plain, check=False)
     if not any(cmdstan.glob("src/cmdstan/*threads*.o")):
         _make(cmdstan, "src/cmdstan/main_threads.o", plain)
 
@@ -64,14 +65,15 @@ def _show_header(cmdstan, cache):
     """Let g++ find the header that CmdStan compiles under a name which g++ does not look for."""
     source = cmdstan / "stan" / "src" / HEADER
     compiled = source.with_name("model_header_threads.hpp.gch")
+    if not compiled.is_file():
+        return  # newer releases keep it where g++ looks
     folder = (cache / HEADER).parent
     folder.mkdir(parents=True, exist_ok=True)
     for name, target in ((HEADER.name, source), (f"{HEADER.name}.gch", compiled)):
         (folder / name).unlink(missing_ok=True)
-        if target.is_file():
-            (folder / name).symlink_to(target)
+        (folder / name).symlink_to(target)
 
 
-def _make(cmdstan, target, env):
+def _make(cmdstan, target, env, check=True):
     command = ["make", "STAN_THREADS=1", target]
-    subprocess.run(command, cwd=cmdstan, check=True, capture_output=True, env=env)
+    subprocess.run(command, cwd=cmdstan, check=check, capture_output=True, env=env)
