@@ -76,6 +76,7 @@ def density(name, y, eta, dispersion, s, trials):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.lengthy
 def test_lppd_is_that_of_a_naive_loop(name):
     bundle, rows, draws, found = judged(name)
     eta = posterior_linpred(One(bundle, draws), rows)

@@ -414,6 +414,7 @@ def test_the_model_file_on_the_page_has_the_options_that_sampled(results, html):
 # --- what is computed ------------------------------------------------------------------------
 
 
+@pytest.mark.lengthy
 def test_every_kind_is_drawn_and_embedded(evidence):
     assert {"coefficients", "trace", "rank", "energy", "ppc", "calibration", "subspace"} <= set(
         evidence.pictures
@@ -428,6 +429,7 @@ def test_every_kind_is_drawn_and_embedded(evidence):
         assert picture.width == 672
 
 
+@pytest.mark.lengthy
 def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidence):
     assert len(evidence.loo.pareto_k) == 2000
     text = text_of(page_of(computed, evidence))

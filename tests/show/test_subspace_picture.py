@@ -79,6 +79,7 @@ def coordinates(bundle):
 
 @pytest.mark.parametrize("draws", [False, True], ids=["bundle", "draws"])
 @pytest.mark.parametrize("construction", NAMES)
+@pytest.mark.lengthy
 def test_every_construction_is_drawn_as_it_was_trained(construction, draws, tmp_path):
     measured = small_measured(construction, draws=draws)
     trained, figure = measured.bundle.trained, draw_measures(measured)
@@ -196,6 +197,7 @@ def test_the_slice_shows_draws_and_curve():
 
 @pytest.mark.parametrize("draws", [False, True], ids=["bundle", "draws"])
 @pytest.mark.parametrize("construction", ["bezier", "subnetwork", "low_rank_laplace", "naive"])
+@pytest.mark.lengthy
 def test_one_direction_has_a_profile(construction, draws):
     measured = small_measured(construction, draws=draws, subspace__k=1)
     figure, part = draw_measures(measured), evaluate(measured.plane)

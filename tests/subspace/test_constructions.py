@@ -366,6 +366,7 @@ def test_a_curves_networks_hold_out_the_same_rows(monkeypatch):
     assert len(set(problems)) == 2
 
 
+@pytest.mark.lengthy
 def test_bending_lowers_the_loss_between_two_networks():
     frame = small_frame(60)
     frame = frame.assign(y=50 + 7 * np.sin(2 * (frame["u"] - 3) / 0.1) + 0.02 * frame["v"])

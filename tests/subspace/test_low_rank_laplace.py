@@ -66,6 +66,7 @@ def test_as_many_directions_as_the_rank_reproduce_a_linear_networks_covariance(r
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.lengthy
 def test_no_subspace_of_a_linear_network_has_a_smaller_error(k):
     problem, _ = random_problem(hidden=(), Q=6, rank=3)
     trained = constructed(problem, k, curvature="kronecker")

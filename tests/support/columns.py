@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.methods import NUTS_COLUMNS
-from semistan.infer.stan_csv import sampled_columns
+from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
 from semistan.infer.starts import curve_states
 from semistan.program.data import stan_data
 from support.programs import evaluate

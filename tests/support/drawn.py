@@ -48,8 +48,8 @@ def _intercepts(bundle, values):
 def _varying(bundle, generator, shape):
     """Coefficients of dispersion parameters around the trained ones."""
     found = {}
-    for item in bundle.design.parameters:
-        trained, (_, scale) = bundle.trained.further[item.name], bundle.units.further[item.name]
+    for item in bundle.design.others:
+        trained, (_, scale) = bundle.trained.linear[item.name], bundle.units.columns[item.name]
         found[item.intercept] = generator.normal(size=shape)
         for j, name in enumerate(item.coefficients):
             found[name] = trained[j] + 0.1 / scale[j] * generator.normal(size=shape)
@@ -58,16 +58,18 @@ def _varying(bundle, generator, shape):
 
 def _penalised(bundle, generator, shape):
     """Coefficients of smooths and groups around the trained ones, with any spreads."""
-    spread, penalised, r = {}, [], bundle.trained.r
-    for term in bundle.design.penalised:
-        m, levels = term.size, len(term.levels)
+    spread, terms = {}, {}
+    r = np.concatenate([bundle.trained.terms[item.name] for item in bundle.design.predictors])
+    for term in bundle.design.terms:
+        m, levels = term.size, term.n_levels
         trained, r = r[: levels * m].reshape(levels, m), r[levels * m :]
         noise = generator.normal(size=(*shape, levels, m))
-        penalised.append(trained * (1 + 0.1 * noise))
+        ((name, made),) = term.made_shapes.items()
+        terms[name] = (trained * (1 + 0.1 * noise)).reshape(*shape, *made)
         spread |= {name: np.exp(generator.normal(size=shape)) for name in term.spread}
         rows = generator.normal(size=(*shape, m, m + 2))
         rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
         pairs = ((a, b) for a in range(m) for b in range(a))
         names = zip(getattr(term, "correlations", ()), pairs, strict=False)
         spread |= {name: (rows[..., a, :] * rows[..., b, :]).sum(-1) for name, (a, b) in names}
-    return {"spread": spread, "penalised": tuple(penalised)}
+    return {"spread": spread, "terms": terms}

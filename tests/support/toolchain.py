@@ -18,6 +18,7 @@ from semistan.infer.cmdstan.toolchain import find_toolchain
 
 MAIN = Path(__file__).with_name("main.cpp")
 LEVEL = "1"  # values and gradients agree to 1e-9 as with 3, and compiling is cheaper
+SETTINGS = ("SEMISTAN_CACHE", "CMDSTAN_MAIN", "O", "CXXFLAGS")
 HEADER = Path("stan", "model", "model_header.hpp")
 
 
@@ -28,10 +29,9 @@ def use_own_cache():
     cache = Path(given) if given else user_cache_path("semistan")
     if not cache.name.startswith("tests-"):
         cache = cache / f"tests-{salt}"
-    os.environ |= {
-        "SEMISTAN_CACHE": str(cache), "CMDSTAN_MAIN": str(cache / "main.cpp"), "O": LEVEL,
-        "CXXFLAGS": f"-I{cache} -include {HEADER}",
-    }  # fmt: skip
+    flags = f"-I{cache} -include {HEADER}"
+    values = (str(cache), str(cache / "main.cpp"), LEVEL, flags)
+    os.environ |= dict(zip(SETTINGS, values, strict=True))
 
 
 def ready_toolchain():
@@ -41,20 +41,32 @@ def ready_toolchain():
     with FileLock(cache / ".lock"):
         if not (cache / "main_threads.o").is_file():
             shutil.copy(MAIN, cache / "main.cpp")
-            _find_header(toolchain.cmdstan, cache)
-            _make(toolchain.cmdstan, cache / "main_threads.o")
+            _complete(toolchain.cmdstan)
+            _show_header(toolchain.cmdstan, cache)
+            _make(toolchain.cmdstan, cache / "main_threads.o", os.environ)
     return toolchain
 
 
-def _find_header(cmdstan, cache):
+def _complete(cmdstan):
+    """Build what CmdStan's first program with threads leaves there, as it does for a user.
+
+    Until it is there, programs are compiled one at a time.
+    """
+    plain = {key: os.environ[key] for key in os.environ if key not in SETTINGS}
+    compiled = (cmdstan / "stan" / "src" / HEADER).with_name("model_header_threads.hpp.gch")
+    if not any(cmdstan.glob("stan/src/stan/model/**/*threads*.gch")):
+        # newer releases call it after the compiler, and build it with the first program
+        _make(cmdstan, compiled.relative_to(cmdstan), plain, check=False)
+    if not any(cmdstan.glob("src/cmdstan/*threads*.o")):
+        _make(cmdstan, "src/cmdstan/main_threads.o", plain)
+
+
+def _show_header(cmdstan, cache):
     """Let g++ find the header that CmdStan compiles under a name which g++ does not look for."""
     source = cmdstan / "stan" / "src" / HEADER
     compiled = source.with_name("model_header_threads.hpp.gch")
-    plain = {key: os.environ[key] for key in os.environ if key not in ("O", "CXXFLAGS")}
-    if source.parent.joinpath("model_header.hpp.gch").is_dir():
-        return  # newer releases keep all variants in a folder, where g++ looks
     if not compiled.is_file():
-        _make(cmdstan, compiled.relative_to(cmdstan), env=plain)
+        return  # newer releases keep it where g++ looks
     folder = (cache / HEADER).parent
     folder.mkdir(parents=True, exist_ok=True)
     for name, target in ((HEADER.name, source), (f"{HEADER.name}.gch", compiled)):
@@ -62,6 +74,6 @@ def _find_header(cmdstan, cache):
         (folder / name).symlink_to(target)
 
 
-def _make(cmdstan, target, env=None):
+def _make(cmdstan, target, env, check=True):
     command = ["make", "STAN_THREADS=1", target]
-    subprocess.run(command, cwd=cmdstan, check=True, capture_output=True, env=env)
+    subprocess.run(command, cwd=cmdstan, check=check, capture_output=True, env=env)

@@ -14,8 +14,8 @@ from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
-from semistan.model.subspace import Subspace
 from semistan.model.names import MU
+from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Columns, Rows
 from semistan.model.trained import Trained
 from semistan.model.units import units_of
