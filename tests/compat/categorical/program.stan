@@ -1,0 +1,276 @@
+// generated with semistan 0.1.0
+// formula: mode ~ x + C(g) + nn(u, v), mutrain_trip ~ x + C(g) + nn(u, v)
+// family: categorical, link: logit
+// categories: 1 bus, 2 car, 3 train_trip
+// bundle: 6cd0f39ee7d4a2a055cdfc5f0858b1c8ba92045391f67cce7ec14ed72c40352e
+functions {
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer:
+  // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
+
+  // Activation, elementwise.
+  matrix activate(matrix Z, int activation) {
+    if (activation == 1) return tanh(Z);
+    if (activation == 2) return fmax(Z, 0);
+    if (activation == 3) return log1p_exp(Z);
+    if (activation == 4) return inv_logit(Z);
+    return Z;
+  }
+
+  // One layer before its activation: every row of H times the weights, plus
+  // the biases. A column of ones carries the biases through the product.
+  matrix affine(matrix H, vector w, int m, int n) {
+    return append_col(H, rep_vector(1, rows(H)))
+           * append_row(to_matrix(w[1 : m * n], m, n),
+                        to_row_vector(w[m * n + 1 : m * n + n]));
+  }
+
+  // Number of weights of the layers between these widths.
+  int n_weights(array[] int widths) {
+    int d = 0;
+    for (l in 2 : size(widths)) d += (widths[l - 1] + 1) * widths[l];
+    return d;
+  }
+
+  // All layers between these widths, each followed by its activation.
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    if (last == 1) return H;
+    {
+      int used = n_weights(widths[1 : last - 1]);
+      matrix[rows(H), widths[last - 1]] below
+        = hidden_layers(H, w, widths[1 : last - 1], activation);
+      return activate(affine(below, w[used + 1 : num_elements(w)],
+                             widths[last - 1], widths[last]),
+                      activation);
+    }
+  }
+
+  // Weights at phi: its first elements move the weights at `axes`, the others
+  // move all weights along the columns of Pi.
+  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
+    int a = size(axes);
+    vector[num_elements(p_bar)] w = p_bar;
+    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
+    if (a > 0) w[axes] += phi[1 : a];
+    return w;
+  }
+
+  // Network output f(u; w), one number for each row of H.
+  vector network(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    int used = n_weights(widths[1 : last - 1]);
+    return affine(hidden_layers(H, w, widths[1 : last - 1], activation),
+                  w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
+  }
+
+  // Several networks side by side, whose outputs are added.
+  //
+  // `widths` has a row for each network. The columns of H are the inputs of the
+  // first, then those of the second, and so on; w holds their weights likewise.
+
+  // The leading layers of each network, all followed by their activation.
+  matrix constant_layers(matrix Z, vector w, array[,] int widths,
+                         int activation) {
+    int last = size(widths[1]);
+    matrix[rows(Z), sum(widths[ : , last])] H;
+    int column = 0;  // of Z that is taken
+    int unit = 0;  // column of H that is filled
+    int used = 0;  // weights
+    for (i in 1 : size(widths)) {
+      int Q = widths[i, 1];
+      int m = widths[i, last];
+      int d = n_weights(widths[i]);
+      H[ : , unit + 1 : unit + m]
+        = hidden_layers(Z[ : , column + 1 : column + Q], w[used + 1 : used + d],
+                        widths[i], activation);
+      column += Q;
+      unit += m;
+      used += d;
+    }
+    return H;
+  }
+
+  // Sum of the networks' outputs, one number for each row of H.
+  vector networks(matrix H, vector w, array[,] int widths, int activation) {
+    vector[rows(H)] f = rep_vector(0, rows(H));
+    int column = 0;  // of H that is taken
+    int used = 0;  // weights
+    for (i in 1 : size(widths)) {
+      int m = widths[i, 1];
+      int d = n_weights(widths[i]);
+      f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
+                   widths[i], activation);
+      column += m;
+      used += d;
+    }
+    return f;
+  }
+
+  // Sum of the outputs of the networks from first to last, those of one
+  // predictor; the arguments are as for `networks`.
+  vector networks_of(matrix H, vector w, array[,] int widths, int activation,
+                     int first, int last) {
+    vector[rows(H)] f = rep_vector(0, rows(H));
+    int column = 0;  // of H that is taken
+    int used = 0;  // weights
+    for (i in 1 : last) {
+      int m = widths[i, 1];
+      int d = n_weights(widths[i]);
+      if (i >= first) {
+        f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
+                     widths[i], activation);
+      }
+      column += m;
+      used += d;
+    }
+    return f;
+  }
+
+  // Log-likelihood of rows start to end, the slice that one thread computes.
+  real partial_log_lik(array[] int slice, int start, int end,
+                       data array[] int y, data matrix Xc, data matrix H,
+                       data array[,] int free_widths, data int activation,
+                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data real eta_loc, data real eta_scale,
+                       data real mutrain_trip_loc, data matrix Xc_mutrain_trip,
+                       vector phi, vector theta, vector theta_mutrain_trip) {
+    vector[num_elements(p_bar)] w = lift(phi, p_bar, axes, Pi);  // weights
+    vector[end - start + 1] f
+      = networks_of(H[start : end], w, free_widths, activation, 1, 1);
+    vector[end - start + 1] eta  // linear predictor, mucar
+      = eta_loc + eta_scale * f + Xc[start : end] * theta;
+    vector[end - start + 1] mutrain_trip  // linear predictor
+      = mutrain_trip_loc
+        + Xc_mutrain_trip[start : end] * theta_mutrain_trip
+        + networks_of(H[start : end], w, free_widths, activation, 2, 2);
+    // Log odds of each category against the first one.
+    matrix[end - start + 1, 3] logits = rep_matrix(0, end - start + 1, 3);
+    logits[ : , 2] = eta;
+    logits[ : , 3] = mutrain_trip;
+    real total = 0;
+    for (n in start : end) {
+      total += categorical_logit_lpmf(y[n] | logits[n - start + 1]');
+    }
+    return total;
+  }
+}
+data {
+  int<lower=1> N;  // rows
+  array[N] int y;  // response
+  int<lower=0> P;  // structured coefficients
+  matrix[N, P] X;  // structured design, without an intercept
+  vector[P] x_loc;  // mean of each column of X
+  vector<lower=0>[P] theta_scale;  // unit of each coefficient
+  int<lower=1> Q;  // network inputs
+  matrix[N, Q] U;  // network inputs
+  vector[Q] u_loc;  // mean of each network input
+  vector<lower=0>[Q] u_scale;  // standard deviation of each input
+  real eta_loc;  // location of the linear predictor
+  real<lower=0> eta_scale;  // unit of the linear predictor
+  int<lower=1> n_networks;  // networks, whose outputs are added
+  int<lower=1> n_layers;  // layers, the output layer included
+  // of each: inputs, hidden units, 1
+  array[n_networks, n_layers + 1] int<lower=1> widths;
+  int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
+  int<lower=0> d_frozen;  // constant weights
+  vector[d_frozen] w_frozen;  // their values
+  int<lower=1> d;  // Bayesian weights
+  int<lower=1> k;  // dimension of the subspace
+  vector[d] p_bar;  // weights at phi = 0
+  int<lower=0, upper=k> n_axes;  // weights that move by themselves
+  array[n_axes] int<lower=1, upper=d> axes;  // which
+  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+  real mutrain_trip_loc;  // location of mutrain_trip
+  int<lower=1> P_mutrain_trip;  // structured coefficients of mutrain_trip
+  // their design, without an intercept
+  matrix[N, P_mutrain_trip] X_mutrain_trip;
+  // mean of each column of X_mutrain_trip
+  vector[P_mutrain_trip] x_loc_mutrain_trip;
+  // unit of each coefficient
+  vector<lower=0>[P_mutrain_trip] theta_scale_mutrain_trip;
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
+  vector[P] prior_b_location;  // normal prior on theta: location
+  vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
+  // normal prior on theta_mutrain_trip: location
+  vector[P_mutrain_trip] prior_b_mutrain_trip_location;
+  // normal prior on theta_mutrain_trip: scale
+  vector<lower=0>[P_mutrain_trip] prior_b_mutrain_trip_scale;
+  int<lower=0, upper=1> prior_only;  // leave the likelihood out?
+  int<lower=1> grainsize;  // rows per slice of reduce_sum
+}
+transformed data {
+  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
+  // widths of the Bayesian layers
+  array[n_networks, n_layers - frozen + 1] int free_widths
+    = widths[ : , frozen + 1 : n_layers + 1];
+  matrix[N, P] Xc;  // structured design, centred
+  // structured design of mutrain_trip, centred
+  matrix[N, P_mutrain_trip] Xc_mutrain_trip;
+  matrix[N, sum(free_widths[ : , 1])] H;  // input of the first Bayesian layer
+  for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
+  for (j in 1 : P_mutrain_trip) {
+    Xc_mutrain_trip[ : , j] = X_mutrain_trip[ : , j] - x_loc_mutrain_trip[j];
+  }
+  if (frozen == 0) {  // large inputs are not held once more
+    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  } else {
+    matrix[N, Q] Z;  // network inputs, standardised
+    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+    H = constant_layers(Z, w_frozen, widths[ : , 1 : frozen + 1], activation);
+  }
+}
+parameters {
+  // subspace coordinates: w = lift(phi, ...)
+  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
+  // structured coefficients of mutrain_trip
+  vector<multiplier=theta_scale_mutrain_trip>[P_mutrain_trip]
+    theta_mutrain_trip;
+}
+transformed parameters {
+  real lprior = 0;  // log prior density
+  lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
+  lprior += normal_lpdf(theta_mutrain_trip | prior_b_mutrain_trip_location,
+                        prior_b_mutrain_trip_scale);
+}
+model {
+  if (!prior_only) {
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
+                         free_widths, activation, p_bar, axes, Pi, eta_loc,
+                         eta_scale, mutrain_trip_loc, Xc_mutrain_trip, phi,
+                         theta, theta_mutrain_trip);
+  }
+  target += lprior;
+}
+generated quantities {
+  real b_mucar_Intercept  // mean of mucar over the rows, moved to X = 0
+    = eta_loc
+      + eta_scale
+        * mean(networks_of(H, lift(phi, p_bar, axes, Pi), free_widths,
+                           activation, 1, 1))
+      - dot_product(x_loc, theta);
+  real b_mucar_x = theta[1];  // x
+  real b_mucar_gb = theta[2];  // C(g)[T.b]
+  real b_mucar_gc = theta[3];  // C(g)[T.c]
+  real b_mucar_gd = theta[4];  // C(g)[T.d]
+  // mean of mutrain_trip, moved to X_mutrain_trip = 0
+  real b_mutrain_trip_Intercept
+    = mutrain_trip_loc
+      + mean(networks_of(H, lift(phi, p_bar, axes, Pi), free_widths,
+                         activation, 2, 2))
+      - dot_product(x_loc_mutrain_trip, theta_mutrain_trip);
+  real b_mutrain_trip_x = theta_mutrain_trip[1];  // x
+  real b_mutrain_trip_gb = theta_mutrain_trip[2];  // C(g)[T.b]
+  real b_mutrain_trip_gc = theta_mutrain_trip[3];  // C(g)[T.c]
+  real b_mutrain_trip_gd = theta_mutrain_trip[4];  // C(g)[T.d]
+}

@@ -1,0 +1,204 @@
+// generated with semistan 0.1.0
+// formula: rating ~ x + C(g) + nn(u, v)
+// family: cumulative, link: probit
+// bundle: 4ab2abebfa313066a06fadf9c5c484a07cfd7863c26d0da465292a7e92c912c7
+// temperature: 2, of the likelihood
+functions {
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer:
+  // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
+
+  // Activation, elementwise.
+  matrix activate(matrix Z, int activation) {
+    if (activation == 1) return tanh(Z);
+    if (activation == 2) return fmax(Z, 0);
+    if (activation == 3) return log1p_exp(Z);
+    if (activation == 4) return inv_logit(Z);
+    return Z;
+  }
+
+  // One layer before its activation: every row of H times the weights, plus
+  // the biases. A column of ones carries the biases through the product.
+  matrix affine(matrix H, vector w, int m, int n) {
+    return append_col(H, rep_vector(1, rows(H)))
+           * append_row(to_matrix(w[1 : m * n], m, n),
+                        to_row_vector(w[m * n + 1 : m * n + n]));
+  }
+
+  // Number of weights of the layers between these widths.
+  int n_weights(array[] int widths) {
+    int d = 0;
+    for (l in 2 : size(widths)) d += (widths[l - 1] + 1) * widths[l];
+    return d;
+  }
+
+  // All layers between these widths, each followed by its activation.
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    if (last == 1) return H;
+    {
+      int used = n_weights(widths[1 : last - 1]);
+      matrix[rows(H), widths[last - 1]] below
+        = hidden_layers(H, w, widths[1 : last - 1], activation);
+      return activate(affine(below, w[used + 1 : num_elements(w)],
+                             widths[last - 1], widths[last]),
+                      activation);
+    }
+  }
+
+  // Weights at phi: its first elements move the weights at `axes`, the others
+  // move all weights along the columns of Pi.
+  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
+    int a = size(axes);
+    vector[num_elements(p_bar)] w = p_bar;
+    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
+    if (a > 0) w[axes] += phi[1 : a];
+    return w;
+  }
+
+  // Network output f(u; w), one number for each row of H, in log_lik.hpp.
+  vector network(matrix H, vector w, array[] int widths, int activation);
+
+  // Log of the standard normal distribution function. std_normal_lcdf has
+  // derivatives of seven digits; those of erfc are exact. Below -30, where it
+  // fades, five terms of the asymptotic series are exact to 1e-12.
+  real log_Phi(real x) {
+    if (x > 0) return log1m(0.5 * erfc(x / sqrt(2)));
+    if (x > -30) return log(0.5 * erfc(-x / sqrt(2)));
+    {
+      real r = inv_square(x);
+      real series
+        = 1 - r * (1 - 3 * r * (1 - 5 * r * (1 - 7 * r * (1 - 9 * r))));
+      return -0.5 * square(x) - 0.5 * log(2 * pi()) - log(-x) + log(series);
+    }
+  }
+
+  // A category 1 .. K: the interval between thresholds tau in which eta plus
+  // standard normal noise falls. Inner ones are taken in the lower tail.
+  real cumulative_probit_lpmf(int y, real eta, vector tau) {
+    int K = rows(tau) + 1;
+    if (y == 1) return log_Phi(tau[1] - eta);
+    if (y == K) return log_Phi(eta - tau[K - 1]);
+    {
+      real a = tau[y - 1] - eta;
+      real b = tau[y] - eta;
+      if (a + b > 0) return log_diff_exp(log_Phi(-a), log_Phi(-b));
+      return log_diff_exp(log_Phi(b), log_Phi(a));
+    }
+  }
+
+  // Log-likelihood of rows start to end, the slice that one thread computes.
+  real partial_log_lik(array[] int slice, int start, int end,
+                       data array[] int y, data matrix Xc, data matrix H,
+                       data array[] int free_widths, data int activation,
+                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data real eta_loc, data real eta_scale, vector phi,
+                       vector theta, real gap_2, real gap_3) {
+    vector[end - start + 1] f
+      = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
+                activation);
+    vector[end - start + 1] eta  // linear predictor
+      = eta_loc + eta_scale * f + Xc[start : end] * theta;
+    vector[3] tau = cumulative_sum([0, gap_2, gap_3]');
+    real total = 0;
+    for (n in start : end) {
+      total += cumulative_probit_lpmf(y[n] | eta[n - start + 1], tau);
+    }
+    return total;
+  }
+}
+data {
+  int<lower=1> N;  // rows
+  array[N] int y;  // response
+  int<lower=0> P;  // structured coefficients
+  matrix[N, P] X;  // structured design, without an intercept
+  vector[P] x_loc;  // mean of each column of X
+  vector<lower=0>[P] theta_scale;  // unit of each coefficient
+  int<lower=1> Q;  // network inputs
+  matrix[N, Q] U;  // network inputs
+  vector[Q] u_loc;  // mean of each network input
+  vector<lower=0>[Q] u_scale;  // standard deviation of each input
+  real eta_loc;  // location of the linear predictor
+  real<lower=0> eta_scale;  // unit of the linear predictor
+  int<lower=1> n_layers;  // layers, the output layer included
+  array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
+  int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
+  int<lower=0> d_frozen;  // constant weights
+  vector[d_frozen] w_frozen;  // their values
+  int<lower=1> d;  // Bayesian weights
+  int<lower=1> k;  // dimension of the subspace
+  vector[d] p_bar;  // weights at phi = 0
+  int<lower=0, upper=k> n_axes;  // weights that move by themselves
+  array[n_axes] int<lower=1, upper=d> axes;  // which
+  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
+  vector[P] prior_b_location;  // normal prior on theta: location
+  vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
+  real prior_gap_2_meanlog;  // lognormal prior on gap_2: mean of its logarithm
+  // lognormal prior on gap_2: standard deviation of its logarithm
+  real<lower=0> prior_gap_2_sdlog;
+  real prior_gap_3_meanlog;  // lognormal prior on gap_3: mean of its logarithm
+  // lognormal prior on gap_3: standard deviation of its logarithm
+  real<lower=0> prior_gap_3_sdlog;
+  int<lower=0, upper=1> prior_only;  // leave the likelihood out?
+  real<lower=0> temperature;  // T: the likelihood to the power 1 / T
+  int<lower=1> grainsize;  // rows per slice of reduce_sum
+}
+transformed data {
+  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
+  array[n_layers - frozen + 1] int free_widths  // widths of the Bayesian layers
+    = widths[frozen + 1 : n_layers + 1];
+  matrix[N, P] Xc;  // structured design, centred
+  matrix[N, free_widths[1]] H;  // input of the first Bayesian layer
+  for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
+  if (frozen == 0) {  // large inputs are not held once more
+    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  } else {
+    matrix[N, Q] Z;  // network inputs, standardised
+    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+    H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
+  }
+}
+parameters {
+  // subspace coordinates: w = lift(phi, ...)
+  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
+  real<lower=0> gap_2;  // threshold 2 minus threshold 1
+  real<lower=0> gap_3;  // threshold 3 minus threshold 2
+}
+transformed parameters {
+  real lprior = 0;  // log prior density
+  lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
+  lprior += lognormal_lpdf(gap_2 | prior_gap_2_meanlog, prior_gap_2_sdlog);
+  lprior += lognormal_lpdf(gap_3 | prior_gap_3_meanlog, prior_gap_3_sdlog);
+}
+model {
+  if (!prior_only) {
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
+                         free_widths, activation, p_bar, axes, Pi, eta_loc,
+                         eta_scale, phi, theta, gap_2, gap_3) / temperature;
+  }
+  target += lprior;
+}
+generated quantities {
+  // thresholds less the mean of eta over the rows, moved to X = 0
+  vector[3] b_Intercept
+    = cumulative_sum([0, gap_2, gap_3]')
+      - eta_loc
+      - eta_scale
+        * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
+      + dot_product(x_loc, theta);
+  real b_x = theta[1];
+  real b_gb = theta[2];  // C(g)[T.b]
+  real b_gc = theta[3];  // C(g)[T.c]
+  real b_gd = theta[4];  // C(g)[T.d]
+}

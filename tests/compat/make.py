@@ -1,0 +1,149 @@
+"""How the runs in this folder were written: by semistan 0.1.0 of commit fe8a949, format version 1.
+
+They must NOT be written anew: they are what ``test_compat.py`` reads to show that runs of that
+version stay readable. A later format gets folders of its own. Given a folder, this script writes
+the same cases there, by whichever version is imported.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import semistan
+from semistan.model.config import parse_config
+
+NEW = [2, 11, 33]  # positions of the rows that the new ones are made of
+COMMON = {
+    "network": {"hidden": [4]},
+    "subspace": {"k": 2},
+    "priors": {"phi": "normal(0, 1)"},
+    "train": {"epochs": 50, "device": "cpu"},
+    "sample": {"chains": 2, "warmup": 60, "draws": 25, "kernel": "stan", "threads": 1},
+}
+TERMS = {"formula": "y ~ x + s(z, k=5) + (1 + x | g) + offset(o) + nn(u)"}
+CASES = {
+    "terms": TERMS,
+    "meanfield": {**TERMS, "sample": {"method": "meanfield", "chains": 1, "draws": 30}},
+    "distributional": {"formula": "y ~ x + C(g) + nn(x, u), sigma ~ z + nn(u)"},
+    "categorical": {"formula": "mode ~ x + C(g) + nn(u, v)", "family": "categorical"},
+    "cumulative": {
+        "formula": "rating ~ x + C(g) + nn(u, v)",
+        "family": "cumulative(probit)",
+        "subspace": {"construction": "subnetwork", "k": 3},
+        "sample": {"temperature": 2.0, "kernel": "auto"},
+    },
+    "binomial": {
+        "formula": "wins | trials(tries) + weights(q) ~ x + nn(u) + nn(v)",
+        "family": "binomial",
+    },
+    "naive": {"formula": "y ~ x + nn(u, v)", "subspace": {"construction": "naive"}},
+    "horseshoe": {
+        "formula": "y ~ x + z + poly(u, 2) + nn(u, v)",
+        "priors": {"b": "horseshoe()", "phi": "auto"},
+        "subspace": {"construction": "pca"},
+        "sample": {"chains": 1, "draws": 30},
+    },
+    "orthogonal": {
+        "formula": "count ~ x + z + nn(x, u)",
+        "family": "poisson",
+        "orthogonalise_in": "model",
+        "network": {"hidden": [4, 3], "frozen": 1, "activation": "softplus"},
+    },
+    "elliptical_slice": {
+        "formula": "count ~ x + nn(u, v)",
+        "family": "negbinomial",
+        "subspace": {"construction": "low_rank_laplace"},
+        "sample": {"method": "elliptical-slice", "temperature": 2.0},
+    },
+}
+
+
+def table(n=40):
+    """Return the training rows of every case."""
+    generator = np.random.default_rng(20)
+    x, u, v = generator.normal(5, 2, n), generator.normal(0, 1, n), generator.uniform(10, 20, n)
+    eta = 0.3 * (x - 5) + np.sin(2 * u) + 0.05 * (v - 15)
+    tries = np.arange(n) % 5 + 3
+    return pd.DataFrame(
+        {
+            "y": 50 + 7 * (eta + generator.normal(0, 0.5, n)),
+            "count": generator.poisson(np.exp(1 + eta / 2)),
+            "wins": generator.binomial(tries, 1 / (1 + np.exp(-eta))),
+            "tries": tries,
+            "mode": np.array(["bus", "car", "train trip"])[
+                np.argmax(np.outer(eta, [0, 1, -1]) + generator.gumbel(size=(n, 3)), axis=1)
+            ],
+            "rating": 1 + np.searchsorted([-0.7, 0.2, 1.0], eta + generator.normal(size=n)),
+            "x": x,
+            "z": generator.uniform(0, 3, n),
+            "g": np.array(["a", "b", "c", "d"])[np.arange(n) % 4],
+            "u": u,
+            "v": v,
+            "o": generator.normal(0, 1, n),
+            "q": np.arange(n) % 3 + 1.0,
+        }
+    )
+
+
+def configuration(case):
+    """Return a case's configuration: its keys over the common ones, section by section."""
+    content = {**COMMON, **case}
+    for section, values in COMMON.items():
+        content[section] = {**values, **case.get(section, {})}
+    return parse_config(content, "make.py")
+
+
+def answers(fit, rows):
+    """Return what the version at hand makes of a run: plain numbers, as JSON has them."""
+    run, draws = fit.run, fit.draws
+    new = semistan.new_rows(run.bundle, rows, response=True)
+    return {
+        "rows": rows.to_dict("list"),
+        "phi": draws.phi.tolist(),
+        "theta": draws.theta.tolist(),
+        "coefficients": {name: values.tolist() for name, values in draws.interpreted.items()},
+        "summary": fit.summary.table().to_dict("split"),
+        "posterior_epred": semistan.posterior_epred(run.bundle, draws, new).tolist(),
+        "log_lik": semistan.log_lik(run.bundle, draws, new).tolist(),
+        **{
+            f"epred_{item.name}": semistan.posterior_epred(
+                run.bundle, draws, new, dpar=item.name
+            ).tolist()
+            for item in run.bundle.design.parameters
+            if not run.bundle.design.categories
+        },
+    }
+
+
+def without_nan(value):
+    """Return None in place of NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
+
+
+def make(out):
+    """Write every case into a folder: a run without its pictures' data, and expected.json."""
+    rows = table()
+    new = rows.iloc[NEW].assign(x=[4.0, 6.5, 5.25], u=[-0.5, 0.1, 1.2], z=[0.4, 1.5, 2.2])
+    for name, case in CASES.items():
+        if (out / name).exists():
+            continue
+        print(name, flush=True)
+        scratch = out / f".{name}"
+        semistan.fit(configuration(case), rows, out=scratch, say=print)
+        (scratch / "posterior.nc").unlink()
+        for header in scratch.glob("*.hpp"):
+            header.unlink()
+        text = json.dumps(without_nan(answers(semistan.read_fit(scratch), new)), allow_nan=False)
+        (scratch / "expected.json").write_text(text + "\n")
+        scratch.rename(out / name)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

@@ -1,0 +1,225 @@
+// generated with semistan 0.1.0
+// formula: y ~ x + s(z, k=5) + (1 + x | g) + offset(o) + nn(u)
+// family: gaussian, link: identity
+// bundle: c36995f20ec1c0d2db2806dbaa3e979ed20dbc72a6764694f3b833c5966da0e2
+functions {
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer:
+  // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
+
+  // Activation, elementwise.
+  matrix activate(matrix Z, int activation) {
+    if (activation == 1) return tanh(Z);
+    if (activation == 2) return fmax(Z, 0);
+    if (activation == 3) return log1p_exp(Z);
+    if (activation == 4) return inv_logit(Z);
+    return Z;
+  }
+
+  // One layer before its activation: every row of H times the weights, plus
+  // the biases. A column of ones carries the biases through the product.
+  matrix affine(matrix H, vector w, int m, int n) {
+    return append_col(H, rep_vector(1, rows(H)))
+           * append_row(to_matrix(w[1 : m * n], m, n),
+                        to_row_vector(w[m * n + 1 : m * n + n]));
+  }
+
+  // Number of weights of the layers between these widths.
+  int n_weights(array[] int widths) {
+    int d = 0;
+    for (l in 2 : size(widths)) d += (widths[l - 1] + 1) * widths[l];
+    return d;
+  }
+
+  // All layers between these widths, each followed by its activation.
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    if (last == 1) return H;
+    {
+      int used = n_weights(widths[1 : last - 1]);
+      matrix[rows(H), widths[last - 1]] below
+        = hidden_layers(H, w, widths[1 : last - 1], activation);
+      return activate(affine(below, w[used + 1 : num_elements(w)],
+                             widths[last - 1], widths[last]),
+                      activation);
+    }
+  }
+
+  // Weights at phi: its first elements move the weights at `axes`, the others
+  // move all weights along the columns of Pi.
+  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
+    int a = size(axes);
+    vector[num_elements(p_bar)] w = p_bar;
+    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
+    if (a > 0) w[axes] += phi[1 : a];
+    return w;
+  }
+
+  // Network output f(u; w), one number for each row of H.
+  vector network(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    int used = n_weights(widths[1 : last - 1]);
+    return affine(hidden_layers(H, w, widths[1 : last - 1], activation),
+                  w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
+  }
+
+  // Log-likelihood of rows start to end, the slice that one thread computes.
+  real partial_log_lik(array[] int slice, int start, int end, data vector y,
+                       data matrix Xc, data matrix H,
+                       data array[] int free_widths, data int activation,
+                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data real eta_loc, data real eta_scale,
+                       data vector offsets, data matrix Zs_1,
+                       data array[] int J_1, data matrix Z_1, vector phi,
+                       vector theta, real sigma, vector s_1, matrix r_1) {
+    vector[end - start + 1] f
+      = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
+                activation);
+    vector[end - start + 1] alpha  // without x' theta
+      = eta_loc + eta_scale * f
+        + offsets[start : end]
+        + Zs_1[start : end] * s_1
+        + rows_dot_product(Z_1[start : end], r_1[J_1[start : end]]);
+    return normal_id_glm_lpdf(
+      y[start : end] | Xc[start : end], alpha,
+      theta, sigma);
+  }
+}
+data {
+  int<lower=1> N;  // rows
+  vector[N] y;  // response
+  int<lower=0> P;  // structured coefficients
+  matrix[N, P] X;  // structured design, without an intercept
+  vector[P] x_loc;  // mean of each column of X
+  vector<lower=0>[P] theta_scale;  // unit of each coefficient
+  int<lower=1> Q;  // network inputs
+  matrix[N, Q] U;  // network inputs
+  vector[Q] u_loc;  // mean of each network input
+  vector<lower=0>[Q] u_scale;  // standard deviation of each input
+  real eta_loc;  // location of the linear predictor
+  real<lower=0> eta_scale;  // unit of the linear predictor
+  int<lower=1> n_layers;  // layers, the output layer included
+  array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
+  int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
+  int<lower=0> d_frozen;  // constant weights
+  vector[d_frozen] w_frozen;  // their values
+  int<lower=1> d;  // Bayesian weights
+  int<lower=1> k;  // dimension of the subspace
+  vector[d] p_bar;  // weights at phi = 0
+  int<lower=0, upper=k> n_axes;  // weights that move by themselves
+  array[n_axes] int<lower=1, upper=d> axes;  // which
+  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+  vector[N] offsets;  // part of the predictor that is known
+  int<lower=1> m_1;  // penalised coefficients of s(z)
+  matrix[N, m_1] Zs_1;  // basis of s(z)
+  int<lower=1> N_1;  // levels of g
+  array[N] int<lower=1, upper=N_1> J_1;  // level of each row
+  int<lower=1> M_1;  // effects that vary by level
+  matrix[N, M_1] Z_1;  // what they multiply
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
+  vector[P] prior_b_location;  // normal prior on theta: location
+  vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
+  real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
+  real prior_sigma_location;  // student_t prior on sigma: location
+  real<lower=0> prior_sigma_scale;  // student_t prior on sigma: scale
+  // student_t prior on sds_sz_1: degrees of freedom
+  real<lower=0> prior_sds_sz_1_df;
+  real prior_sds_sz_1_location;  // student_t prior on sds_sz_1: location
+  real<lower=0> prior_sds_sz_1_scale;  // student_t prior on sds_sz_1: scale
+  // student_t prior on sd_g__Intercept: degrees of freedom
+  real<lower=0> prior_sd_g__Intercept_df;
+  // student_t prior on sd_g__Intercept: location
+  real prior_sd_g__Intercept_location;
+  // student_t prior on sd_g__Intercept: scale
+  real<lower=0> prior_sd_g__Intercept_scale;
+  // student_t prior on sd_g__x: degrees of freedom
+  real<lower=0> prior_sd_g__x_df;
+  real prior_sd_g__x_location;  // student_t prior on sd_g__x: location
+  real<lower=0> prior_sd_g__x_scale;  // student_t prior on sd_g__x: scale
+  real<lower=0> prior_cor_shape;  // lkj prior on the correlations: shape
+  int<lower=0, upper=1> prior_only;  // leave the likelihood out?
+  int<lower=1> grainsize;  // rows per slice of reduce_sum
+}
+transformed data {
+  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
+  array[n_layers - frozen + 1] int free_widths  // widths of the Bayesian layers
+    = widths[frozen + 1 : n_layers + 1];
+  matrix[N, P] Xc;  // structured design, centred
+  matrix[N, free_widths[1]] H;  // input of the first Bayesian layer
+  for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
+  if (frozen == 0) {  // large inputs are not held once more
+    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  } else {
+    matrix[N, Q] Z;  // network inputs, standardised
+    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+    H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
+  }
+}
+parameters {
+  // subspace coordinates: w = lift(phi, ...)
+  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
+  vector[m_1] zs_1;  // s(z), standardised
+  matrix[N_1, M_1] z_1;  // effects of g, standardised
+  cholesky_factor_corr[M_1] L_1;  // Cholesky factor of the correlations of g
+  real<lower=0> sigma;  // residual standard deviation
+  real<lower=0> sds_sz_1;  // standard deviation of s(z)
+  real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
+  real<lower=0> sd_g__x;  // standard deviation of x by g
+}
+transformed parameters {
+  vector[m_1] s_1 = sds_sz_1 * zs_1;  // penalised coefficients of s(z)
+  matrix[N_1, M_1] r_1  // effects of the levels of g
+    = z_1 * diag_pre_multiply([sd_g__Intercept, sd_g__x]', L_1)';
+  real lprior = 0;  // log prior density
+  lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
+  lprior += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+  lprior += student_t_lpdf(sds_sz_1 | prior_sds_sz_1_df,
+                           prior_sds_sz_1_location, prior_sds_sz_1_scale)
+    - student_t_lccdf(0 | prior_sds_sz_1_df, prior_sds_sz_1_location,
+                      prior_sds_sz_1_scale);
+  lprior += student_t_lpdf(sd_g__Intercept | prior_sd_g__Intercept_df,
+                           prior_sd_g__Intercept_location,
+                           prior_sd_g__Intercept_scale)
+    - student_t_lccdf(0 | prior_sd_g__Intercept_df,
+                      prior_sd_g__Intercept_location,
+                      prior_sd_g__Intercept_scale);
+  lprior += student_t_lpdf(sd_g__x | prior_sd_g__x_df, prior_sd_g__x_location,
+                           prior_sd_g__x_scale)
+    - student_t_lccdf(0 | prior_sd_g__x_df, prior_sd_g__x_location,
+                      prior_sd_g__x_scale);
+  lprior += std_normal_lpdf(zs_1);
+  lprior += std_normal_lpdf(to_vector(z_1));
+  lprior += lkj_corr_cholesky_lpdf(L_1 | prior_cor_shape);
+}
+model {
+  if (!prior_only) {
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
+                         free_widths, activation, p_bar, axes, Pi, eta_loc,
+                         eta_scale, offsets, Zs_1, J_1, Z_1, phi, theta, sigma,
+                         s_1, r_1);
+  }
+  target += lprior;
+}
+generated quantities {
+  real b_Intercept  // mean of network and x' theta, moved to X = 0
+    = eta_loc
+      + eta_scale
+        * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
+      - dot_product(x_loc, theta);
+  real b_x = theta[1];
+  real b_z = theta[2];
+  real cor_g__Intercept__x = dot_product(L_1[1], L_1[2]);
+}

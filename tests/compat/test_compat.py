@@ -1,0 +1,142 @@
+"""Runs that older versions wrote stay readable, and say what they said then.
+
+Each folder here is a run as it was written (see ``make.py``) with ``expected.json``: what that
+version read from it. Only public functions and the command line are used.
+"""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import semistan
+
+FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
+RELATIVE = 1e-9
+
+folders = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Run ``semistan`` and return its exit code."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
+        try:
+            runpy.run_module("semistan", run_name="__main__")
+        except SystemExit as finished:
+            return finished.code or 0
+        return 0
+
+    return run
+
+
+def expected(folder):
+    return json.loads((folder / "expected.json").read_text())
+
+
+def assert_same(values, numbers):
+    """Compare with the numbers of JSON, where a NaN is null."""
+    values, numbers = (np.array(array, dtype=float) for array in (values, numbers))
+    assert values.shape == numbers.shape
+    size = np.nanmax(np.abs(numbers), initial=0)
+    np.testing.assert_allclose(values, numbers, rtol=RELATIVE, atol=RELATIVE * 1e-3 * size)
+
+
+def by_draw(path, shape):
+    """Read the predictions of ``predict --draws``, of rows, categories and draws."""
+    table = pd.read_parquet(path)
+    keys = [name for name in (".row", ".category") if name in table]
+    wide = table.pivot(index=".draw", columns=keys, values=table.columns[-1])
+    return wide.to_numpy().reshape(shape)
+
+
+def test_there_are_runs_to_read():
+    assert len(FOLDERS) >= 10
+
+
+@folders
+def test_draws_are_those_that_were_read_then(folder):
+    then = expected(folder)
+    draws = semistan.read_draws(semistan.read_run(folder))
+    assert_same(draws.phi, then["phi"])
+    assert_same(draws.theta, then["theta"])
+
+
+@folders
+def test_coefficients_are_in_the_table_of_draws(folder, command, tmp_path):
+    then = expected(folder)["coefficients"]
+    assert command("draws", folder, "--out", tmp_path / "draws.parquet") == 0
+    table = pd.read_parquet(tmp_path / "draws.parquet")
+    for name, values in then.items():
+        assert_same(table[name], np.ravel(np.array(values, dtype=float)))
+
+
+@folders
+def test_the_summary_is_the_one_of_then(folder, command, capsys):
+    then = expected(folder)["summary"]
+    table = semistan.read_fit(folder).summary.table()
+    assert list(table.index) == then["index"]
+    assert list(table.columns) == then["columns"]
+    assert_same(table, then["data"])
+    assert command("summary", folder, "--json") in (0, 3)
+    shown = json.loads(capsys.readouterr().out)["coefficients"]
+    assert list(shown) == then["index"]
+    assert_same([list(line.values()) for line in shown.values()], then["data"])
+
+
+@folders
+def test_predictions_are_those_of_then(folder, command, tmp_path):
+    then = expected(folder)
+    epred = np.array(then["posterior_epred"])
+    rows = pd.DataFrame(then["rows"])
+    rows.to_parquet(tmp_path / "new.parquet")
+    files = "--out", tmp_path / "table.csv", "--draws", tmp_path / "draws.parquet"
+    assert command("predict", folder, "--newdata", tmp_path / "new.parquet", *files) == 0
+    assert_same(by_draw(tmp_path / "draws.parquet", epred.shape), epred)
+    table = semistan.predict(folder, rows)
+    assert_same(table["Estimate"], epred.mean(axis=0).ravel())
+    assert_same(table["Est.Error"], epred.std(axis=0, ddof=1).ravel())
+    assert_same(table["Q2.5"], np.quantile(epred, 0.025, axis=0).ravel())
+
+
+@folders
+def test_log_likelihoods_of_rows_are_those_of_then(folder):
+    then, run = expected(folder), semistan.read_run(folder)
+    rows = semistan.new_rows(run.bundle, pd.DataFrame(then["rows"]), response=True)
+    assert_same(semistan.log_lik(run.bundle, semistan.read_draws(run), rows), then["log_lik"])
+
+
+def test_a_predictor_of_sigma_gives_the_sigma_of_then():
+    folder = Path(__file__).parent / "distributional"
+    then = expected(folder)
+    table = semistan.predict(folder, pd.DataFrame(then["rows"]), dpar="sigma")
+    assert_same(table["Estimate"], np.mean(then["epred_sigma"], axis=0))
+
+
+@folders
+def test_the_bundle_is_read_by_itself_and_its_onnx_graph_predicts(folder):
+    then, rows = expected(folder), pd.DataFrame(expected(folder)["rows"])
+    bundle, run = semistan.read_bundle(folder / "bundle"), semistan.read_run(folder)
+    assert np.array_equal(bundle.subspace.p_bar, run.bundle.subspace.p_bar)
+    assert bundle.subspace.k == np.shape(then["phi"])[-1]
+    by_torch = semistan.predict(folder, rows, kind="linpred")
+    by_onnx = semistan.predict(folder, rows, kind="linpred", engine="onnx")
+    assert_same(by_onnx["Estimate"], by_torch["Estimate"])
+
+
+@pytest.mark.cmdstan
+def test_a_chain_that_an_old_run_lacks_is_sampled(command, tmp_path):
+    folder = Path(__file__).parent / "terms"
+    run = shutil.copytree(folder, tmp_path / "run")
+    (run / "chains" / "chain-2.csv").unlink()
+    assert command("sample", run) in (0, 3)
+    phi = semistan.read_draws(semistan.read_run(run)).phi
+    assert np.array_equal(phi[0], expected(folder)["phi"][0])
+    assert np.all(np.isfinite(phi[1]))
