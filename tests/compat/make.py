@@ -98,7 +98,9 @@ def configuration(case):
 
 def answers(fit, rows):
     """Return what the version at hand makes of a run: plain numbers, as JSON has them."""
-    run, draws = fit.run, fit.draws
+    run = fit.run
+    posterior = semistan.read_posterior(run)
+    draws, design = posterior.draws, run.bundle.design
     new = semistan.new_rows(run.bundle, rows, response=True)
     return {
         "rows": rows.to_dict("list"),
@@ -106,14 +108,11 @@ def answers(fit, rows):
         "theta": draws.theta.tolist(),
         "coefficients": {name: values.tolist() for name, values in draws.interpreted.items()},
         "summary": fit.summary.table().to_dict("split"),
-        "posterior_epred": semistan.posterior_epred(run.bundle, draws, new).tolist(),
-        "log_lik": semistan.log_lik(run.bundle, draws, new).tolist(),
+        "posterior_epred": semistan.posterior_epred(posterior, new).tolist(),
+        "log_lik": semistan.log_lik(posterior, new).tolist(),
         **{
-            f"epred_{item.name}": semistan.posterior_epred(
-                run.bundle, draws, new, dpar=item.name
-            ).tolist()
-            for item in run.bundle.design.parameters
-            if not run.bundle.design.categories
+            f"epred_{item.name}": semistan.posterior_epred(posterior, new, dpar=item.name).tolist()
+            for item in design.of_dispersion
         },
     }
 

@@ -64,7 +64,7 @@ def test_there_are_runs_to_read():
 @folders
 def test_draws_are_those_that_were_read_then(folder):
     then = expected(folder)
-    draws = semistan.read_draws(semistan.read_run(folder))
+    draws = semistan.read_posterior(semistan.read_run(folder)).draws
     assert_same(draws.phi, then["phi"])
     assert_same(draws.theta, then["theta"])
 
@@ -110,7 +110,7 @@ def test_predictions_are_those_of_then(folder, command, tmp_path):
 def test_log_likelihoods_of_rows_are_those_of_then(folder):
     then, run = expected(folder), semistan.read_run(folder)
     rows = semistan.new_rows(run.bundle, pd.DataFrame(then["rows"]), response=True)
-    assert_same(semistan.log_lik(run.bundle, semistan.read_draws(run), rows), then["log_lik"])
+    assert_same(semistan.log_lik(semistan.read_posterior(run), rows), then["log_lik"])
 
 
 def test_a_predictor_of_sigma_gives_the_sigma_of_then():
@@ -137,6 +137,6 @@ def test_a_chain_that_an_old_run_lacks_is_sampled(command, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     (run / "chains" / "chain-2.csv").unlink()
     assert command("sample", run) in (0, 3)
-    phi = semistan.read_draws(semistan.read_run(run)).phi
+    phi = semistan.read_posterior(semistan.read_run(run)).draws.phi
     assert np.array_equal(phi[0], expected(folder)["phi"][0])
     assert np.all(np.isfinite(phi[1]))

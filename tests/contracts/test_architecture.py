@@ -6,22 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from test_agreement import assert_agreement
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.ggn import diagonal_ggn
 from semistan.density.predictor import network_output
 from semistan.density.problem import make_problem
-from semistan.model import bundle as models
-from semistan.model.families.families import family
+from semistan.model import model as models
 from semistan.model.networks.architecture import Layer, StanText
 from semistan.model.networks.mlp import activate, affine, onnx_activation, onnx_affine
-from semistan.model.networks.networks import Networks
-from semistan.model.units import units_of
 from semistan.program import networks, program, quantities
 from semistan.program.sources import stan_source
 from semistan.subspace.descent import initial_parameters
+from support.agreement import assert_agreement
 from support.small import small_bundle, small_frame, small_prepared
 from support.untrained import random_bundle
 
@@ -188,9 +185,9 @@ def test_constructions_train_it(construction):
 
 def test_its_curvature_is_that_of_finite_differences():
     prepared = small_prepared(FORMULA)
-    record, units = family("gaussian"), units_of(prepared.design, family("gaussian"), prepared.rows)
-    spec = Networks((Convolution(3, (3,)),))
-    problem = make_problem(record, spec, units, prepared.rows, "cpu")
+    spec, units = prepared.model.network, prepared.model.units
+    assert spec.parts == (Convolution(3, (3,)),)
+    problem = make_problem(prepared.model, prepared.rows, "cpu")
     parameters = initial_parameters(problem, 1, torch.Generator().manual_seed(1)).copy()
     state, step = parameters.at(torch.ones(1, dtype=torch.float64)), 1e-5
     output = lambda w: spec.parts[0].forward(w, problem.U)  # noqa: E731
@@ -210,11 +207,12 @@ def test_it_is_written_read_sampled_and_predicted_with(tmp_path):
     }  # fmt: skip
     fit = semistan.fit(FORMULA, small_frame(40), out=tmp_path / "run", overrides=settings)
     bundle, rows = fit.run.bundle, fit.run.rows()
-    phi, theta = fit.draws.flat(fit.draws.phi), fit.draws.flat(fit.draws.theta)
+    draws = fit.posterior.draws
+    phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     f = naive_outputs(bundle, rows, bundle.subspace.lift(phi))
     eta = bundle.units.eta_loc + bundle.units.eta_scale * f
     eta = eta + theta @ (rows.X - bundle.units.x_loc).T
-    assert np.allclose(semistan.posterior_linpred(bundle, fit.draws, rows), eta, rtol=1e-10)
+    assert np.allclose(semistan.posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
     write_bundle(bundle, tmp_path / "bundle")  # checks both graphs against torch
     assert read_bundle(tmp_path / "bundle").sha256 == bundle.sha256
 

@@ -5,7 +5,6 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from test_network import naive_network
 
 import semistan
 from semistan.errors import InputError
@@ -18,6 +17,7 @@ from semistan.subspace.construction import Build, Construction, construction, tr
 from semistan.subspace.descent import descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
 from semistan.subspace.span import pointing_up
+from support.by_hand import naive_network
 from support.small import small_bundle, small_config, small_frame, small_prepared
 
 FORMULA = "y ~ x + nn(u, v)"
@@ -83,13 +83,14 @@ def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
     bundle, rows = fit.run.bundle, fit.run.rows()
     assert np.array_equal(bundle.subspace.p_bar, bundle.trained.control_points[0])
     assert np.allclose(bundle.subspace.Pi.T @ bundle.subspace.Pi, np.eye(3), atol=1e-12)
-    phi, theta = fit.draws.flat(fit.draws.phi), fit.draws.flat(fit.draws.theta)
+    draws = fit.posterior.draws
+    phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     assert phi.shape == (60, 3)
     units, U = bundle.units, (rows.U - bundle.units.u_loc) / bundle.units.u_scale
     w = bundle.subspace.p_bar + phi @ bundle.subspace.Pi.T
     f = np.array([[naive_network((2, 3, 1), one, u, "tanh") for u in U] for one in w])
     eta = units.eta_loc + units.eta_scale * f + theta @ (rows.X - units.x_loc).T
-    assert np.allclose(semistan.posterior_linpred(bundle, fit.draws, rows), eta, rtol=1e-10)
+    assert np.allclose(semistan.posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
     again = semistan.read_run(tmp_path / "run").bundle
     assert (again.sha256, again.subspace.origin) == (bundle.sha256, registered)
     assert registered in semistan.report(fit.run).read_text("utf-8")
@@ -98,7 +99,7 @@ def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
 def test_its_prior_draws_lie_in_its_subspace(registered):
     bundle, rows = small_bundle(FORMULA, subspace__construction=registered)
     draws = semistan.prior_draws(bundle, rows, (2, 10), np.random.default_rng(0))
-    eta = semistan.posterior_linpred(bundle, draws, rows)
+    eta = semistan.posterior_linpred(semistan.One(bundle, draws), rows)
     assert eta.shape == (20, len(rows))
     assert np.isfinite(eta).all()
 

@@ -24,7 +24,6 @@ from semistan.infer.starts import curve_states
 from semistan.model.bundle import with_temper
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.families.families import family
-from semistan.model.temper import integrates_theta, temper_of
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, stan_program
 from semistan.program.quantities import quantities_program
@@ -43,7 +42,7 @@ def program(formula="y ~ x + C(g) + nn(u, v)", temperature=1.0, temper="likeliho
     prepared = small_prepared(
         formula, sample__temperature=temperature, sample__temper=temper, **settings
     )
-    return stan_program(prepared.config, prepared.design)
+    return stan_program(prepared.model)
 
 
 # ---- The program's text
@@ -85,9 +84,9 @@ def test_theta_is_integrated_out_exactly_where_it_can_be(name, prior, integral):
 def test_the_kernel_is_pure_stan_where_theta_is_integrated_out():
     bundle, _ = tempered("poisson", 2.0, "subspace")
     assert bundle_program(bundle, "cpp") == bundle_program(bundle, "stan")
-    assert integrates_theta(bundle.config, bundle.design)
+    assert bundle.model.integrates_theta
     likelihood, _ = tempered("poisson", 2.0, "likelihood")
-    assert not integrates_theta(likelihood.config, likelihood.design)
+    assert not likelihood.model.integrates_theta
 
 
 def test_without_coefficients_both_equations_are_the_same():
@@ -110,7 +109,7 @@ def test_the_data_are_what_the_program_declares(name, prior, integral, temper):
     data = stan_data(bundle, rows)
     assert list(data) == list(declared(bundle_program(bundle)))
     assert data["temperature"] == 2
-    assert temper_of(bundle.config, bundle.design).integral == (
+    assert bundle.model.temper.integral == (
         integral if temper == "subspace" else None
     )
 
@@ -170,8 +169,7 @@ def by_hand(bundle, rows, q):
 
 def log_marginal(bundle, rows, q):
     target = make_target(bundle, rows)
-    phi, _, log_dispersion = target.split(torch.tensor(q))
-    return log_marginal_likelihood(target, phi, log_dispersion).item()
+    return log_marginal_likelihood(target, target.values(torch.tensor(q))).item()
 
 
 def test_the_marginal_of_a_gaussian_is_that_of_an_n_by_n_normal():
@@ -306,7 +304,7 @@ def test_the_metric_of_equation_8_is_positive_and_leads_to_a_mode(
     gradient = derivatives(target, torch.tensor(mode.q))[0].numpy()
     assert gradient @ mode.inv_metric @ gradient < 2 * geometry.ENOUGH
     assert np.linalg.eigvalsh(mode.inv_metric).min() > 0
-    assert temper_of(bundle.config, bundle.design).integral == integral
+    assert bundle.model.temper.integral == integral
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +323,7 @@ def test_draws_have_the_closed_form(temperature, temper, kernel, trained, toolch
     overrides = {"sample.temperature": temperature, "sample.temper": temper}
     config = with_overrides(bundle.config, {**overrides, "sample.kernel": kernel})
     said = []
-    used = compile_model(config, bundle.design, toolchain, said.append)
+    used = compile_model(bundle.model.replace(config=config), toolchain, said.append)
     used = trusted_kernel(used, with_temper(bundle, config.sample), rows, toolchain, said.append)
     assert used == ("cpp" if kernel == "cpp" else "stan")
     assert any("theta is integrated out" in line for line in said) == (kernel == "auto")

@@ -8,7 +8,8 @@ from scipy import stats
 from scipy.special import expit
 
 from semistan.errors import InputError
-from semistan.model.families.families import FAMILIES, check_response, family
+from semistan.model.families.families import FAMILIES, family
+from semistan.model.families.family import check_response
 
 ETA = np.linspace(-6, 3, 19)
 DISPERSION = {

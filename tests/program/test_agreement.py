@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from semistan.model.terms.names import spread_names
 
 from semistan.density.mode import derivatives
 from semistan.density.target import make_target, negative_log_posterior
@@ -66,7 +65,7 @@ def test_they_agree_where_theta_lies_in_the_subspace(kernel, family, toolchain, 
 )
 def test_the_kernel_agrees_with_pure_stan_on_further_terms(family, further, toolchain, tmp_path):
     bundle, rows = further_bundle(family, further)
-    q = 0.3 * np.random.default_rng(7).normal(size=(STATES, unconstrained_size(bundle)))
+    q = 0.3 * np.random.default_rng(7).normal(size=(STATES, bundle.layout.size))
     by_stan = evaluate(bundle, stan_data(bundle, rows), q, toolchain, tmp_path, "stan")
     data = stan_data(bundle, rows, grainsize=4)  # slices begin anywhere
     by_kernel = evaluate(bundle, data, q, toolchain, tmp_path, "cpp")
@@ -98,14 +97,6 @@ def test_the_network_alone_in_cpp_agrees_with_pytorch(
     for state, found in zip(q, by_kernel.gradient, strict=True):
         gradient = -derivatives(target, torch.tensor(state))[0].numpy()
         assert relative(found, gradient) < TOLERANCE
-
-
-def unconstrained_size(bundle):
-    """Number of unconstrained coordinates, those of smooths and groups included."""
-    further = sum(
-        len(term.levels) * term.size + len(spread_names(term)) for term in bundle.design.penalised
-    )
-    return bundle.subspace.k + len(bundle.trained.theta) + len(bundle.trained.dispersion) + further
 
 
 @pytest.mark.parametrize("kernel", ("stan", "cpp"))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from semistan.infer.stan_csv import NUTS_COLUMNS
-from semistan.model.families.ordinal import intercept_names
+from semistan.model.families.cumulative import intercept_names
 from semistan.posterior.draws import Draws
 
 

@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import norm
 
 import semistan
-from semistan.model.table.rows import Rows
+from semistan.model.names import MU
+from semistan.model.table.rows import Columns, Rows
 from semistan.program.data import stan_data
 from support.assertions import assert_correlation, assert_mean, assert_probability, assert_sd
 
@@ -92,7 +93,7 @@ def new(fit):
     units = fit.run.bundle.units
     X = units.x_loc + 2 * units.x_scale * generator.normal(size=(3, len(units.x_loc)))
     U = units.u_loc + 2 * units.u_scale * generator.normal(size=(3, len(units.u_loc)))
-    return Rows(None, X, U, (0, 1, 2))
+    return Rows(None, {MU: Columns(X)}, U, (0, 1, 2))
 
 
 def test_predictor_of_new_rows(fit, exact, new):

@@ -25,7 +25,7 @@ from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior_density
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.ordinal import thresholds
+from semistan.model.families.cumulative import thresholds
 from semistan.model.layout import numbered
 from semistan.model.names import MU
 from semistan.model.orthogonal import further_names

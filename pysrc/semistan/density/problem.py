@@ -25,7 +25,7 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, forward, frozen_features

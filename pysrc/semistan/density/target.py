@@ -16,7 +16,7 @@ from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
-from semistan.model.families.families import Dispersion
+from semistan.model.families.family import Dispersion
 from semistan.model.layout import Layout
 from semistan.model.names import MU
 from semistan.model.networks.networks import forward, frozen_features

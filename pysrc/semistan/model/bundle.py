@@ -12,7 +12,7 @@ from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.layout import Layout
 from semistan.model.model import Model
 from semistan.model.names import MU

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import construction_facts, known_construction
-from semistan.model.families.families import SIGMA, dispersion_keys, family
+from semistan.model.families.families import dispersion_keys, family
+from semistan.model.families.family import SIGMA
 from semistan.model.priors.density import parse_prior
 
 

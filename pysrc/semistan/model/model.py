@@ -7,7 +7,8 @@ from functools import cached_property
 
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import Family, family
+from semistan.model.families.families import family
+from semistan.model.families.family import Family
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import in_model, orthogonal_columns

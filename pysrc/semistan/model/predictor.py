@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula, SmoothTerm
 from semistan.model.names import MU, unique_names
 from semistan.model.table.columns import (

@@ -29,11 +29,9 @@ from typing import Literal
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
-from semistan.model.families.families import family
+from semistan.model.families.families import FAMILIES, family
 from semistan.model.priors.density import parse_prior
 from semistan.model.varying import parameters_text, terms_text
-
-LAPLACE_FAMILIES = ("gaussian", "poisson", "bernoulli")  # stan/cumulant_<family>.stanfunctions
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +94,13 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
         raise InputError(f"temper = 'subspace' has no {others}; use temper = 'likelihood'")
     if "horseshoe" in densities:
         raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
-    name = str(family(config.family))
-    if densities == {"normal"} and name == "gaussian":
+    record = family(config.family)
+    if densities == {"normal"} and record.is_normal:
         return Temper(options.temperature, "exact")
-    if name not in LAPLACE_FAMILIES:
+    if not record.cumulant:
+        able = ", ".join(record.name for record in FAMILIES if record.cumulant)
         raise InputError(
-            f"temper = 'subspace' is for the families {', '.join(LAPLACE_FAMILIES)}, got {name}; "
+            f"temper = 'subspace' is for the families {able}, got {record}; "
             "use temper = 'likelihood'"
         )
     return Temper(options.temperature, "laplace")

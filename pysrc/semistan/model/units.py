@@ -8,7 +8,7 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.design import Design
-from semistan.model.families.families import Dispersion, Family
+from semistan.model.families.family import Dispersion, Family
 from semistan.model.names import MU
 from semistan.model.table.rows import Rows
 

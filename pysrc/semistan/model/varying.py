@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semistan.model.design import Design
-from semistan.model.families.families import Dispersion, Family
+from semistan.model.families.family import Dispersion, Family
 
 
 def scalar_parameters(family: Family, design: Design) -> tuple[Dispersion, ...]:

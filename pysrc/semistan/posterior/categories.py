@@ -11,7 +11,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Design
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.posterior.draws import Array
 
 

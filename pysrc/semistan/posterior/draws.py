@@ -14,7 +14,7 @@ from semistan.infer.method import Method
 from semistan.infer.methods import method_named, method_of, reservations
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.families.ordinal import intercept_names
+from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.table.rows import evenly_spaced

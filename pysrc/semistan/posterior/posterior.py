@@ -20,7 +20,7 @@ from semistan.infer.method import Method
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, read_draws

@@ -17,7 +17,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Design
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, named
 from semistan.posterior.draws import Array, draw_index

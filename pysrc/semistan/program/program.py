@@ -15,8 +15,8 @@ from typing import Literal
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.families.families import Family
-from semistan.model.families.ordinal import intercept_names
+from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.parameter import Parameter

@@ -24,7 +24,7 @@ def marginal_functions(parts: Parts) -> str:
     assert parts.temper is not None
     if parts.temper.integral == "exact":
         return stan_source("marginal_normal.stanfunctions")
-    files = (f"cumulant_{parts.family.name}.stanfunctions", "marginal_laplace.stanfunctions")
+    files = (parts.family.cumulant, "marginal_laplace.stanfunctions")
     return "\n".join([*(stan_source(name) for name in files), _laplace_density(parts)])
 
 

@@ -14,8 +14,9 @@ from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
 from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels
-from semistan.model.families.families import Family, check_response, family, with_categories
-from semistan.model.families.ordinal import check_ordered
+from semistan.model.families.cumulative import check_ordered
+from semistan.model.families.families import family, with_categories
+from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.model import Model, network_spec
 from semistan.model.names import stan_name

@@ -12,6 +12,7 @@ those that are not written have the terms of eta.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.families.family import Dispersion, Family
 from semistan.model.formula.formula import Formula, parse_formula, with_predictors
 from semistan.model.names import stan_name
 
@@ -200,3 +202,43 @@ def with_levels(formula: Formula, levels: Sequence[str]) -> Formula:
     _check_own(formula, levels)
     names = [predictor_name(level) for level in levels[2:]]
     return parse_formula(with_predictors(formula.text, names))
+
+
+def of_levels(levels: tuple[str, ...]) -> Family:
+    """Return the record of unordered categories, whose names may not be known yet."""
+    names, K = tuple(predictor_name(level) for level in levels[1:]), len(levels)
+    columns = [f"logits[ : , {k}] = {name};" for k, name in enumerate(("eta", *names[1:]), 2)]
+    return Family(
+        name=CATEGORICAL,
+        link="logit",
+        aliases=(),
+        parameters=tuple(
+            Dispersion(name, f"log odds of {level} against {levels[0]}", "", link="identity")
+            for name, level in zip(names[1:], levels[2:], strict=True)
+        ),
+        integer=True,
+        support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)),
+        support_text="categories",
+        eta_units=lambda y, _: (first_odds(y), 1.0),
+        mean=None,
+        log_lik=partial(log_lik, names[1:]),
+        rng=partial(rng, names[1:]),
+        density="categorical_logit_lpmf({y} | {eta}')",
+        stan_rng="categorical_logit_rng({eta}')",
+        by_row=True,
+        on_default=("logits", ""),
+        stan_local=(
+            "// Log odds of each category against the first one.",
+            f"matrix[{{rows}}, {K}] logits = rep_matrix(0, {{rows}}, {K});",
+            *columns,
+        ),
+        text=f"{CATEGORICAL}({', '.join(levels)})" if levels else "",
+        locations=partial(locations, names[1:]),
+        probabilities=partial(probabilities, names[1:]),
+        levels=levels,
+    )
+
+
+def read(options: list[str]) -> Family:
+    """Return the record of the levels in brackets, which may be none yet."""
+    return of_levels(tuple(options))

@@ -156,3 +156,8 @@ LINKS: tuple[Link, ...] = (
         in_units_of_y=True,
     ),
 )
+
+
+def refuse_link(name: str, link: str, known: tuple[str, ...]) -> None:
+    """Refuse a link that a family does not have."""
+    raise InputError(f"family {name} has no link '{link}'; it has {', '.join(known)}")

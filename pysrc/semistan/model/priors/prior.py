@@ -29,7 +29,8 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
-from semistan.model.families.families import Dispersion, family
+from semistan.model.families.families import family
+from semistan.model.families.family import Dispersion
 from semistan.model.parameter import REAL, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.density import AUTO, Density, Prior, parse_prior

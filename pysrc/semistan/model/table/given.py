@@ -8,7 +8,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.formula.formula import Formula
 from semistan.model.table.columns import evaluate
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.config import ModelConfig
-from semistan.model.families.families import Family
+from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array

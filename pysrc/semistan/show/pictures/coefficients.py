@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.families.ordinal import intercept_names
+from semistan.model.families.cumulative import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior

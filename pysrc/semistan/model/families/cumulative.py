@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,9 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
+from semistan.model.families.common import logit_of_mean
+from semistan.model.families.family import Dispersion, Family, Given
+from semistan.model.families.links import LINKS, refuse_link
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,3 +225,70 @@ NOISE: dict[str, Noise] = {
         _normal_between,
     ),
 }
+
+
+CUMULATIVE = "cumulative"
+CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
+GAP_PRIOR = "lognormal(0, 1)"  # 95% from 0.14 to 7.1; normal on the scale on which NUTS works
+
+
+def read(options: list[str]) -> Family:
+    """Read a link, a number of categories, or both."""
+    numbers = [option for option in options if option.isdecimal()]
+    links = [option for option in options if option not in numbers]
+    if len(numbers) > 1 or len(links) > 1:
+        raise InputError(
+            f"family {CUMULATIVE} takes a link and a number of categories, as "
+            f"'{CUMULATIVE}(logit, 5)', got '{', '.join(options)}'"
+        )
+    link, K = (links or ["logit"])[0], int((numbers or ["0"])[0])
+    if link not in NOISE:
+        refuse_link(CUMULATIVE, link, tuple(NOISE))
+    if numbers and K < 2:
+        raise InputError(f"family {CUMULATIVE} needs two categories or more, got {K}")
+    return of_categories(link, K)
+
+
+def of_categories(link: str, K: int) -> Family:
+    """Return the record of K ordered categories, or of a number that is not known yet."""
+    noise, gaps = NOISE[link], gap_names(K)
+    tau = f"cumulative_sum([{', '.join(('0', *gaps))}]')"
+    written = ", ".join((link, *([str(K)] if K else [])))
+    probit = link == "probit"
+    density = "cumulative_probit_lpmf" if probit else "ordered_logistic_lpmf"
+    return Family(
+        name=CUMULATIVE,
+        link=link,
+        aliases=(),
+        parameters=tuple(_gap(name) for name in gaps),
+        integer=True,
+        support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)) & np.isfinite(y),
+        support_text=f"categories 1, 2, ..., {K or 'K'}",
+        eta_units=lambda y, given: _first_threshold(link, y, given),
+        mean=partial(mean, noise, K),
+        log_lik=partial(log_lik, noise, K),
+        rng=partial(rng, noise, K),
+        density=density + "({y} | {eta}, tau)",
+        stan_rng=f"ordered_{'probit' if probit else 'logistic'}_rng({{eta}}, tau)",
+        density_functions=CUMULATIVE_PROBIT if probit else (),
+        by_row=probit,
+        stan_local=(f"vector[{K - 1}] tau = {tau};",),
+        probabilities=partial(probabilities, noise, K),
+        text=f"{CUMULATIVE}({written})" if written != "logit" else CUMULATIVE,
+        categories=K,
+    )
+
+
+def _gap(name: str) -> Dispersion:
+    k = int(name.removeprefix("gap_"))
+    return Dispersion(name, f"threshold {k} minus threshold {k - 1}", GAP_PRIOR, of_class="gap")
+
+
+def _first_threshold(link: str, y: Array, given: Given) -> tuple[float, float]:
+    """Return where the probability of a category above 1 is the observed one."""
+    above = (y > 1).astype(float)
+    if link == "logit":
+        return logit_of_mean(above, given)
+    name = next(item for item in LINKS if (item.name, item.default) == (link, "logit"))
+    rest = {key: values for key, values in given.items() if key != "offsets"}
+    return name.units(*logit_of_mean(above, rest), given.get("offsets", np.zeros(1)))

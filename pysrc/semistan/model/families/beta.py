@@ -1,0 +1,66 @@
+"""Proportions between 0 and 1, with variance mean (1 - mean) / (1 + precision)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.lazy import functional
+from semistan.model.arrays import Array
+from semistan.model.families.common import expit, logit_of_mean
+from semistan.model.families.family import Dispersion, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Values = Mapping[str, Tensor]
+
+TINY = 1e-300  # of a beta distribution's parameter, which may underflow but not be 0
+
+
+def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    precision = dispersion["precision"]
+    log_a, log_b = (precision.log() + functional.logsigmoid(sign * eta) for sign in (1, -1))
+    a, b = log_a.exp(), log_b.exp()
+    # 1 / gamma(a) = a / gamma(1 + a) is finite where a underflows
+    ways = precision.lgamma() + log_a - (1 + a).lgamma() + log_b - (1 + b).lgamma()
+    return ways + (a - 1) * y.log() + (b - 1) * (-y).log1p()
+
+
+def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    precision = dispersion["precision"]
+    a, b = (np.maximum(precision * expit(sign * eta), TINY) for sign in (1, -1))
+    return np.asarray(generator.beta(a, b))
+
+
+BETA = Family(
+    name="beta",
+    link="logit",
+    aliases=(),
+    parameters=(
+        Dispersion(
+            "precision",
+            "precision: large values are less dispersed",
+            "exponential(0.05)",
+            start=10.0,
+        ),
+    ),
+    integer=False,
+    support=lambda y: (y > 0) & (y < 1),
+    support_text="numbers between 0 and 1, both excluded",
+    eta_units=logit_of_mean,
+    mean=lambda eta, _: expit(eta),
+    log_lik=_log_lik,
+    rng=_rng,
+    density="beta_proportion_lpdf({y} | inv_logit({eta}), {precision})",
+    stan_rng="beta_proportion_rng(inv_logit({eta}), {precision})",
+    links=("probit", "cloglog"),
+    under_link={
+        "density": "beta_logit_lpdf({y} | {eta}, {precision})",
+        "stan_rng": "beta_logit_rng({eta}, {precision})",
+        "density_functions": ("beta_logit.stanfunctions",),
+        "by_row": True,
+    },
+)

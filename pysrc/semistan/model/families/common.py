@@ -1,0 +1,68 @@
+"""What several families share: units of the linear predictor, and draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.arrays import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Values = Mapping[str, Tensor]
+
+Given = Mapping[str, Array]
+LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
+
+
+def normal_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    """Return the normal log density of responses."""
+    sigma = dispersion["sigma"]
+    return -0.5 * ((y - eta) / sigma) ** 2 - sigma.log() - 0.5 * math.log(2 * math.pi)
+
+
+def counts(eta: Array, _: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    """Draw counts; NumPy stops near a mean of 1e19, the normal limit is used above 1e9."""
+    large = eta > LARGE_LOG_MEAN
+    counts = generator.poisson(np.exp(np.where(large, 0.0, eta))).astype(float)
+    if large.any():
+        with np.errstate(over="ignore"):
+            mean = np.exp(eta[large])
+        noise = np.exp(-0.5 * eta[large]) * generator.standard_normal(mean.shape)
+        counts[large] = np.round(mean * (1 + noise))
+    return counts
+
+
+def expit(eta: Array) -> Array:
+    """Return the probability whose logit is eta."""
+    return np.exp(-np.logaddexp(0.0, -eta))
+
+
+def mean_and_sd(y: Array, given: Given) -> tuple[float, float]:
+    """Return the units of a predictor that is the mean of y."""
+    rest = y - given.get("offsets", 0.0)
+    return float(rest.mean()), float(rest.std(ddof=1))
+
+
+def is_count(y: Array) -> np.ndarray:
+    """Return where a response is 0, 1, 2, ..."""
+    return np.asarray((y >= 0) & (y == np.floor(y)) & np.isfinite(y))
+
+
+def log_of_mean(y: Array, given: Given) -> tuple[float, float]:
+    """Return the units of a predictor that is the log of the mean."""
+    offsets = given.get("offsets", np.zeros(1))
+    exposure = np.exp(offsets - offsets.max()).mean()
+    return float(np.log(y.mean()) - np.log(exposure) - offsets.max()), 1.0
+
+
+def logit_of_mean(y: Array, given: Given) -> tuple[float, float]:
+    """Return the units of a predictor that is the logit of the mean, or of that of a trial."""
+    trials = given.get("trials", np.ones(len(y)))
+    mean = y.sum() / trials.sum()
+    offset = float(np.mean(given.get("offsets", 0.0)))
+    return float(np.log(mean) - np.log1p(-mean)) - offset, 1.0

@@ -1,0 +1,244 @@
+"""What everything else must know of a response's distribution.
+
+A family is a record in a file of its own: link, support, units, likelihood, random generation, and
+the lines of the Stan program. Its parameters beside the linear predictor have a link of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.arrays import Array
+from semistan.model.families.common import expit
+from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Kind
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Values = Mapping[str, Tensor]
+
+Given = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispersion:
+    """One parameter of a response distribution beside the linear predictor.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the program and the table.
+    text : str
+        What it is, in a few words.
+    prior : str
+        Its default prior.
+    has_units : bool
+        Whether it is in units of the linear predictor, and its prior is autoscaled.
+    start : float
+        Where training starts, in those units.
+    of_class : str
+        The key of its prior in ``[priors]``, if several parameters share it.
+    link : str
+        ``log`` of a positive parameter, ``logit`` of one between 0 and 1; one with link
+        ``identity`` always has a predictor.
+    """
+
+    name: str
+    text: str
+    prior: str
+    has_units: bool = False
+    start: float = 1.0
+    of_class: str = ""
+    link: str = "log"
+
+    def value(self, predictor: Any) -> Any:
+        """Return the parameter where its predictor is an array or a tensor."""
+        return INVERSE_LINKS[self.link](predictor)
+
+    def moved(self, start: float, predictor: Any) -> Any:
+        """Return the parameter where its predictor is this much above that of ``start``."""
+        if self.link == "log":
+            return start * self.value(predictor)
+        return self.value(self.predictor(start) + predictor)
+
+    def predictor(self, value: Any) -> Any:
+        """Return the predictor of a value, or of several."""
+        return PARAMETER_LINKS[self.link](value)
+
+    @property
+    def kind(self) -> Kind:
+        """The constraint of the parameter where it has no predictor."""
+        return KINDS_BY_LINK[self.link]
+
+    @property
+    def key(self) -> str:
+        """The key of its prior in ``[priors]``."""
+        return self.of_class or self.name
+
+
+def _inverse_log(predictor: Any) -> Any:
+    return predictor.exp() if hasattr(predictor, "exp") else np.exp(predictor)
+
+
+def _inverse_logit(predictor: Any) -> Any:
+    return predictor.sigmoid() if hasattr(predictor, "sigmoid") else expit(predictor)
+
+
+# What the predictor of a parameter is of, and the parameter's own constraint without a predictor.
+INVERSE_LINKS: dict[str, Callable[[Any], Any]] = {
+    "log": _inverse_log, "logit": _inverse_logit, "identity": lambda predictor: predictor,
+}  # fmt: skip
+PARAMETER_LINKS: dict[str, Callable[[Any], Any]] = {
+    "log": np.log, "logit": lambda p: np.log(p) - np.log1p(-p), "identity": lambda value: value,
+}  # fmt: skip
+KINDS_BY_LINK = {"log": POSITIVE, "logit": UNIT_INTERVAL, "identity": REAL}
+
+SIGMA = Dispersion("sigma", "residual standard deviation", "student_t(3, 0, 2.5)", has_units=True)
+SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponential(0.2)", start=3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One response distribution with its link.
+
+    Attributes
+    ----------
+    name, link : str
+        The family's and its link's name.
+    aliases : tuple of str
+        Other names by which users know it.
+    parameters : tuple of Dispersion
+        Its dispersion parameters.
+    integer : bool
+        Whether the response is a whole number.
+    support : callable
+        Maps a response to a boolean array: which values are possible.
+    support_text : str
+        The support in words, for error messages.
+    eta_units : callable
+        Maps a response and what is given of each row to the location and scale of the linear
+        predictor without offsets, in whose units the network and the default priors work.
+    mean : callable or None
+        Maps ``eta`` and the dispersion to the mean of the response, which unordered categories do
+        not have.
+    log_lik : callable
+        Maps torch tensors ``(y, eta, dispersion)`` to elementwise log densities.
+    rng : callable
+        Maps ``(eta, dispersion, numpy generator)`` to one response per element.
+    density, stan_rng : str
+        Stan's density of a response, and its random generation, with ``{y}`` and ``{eta}`` in
+        place of the response and the linear predictor, ``{sigma}`` and the like in place of its
+        parameters, and ``{trials}`` where they are given. The density takes vectors too; a product
+        with a parameter is ``{times}`` there.
+    glm : str
+        Stan's GLM density, if it has one.
+    has_log_lik : bool
+        Whether ``log_lik.hpp`` has its likelihood, in one pass with the network.
+    stan_functions : tuple of str
+        Files of ``stan/`` that ``stan_rng`` needs.
+    given : tuple of str
+        What must be known of each row: ``trials``. ``mean``, ``log_lik`` and ``rng`` find it
+        beside the dispersion.
+    links : tuple of str
+        Other links that it can have.
+    under_link : dict
+        Fields that replace these under another link, which reaches further into the tails.
+    text : str
+        How users write it, with its link unless that is the default one; the name by default.
+    categories : int
+        Number of ordered categories, 0 as long as it is unknown and for other families.
+    density_functions : tuple of str
+        Files of ``stan/`` that ``density`` needs.
+    by_row : bool
+        Whether the density takes one response, not vectors.
+    on_default : tuple of str
+        Name of the vector that stands for eta in ``density`` and ``stan_rng``, on the scale of the
+        default link, and how the program computes it from eta.
+    stan_local : tuple of str
+        Lines with what both need besides, ``{rows}`` standing for the number of rows.
+    in_units_of_y : bool
+        Whether dispersion that has units is in those of y, and these are not those of eta.
+    locations : callable
+        Maps a response to where training starts the dispersion parameters that are no positive
+        numbers, by name.
+    probabilities : callable, optional
+        Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
+    levels : tuple of str
+        Names of unordered categories, the reference first.
+    binary : bool
+        Whether the response is 0 or 1, so that its mean is the probability of 1.
+    is_normal : bool
+        Whether the likelihood is normal in eta, so that coefficients can be integrated out exactly.
+    cumulant : str
+        File of ``stan/`` with the derivatives of its log density in eta, with which coefficients
+        are integrated out by Laplace's method; empty if there is none.
+    """
+
+    name: str
+    link: str
+    aliases: tuple[str, ...]
+    parameters: tuple[Dispersion, ...]
+    integer: bool
+    support: Callable[[Array], np.ndarray]
+    support_text: str
+    eta_units: Callable[[Array, Given], tuple[float, float]]
+    mean: Callable[[Array, Mapping[str, Array]], Array] | None
+    log_lik: Callable[[Tensor, Tensor, Values], Tensor]
+    rng: Callable[[Array, Mapping[str, Array], np.random.Generator], Array]
+    density: str
+    stan_rng: str
+    glm: str = ""
+    has_log_lik: bool = False
+    stan_functions: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    under_link: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    categories: int = 0
+    density_functions: tuple[str, ...] = ()
+    by_row: bool = False
+    on_default: tuple[str, str] = ("eta", "")
+    stan_local: tuple[str, ...] = ()
+    in_units_of_y: bool = False
+    locations: Callable[[Array], dict[str, float]] = lambda _: {}
+    probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
+    levels: tuple[str, ...] = ()
+    binary: bool = False
+    is_normal: bool = False
+    cumulant: str = ""
+
+    def __str__(self) -> str:
+        return self.text or self.name
+
+    @property
+    def dispersion(self) -> tuple[str, ...]:
+        """Names of the dispersion parameters."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    def parameter(self, name: str) -> Dispersion:
+        """Return a dispersion parameter by its name."""
+        return next(parameter for parameter in self.parameters if parameter.name == name)
+
+
+def check_response(record: Family, y: Array, name: str) -> None:
+    """Refuse a response outside the family's support, or without variation.
+
+    Raises
+    ------
+    InputError
+        Naming the response, the first impossible value and its row.
+    """
+    bad = np.flatnonzero(~record.support(y))
+    if bad.size:
+        raise InputError(
+            f"family {record.name} expects {record.support_text}, but response '{name}' is "
+            f"{y[bad[0]]:g} in row {bad[0] + 1} ({bad.size} of {y.size} rows). "
+            "Choose another family or mend the response."
+        )
+    if np.ptp(y) == 0:
+        raise InputError(f"response '{name}' is constant ({y[0]:g}): there is nothing to explain")

@@ -1,0 +1,45 @@
+"""Positive responses with variance mean^2 / shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.arrays import Array
+from semistan.model.families.common import log_of_mean
+from semistan.model.families.family import SHAPE, Family
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Values = Mapping[str, Tensor]
+
+
+def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    shape = dispersion["shape"]
+    by_mean = shape * (y.log() - eta - y * (-eta).exp())
+    return by_mean - y.log() + shape * shape.log() - shape.lgamma()
+
+
+def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    shape = np.broadcast_to(dispersion["shape"], eta.shape)
+    return np.asarray(np.exp(eta) * generator.gamma(shape, 1 / shape))
+
+
+GAMMA = Family(
+    name="gamma",
+    link="log",
+    aliases=(),
+    parameters=(SHAPE,),
+    integer=False,
+    support=lambda y: (y > 0) & np.isfinite(y),
+    support_text="positive numbers",
+    eta_units=log_of_mean,
+    mean=lambda eta, _: np.exp(eta),
+    log_lik=_log_lik,
+    rng=_rng,
+    density="gamma_lpdf({y} | {shape}, {shape} {times} exp(-{eta}))",
+    stan_rng="gamma_rng({shape}, {shape} * exp(-{eta}))",
+)

@@ -1,0 +1,29 @@
+"""Real responses with normal errors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistan.model.families.common import mean_and_sd, normal_log_lik
+from semistan.model.families.family import SIGMA, Family
+
+GAUSSIAN = Family(
+    name="gaussian",
+    link="identity",
+    aliases=("normal",),
+    parameters=(SIGMA,),
+    integer=False,
+    support=np.isfinite,
+    support_text="finite numbers",
+    eta_units=mean_and_sd,
+    mean=lambda eta, _: eta,
+    log_lik=normal_log_lik,
+    rng=lambda eta, disp, generator: generator.normal(eta, disp["sigma"]),
+    density="normal_lpdf({y} | {eta}, {sigma})",
+    stan_rng="normal_rng({eta}, {sigma})",
+    glm="normal_id_glm_lpdf",
+    has_log_lik=True,
+    links=("log",),
+    is_normal=True,
+    cumulant="cumulant_gaussian.stanfunctions",
+)
