@@ -15,10 +15,10 @@ EVERYTHING = (
 def test_every_part_of_a_formula_is_found():
     formula = parse_formula(EVERYTHING)
     assert (formula.response, formula.weights, formula.trials) == ("y", "w", "n")
-    assert (formula.structured, formula.network) == (("x", "v"), ("u",))
-    assert formula.offsets == ("log(z)",)
-    assert formula.smooths == (SmoothTerm("v", 5),)
-    assert formula.groups == (
+    assert (formula.mean.structured, formula.network) == (("x", "v"), ("u",))
+    assert formula.mean.offsets == ("log(z)",)
+    assert formula.mean.smooths == (SmoothTerm("v", 5),)
+    assert formula.mean.groups == (
         GroupTerm("(1 + x | g)", True, ("x",), ("g",), True),
         GroupTerm("(0 + z || h)", False, ("z",), ("h",), False),
         GroupTerm("(1 | g:h)", True, (), ("g", "h"), True),
@@ -68,8 +68,8 @@ def test_weights_and_trials_are_expressions(text, weights, trials):
 @pytest.mark.parametrize("around", ["{} + nn(u)", "nn(u) + {}", "v + {} + nn(u)"])
 def test_a_group_level_term_has_two_sides(term, intercept, terms, by, correlated, around):
     formula = parse_formula(f"y ~ {around.format(term)}")
-    assert formula.groups == (GroupTerm(term, intercept, terms, by, correlated),)
-    assert formula.structured == (("v",) if around.startswith("v") else ())
+    assert formula.mean.groups == (GroupTerm(term, intercept, terms, by, correlated),)
+    assert formula.mean.structured == (("v",) if around.startswith("v") else ())
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_group_level_term_has_two_sides(term, intercept, terms, by, correlated
 )
 def test_offsets_and_smooths_are_terms_of_their_own(text, offsets, smooths, structured):
     formula = parse_formula(f"y ~ {text} + nn(u)")
-    assert formula.offsets == offsets
-    assert formula.smooths == tuple(SmoothTerm(*smooth) for smooth in smooths)
-    assert sorted(formula.structured) == sorted(structured)
+    assert formula.mean.offsets == offsets
+    assert formula.mean.smooths == tuple(SmoothTerm(*smooth) for smooth in smooths)
+    assert sorted(formula.mean.structured) == sorted(structured)
 
 
 def test_a_bar_in_backticks_or_in_quotes_is_none():

@@ -30,7 +30,7 @@ def refusal(text):
 )
 def test_a_formula_has_three_parts(text, response, structured, network):
     formula = parse_formula(text)
-    assert (formula.response, formula.structured, formula.network) == (
+    assert (formula.response, formula.mean.structured, formula.network) == (
         response,
         structured,
         network,
@@ -90,13 +90,13 @@ def test_a_python_keyword_may_stand_wherever_a_column_may(word, quote):
         f"y | weights({name}) ~ C({name}):x + s({name}) + offset(log({name})) + (1 + {name} | g) "
         f"+ (1 | {name}:h) + nn({name}, I({name} * 2)), sigma ~ scale({name}) + nn({name})"
     )
-    assert formula.structured == (f"C(`{word}`):x", f"`{word}`")
+    assert formula.mean.structured == (f"C(`{word}`):x", f"`{word}`")
     assert formula.networks == ((f"`{word}`", f"I(`{word}` * 2)"), (f"`{word}`",))
-    assert formula.offsets == (f"log(`{word}`)",)
-    assert formula.groups[0].terms == (f"`{word}`",)
-    assert formula.groups[1].by == (word, "h")
+    assert formula.mean.offsets == (f"log(`{word}`)",)
+    assert formula.mean.groups[0].terms == (f"`{word}`",)
+    assert formula.mean.groups[1].by == (word, "h")
     assert formula.weights == f"`{word}`"
-    assert formula.parameters[0].structured == (f"scale(`{word}`)",)
+    assert formula.others[0].structured == (f"scale(`{word}`)",)
     assert parse_formula(f"{name} ~ nn(u)").outcome == (word,)
 
 
@@ -109,7 +109,7 @@ def test_words_of_python_are_columns_and_no_operators(text):
     "expression", ["(x + 1) * (z + 2)", "log(x) + log(z)", "x + 1", "-x", "x * (z)"]
 )
 def test_braces_make_one_term_of_arithmetic(expression):
-    (term,) = parse_formula(f"y ~ {{{expression}}} + nn(u)").structured
+    (term,) = parse_formula(f"y ~ {{{expression}}} + nn(u)").mean.structured
     assert term.startswith("I(")
 
 
@@ -134,8 +134,8 @@ def test_braces_make_one_term_of_arithmetic(expression):
 def test_a_power_is_what_it_is_in_r(term, terms):
     """The terms are those of ``attr(terms(~ ...), "term.labels")``."""
     formula = parse_formula(f"y ~ {term} + nn(u), sigma ~ {term}")
-    assert formula.structured == terms
-    assert formula.parameters[0].structured == terms
+    assert formula.mean.structured == terms
+    assert formula.others[0].structured == terms
 
 
 def test_a_power_within_a_call_is_arithmetic():
@@ -144,9 +144,9 @@ def test_a_power_within_a_call_is_arithmetic():
     )
     assert formula.response == "I(y ** 2)"
     assert formula.weights == "I(w ** 2)"
-    assert formula.smooths[0].expression == "I(x ** 2)"
-    assert formula.offsets == ("I(z ** 2)",)
-    assert formula.groups[0].terms == ("a", "b", "a:b")
+    assert formula.mean.smooths[0].expression == "I(x ** 2)"
+    assert formula.mean.offsets == ("I(z ** 2)",)
+    assert formula.mean.groups[0].terms == ("a", "b", "a:b")
     assert formula.network == ("I(u ** 2)", "v")
 
 

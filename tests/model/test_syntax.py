@@ -122,7 +122,7 @@ def test_a_response_among_its_predictors_is_refused(text, place):
 
 def test_a_change_may_be_adjusted_for_where_it_began():
     formula = parse_formula("I(after - before) ~ before + nn(u)")
-    assert formula.structured == ("before",)
+    assert formula.mean.structured == ("before",)
 
 
 def test_an_error_shows_the_formula_and_what_was_expected():

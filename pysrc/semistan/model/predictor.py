@@ -13,21 +13,22 @@ z = 0, with a network on average over the training rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula, SmoothTerm
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula
 from semistan.model.names import MU, unique_names
 from semistan.model.table.columns import (
     Terms,
     apply_structured,
     check_collinear,
     check_varies,
-    evaluate,
     learn_structured,
     terms_from_plain,
     to_plain,
@@ -35,7 +36,7 @@ from semistan.model.table.columns import (
 from semistan.model.table.given import offset_values
 from semistan.model.table.rows import Columns
 from semistan.model.terms.group import Group, group_from_plain, learn_group
-from semistan.model.terms.smooth import Smooth, learn_smooth, smooth_from_plain
+from semistan.model.terms.kinds import term_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +162,7 @@ def learn_predictor(
     x, X = learn_structured(formula.structured, table)
     of = "" if formula.name == MU else formula.name
     terms: tuple[Term, ...] = (
-        *_learn_smooths(formula.smooths, table, of),
+        *_learn_calls(formula.calls, table, of),
         *_learn_groups(formula.groups, table, of),
     )
     check_varies(x)
@@ -176,9 +177,16 @@ def predictor_to_plain(predictor: Predictor) -> dict[str, Any]:
         "name": predictor.name,
         "link": predictor.link,
         "x": to_plain(asdict(predictor.x)),
-        "smooths": [term.to_plain() for term in predictor.terms if isinstance(term, Smooth)],
-        "groups": [term.to_plain() for term in predictor.terms if isinstance(term, Group)],
+        **_terms_to_plain(predictor.terms),
     }
+
+
+def _terms_to_plain(terms: tuple[Term, ...]) -> dict[str, Any]:
+    """Return the terms' states by their kind; the keys of ``s()`` and bars are always there."""
+    found: dict[str, Any] = {"smooths": [], "groups": []}
+    for term in terms:
+        found.setdefault(term.stored, []).append(term.to_plain())
+    return found
 
 
 def predictor_from_plain(
@@ -192,18 +200,19 @@ def predictor_from_plain(
         If the data are not those of the formula's predictor.
     """
     of = "" if part.name == MU else part.name
-    smooths = [
-        smooth_from_plain(item, _key(of, i)) for i, item in enumerate(plain.get("smooths", ()), 1)
+    calls = [
+        term_kind(call.kind).from_plain(item, _key(of, number))
+        for call, (number, item) in _with_stored(part.calls, plain)
     ]
     groups = [
         group_from_plain(item, formula, _key(of, i), of)
         for i, item in enumerate(plain.get("groups", ()), 1)
     ]
-    same = [s.expression for s in smooths] == [term.expression for term in part.smooths]
+    same = [term.text for term in calls] == [call.text for call in part.calls]
     if not same or [group.by for group in groups] != [term.by for term in part.groups]:
         raise ValueError("the smooths and groups are not the formula's")
     x = terms_from_plain(plain["x"], formula)
-    terms: tuple[Term, ...] = (*smooths, *groups)
+    terms: tuple[Term, ...] = (*calls, *groups)
     return _named(part, x, terms, prefix, str(plain.get("link", link)))
 
 
@@ -240,21 +249,38 @@ def _named(
     )  # fmt: skip
 
 
-def _learn_smooths(
-    terms: tuple[SmoothTerm, ...], table: pd.DataFrame, of: str
-) -> tuple[Smooth, ...]:
-    expressions = tuple(dict.fromkeys(term.expression for term in terms))
-    calls = unique_names(f"s({expression})" for expression in expressions)
-    names = dict(zip(expressions, calls, strict=True))
+def _learn_calls(calls: tuple[TermCall, ...], table: pd.DataFrame, of: str) -> tuple[Term, ...]:
+    texts = tuple(dict.fromkeys(call.text for call in calls))
+    names = dict(zip(texts, unique_names(texts), strict=True))
     return tuple(
-        learn_smooth(
-            term,
-            evaluate(term.expression, table),
-            f"{of}_{names[term.expression]}" if of else names[term.expression],
+        term_kind(call.kind).learn(
+            call,
+            table,
+            f"{of}_{names[call.text]}" if of else names[call.text],
             _key(of, number),
         )
-        for number, term in enumerate(terms, start=1)
+        for call, number in _numbered(calls)
     )
+
+
+def _numbered(calls: tuple[TermCall, ...]) -> Iterator[tuple[TermCall, int]]:
+    """Count the calls of each kind from 1."""
+    counts: Counter[str] = Counter()
+    for call in calls:
+        counts[call.kind] += 1
+        yield call, counts[call.kind]
+
+
+def _with_stored(
+    calls: tuple[TermCall, ...], plain: Mapping[str, Any]
+) -> Iterator[tuple[TermCall, tuple[int, Mapping[str, Any]]]]:
+    """Yield each call with its number and what is stored of it."""
+    for kind in {call.kind for call in calls} | {"s"}:
+        stored, own = plain.get(term_kind(kind).stored, ()), [c for c in calls if c.kind == kind]
+        if len(stored) != len(own):
+            raise ValueError(f"{len(stored)} terms {kind}() are stored, and {len(own)} are written")
+    for call, number in _numbered(calls):
+        yield call, (number, plain[term_kind(call.kind).stored][number - 1])
 
 
 def _learn_groups(terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str) -> tuple[Group, ...]:

@@ -16,30 +16,23 @@ from typing import Any, TypeVar
 
 from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
+from semistan.model.formula.calls import TermCall
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
-    TERM_CALLS,
     check_expression,
     check_part,
     check_text,
     formula_error,
     located,
     masked,
+    term_calls,
 )
 from semistan.model.names import MU
 from semistan.model.spelling import spelled, unmarked
+from semistan.model.terms.kinds import KINDS, term_kind
 
 Part = TypeVar("Part")
-DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
-
-
-@dataclass(frozen=True, slots=True)
-class SmoothTerm:
-    """``s(x, k)``: the expression and the dimension of its basis."""
-
-    expression: str
-    k: int = DEFAULT_BASIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +79,9 @@ class PredictorFormula:
         The arguments of each ``nn()``.
     offsets : tuple of str
         What is added to the linear predictor as it is.
-    smooths : tuple of SmoothTerm
-        Penalised splines; their straight parts are among the structured terms.
+    calls : tuple of TermCall
+        Terms that are written as a call; the straight parts of smooths are among the structured
+        terms.
     groups : tuple of GroupTerm
         Group-level terms.
     """
@@ -96,15 +90,16 @@ class PredictorFormula:
     structured: tuple[str, ...]
     networks: tuple[tuple[str, ...], ...]
     offsets: tuple[str, ...] = ()
-    smooths: tuple[SmoothTerm, ...] = ()
+    calls: tuple[TermCall, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
         """All terms but the levels of groups."""
         effects = (term for group in self.groups for term in group.terms)
+        called = (call.expression for call in self.calls)
         inputs = (term for network in self.networks for term in network)
-        return (*self.structured, *inputs, *self.offsets, *effects)
+        return (*self.structured, *called, *inputs, *self.offsets, *effects)
 
     @property
     def structured_variables(self) -> tuple[str, ...]:
@@ -337,16 +332,20 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
         check_expression(_python(expression, text)[0], text)
     _check_intercept(rhs, bars.plain, text)
     right = _stripped(text, masked(text).index("~") + 1, len(text))
-    smooths = tuple(_smooth(term, text) for term in _calls_of(rhs, "s", text))
-    plain = (term for term in rhs if not any(_calls(term, call) for call in TERM_CALLS))
+    calls = tuple(_term_call(kind, term, text)
+                  for kind in KINDS for term in _calls_of(rhs, kind, text))  # fmt: skip
+    plain = (term for term in rhs if not any(_calls(term, call) for call in term_calls()))
     structured = (":".join(term) for term in plain if term != ("1",))
+    straight = (call.expression for call in calls if term_kind(call.kind).straight)
     has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
     return PredictorFormula(
         name,
-        _unique((*structured, *(smooth.expression for smooth in smooths))),
+        _unique(
+            (*structured, *(call.expression for call in calls if term_kind(call.kind).straight))
+        ),
         _network_terms(rhs, text, right) if has_networks else (),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
-        smooths,
+        calls,
         tuple(_group_term(group, text) for group in bars.groups),
     )
 
@@ -374,7 +373,7 @@ def _checked_formula(text: str) -> Formula:
     for expression in [factor for term in lhs for factor in term]:
         check_expression(_python(expression, text)[0], text)
     left = _stripped(bars.plain, 0, masked(text).index("~"))
-    called = next((name for name in TERM_CALLS if _calls(lhs[0], name)), None) if lhs else None
+    called = next((name for name in term_calls() if _calls(lhs[0], name)), None) if lhs else None
     if len(lhs) != 1 or len(lhs[0]) != 1 or not variables(lhs[0][0]) or called:
         raise formula_error(text, f"needs one response left of '~', as in '{EXAMPLE}'", left)
     if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
@@ -395,7 +394,7 @@ def _addition(name: str, bars: Bars, text: str) -> str:
     check_part(text, masked(text), start, end)
     tree, quoted = _python(text[start:end], text)
     check_expression(tree, text)
-    if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in TERM_CALLS:
+    if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in term_calls():
         raise formula_error(text, takes, (start, end))
     return _operand(tree.body, quoted)
 
@@ -407,7 +406,7 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
     check_part(text, source, start, end)
     _, terms = _parse(f"~ {text[start:end]}", text)
     for term in terms:
-        if called := next((name for name in TERM_CALLS if _calls(term, name)), None):
+        if called := next((name for name in term_calls() if _calls(term, name)), None):
             raise formula_error(text, f"{called}() cannot vary by group", (start, end))
         for factor in term:
             check_expression(_python(factor, text)[0], text)
@@ -424,7 +423,7 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
 
 
 def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:
-    """Return the calls of ``s()`` or ``offset()``, each a term of its own."""
+    """Return the calls of a function, each a term of its own."""
     found = [term for term in terms if _calls(term, name)]
     for term in found:
         if len(term) != 1:
@@ -443,11 +442,12 @@ def _argument(call: str, text: str) -> str:
     return expression
 
 
-def _smooth(call: str, text: str) -> SmoothTerm:
+def _term_call(kind: str, call: str, text: str) -> TermCall:
+    """Read ``s(x, k=10)``."""
     tree, _ = _python(call, text)
     assert isinstance(tree.body, ast.Call)
-    k = [ast.literal_eval(option.value) for option in tree.body.keywords]
-    return SmoothTerm(_argument(call, text), *k)
+    options = ((str(item.arg), ast.literal_eval(item.value)) for item in tree.body.keywords)
+    return TermCall(kind, _argument(call, text), tuple(options))
 
 
 def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.spelling import is_word
+from semistan.model.terms.kinds import KINDS, term_kind
 
 EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
 
@@ -38,17 +39,15 @@ MATH = {
 DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
-TERM_CALLS = {
+PARTS = {
     "nn": "at least one column and no options, as nn(u1, u2)",
     "offset": "one expression, as offset(log(exposure))",
-    "s": "one expression and k, as s(x) or s(x, k=10)",
-}  # each is a term of its own, and takes what is said here
+}  # beside the kinds of terms; each takes what is said here
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
 MOST_TERMS = 5_000
 LARGEST_DEGREE = 1_000
-LARGEST_BASIS = 200
 LARGEST_WHOLE = 10**15
 SAME_LENGTH = {":": "@", "{": "(", "}": ")", "\n": " ", "\r": " ", "#": "?", "`": "?"}
 SHOWN = 100  # characters of a long formula around the place of a mistake
@@ -68,6 +67,11 @@ class Report:
     shown: Callable[[ast.AST], str]
     refuse: Refusal
     operators: tuple[type[ast.operator], ...] = _OPERATORS
+
+
+def term_calls() -> tuple[str, ...]:
+    """Return the functions that are a term of their own."""
+    return (*PARTS, *KINDS)
 
 
 def formula_error(text: str, message: str, place: Span | str | None = None) -> InputError:
@@ -157,7 +161,7 @@ def check_tree(tree: ast.AST, report: Report) -> None:
     while todo:
         node, within = todo.pop()
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id in TERM_CALLS:
+            if isinstance(node.func, ast.Name) and node.func.id in term_calls():
                 if within:
                     report.refuse(node, f"{node.func.id}() must be a term of its own")
                 _check_term_call(node, node.func.id, report)
@@ -277,22 +281,21 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
+    takes = PARTS[name] if name in PARTS else term_kind(name).takes
+    known: Mapping[str | None, Callable[[Any], bool]] = (
+        {} if name in PARTS else {**term_kind(name).options}
+    )
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
     further = [] if name == "nn" else node.args[1:]
-    options = [] if name == "s" else node.keywords
-    wrong_options = [] if name != "s" else [part for part in node.keywords if not _is_k(part)]
-    for part in (*starred, *further, *options, *wrong_options):
-        report.refuse(
-            part, f"'{report.shown(part)}' is not allowed: {name}() takes {TERM_CALLS[name]}"
-        )
+    options = [
+        option
+        for option in node.keywords
+        if option.arg not in known or not known[option.arg](_literal(option.value))
+    ]
+    for part in (*starred, *further, *options):
+        report.refuse(part, f"'{report.shown(part)}' is not allowed: {name}() takes {takes}")
     if not node.args:
-        report.refuse(node, f"{name}() takes {TERM_CALLS[name]}")
-
-
-def _is_k(option: ast.keyword) -> bool:
-    """Say whether an option of ``s()`` is a basis dimension that can be."""
-    value = _literal(option.value)
-    return option.arg == "k" and type(value) is int and 3 <= value <= LARGEST_BASIS
+        report.refuse(node, f"{name}() takes {takes}")
 
 
 def _check_call(node: ast.Call, report: Report) -> None:

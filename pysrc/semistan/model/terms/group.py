@@ -111,6 +111,11 @@ class Group(Penalised):
         return f"z_{self.key}", f"L_{self.key}" if self.correlated else "", f"r_{self.key}"
 
     @property
+    def stored(self) -> str:
+        """The key under which a bundle has groups."""
+        return "groups"
+
+    @property
     def text(self) -> str:
         """The term as users write it."""
         first = ["1"] if self.intercept else ["0"]

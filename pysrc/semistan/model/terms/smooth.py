@@ -25,16 +25,21 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
-from semistan.model.formula.formula import SmoothTerm
+from semistan.model.formula.calls import TermCall
 from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
+from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.term import Hyperparameter, Lines
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
+
+STORED = "smooths"
+DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
+LARGEST_BASIS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +72,11 @@ class Smooth(Penalised):
     T: Array
     line: Array
     key: str = "1"
+
+    @property
+    def stored(self) -> str:
+        """The key under which a bundle has smooths."""
+        return STORED
 
     @property
     def text(self) -> str:
@@ -183,12 +193,12 @@ class Smooth(Penalised):
         return z[:, 0]
 
 
-def learn_smooth(term: SmoothTerm, x: Array, name: str, key: str = "1") -> Smooth:
+def learn_smooth(call: TermCall, x: Array, name: str, key: str = "1") -> Smooth:
     """Choose the knots and the penalised directions.
 
     Parameters
     ----------
-    term : SmoothTerm
+    call : TermCall
         The expression and the dimension k of its basis.
     x : array, shape (N,)
         Its values in the training rows.
@@ -200,22 +210,22 @@ def learn_smooth(term: SmoothTerm, x: Array, name: str, key: str = "1") -> Smoot
     InputError
         If there are fewer distinct values than knots.
     """
-    distinct = np.unique(x)
-    if len(distinct) < term.k:
-        enough = f"; use s({term.expression}, k={len(distinct)})" if len(distinct) > 2 else ""
+    distinct, k = np.unique(x), call.option("k", DEFAULT_BASIS)
+    if len(distinct) < k:
+        enough = f"; use s({call.expression}, k={len(distinct)})" if len(distinct) > 2 else ""
         raise InputError(
-            f"s({term.expression}) has k = {term.k} knots, but '{term.expression}' has only "
+            f"{call.text} has k = {k} knots, but '{call.expression}' has only "
             f"{len(distinct)} distinct values{enough}"
         )
     loc, scale = float(x.mean()), float(x.std(ddof=1))
     z = (x - loc) / scale
-    knots = np.quantile((distinct - loc) / scale, np.linspace(0, 1, term.k))
+    knots = np.quantile((distinct - loc) / scale, np.linspace(0, 1, k))
     values, vectors = np.linalg.eigh(_penalty(knots))
     T = vectors[:, 2:] / np.sqrt(values[2:])
     line = np.linalg.lstsq(_line(z), _basis(knots, z) @ T, rcond=None)[0]
     columns = _basis(knots, z) @ T - _line(z) @ line
     size = np.sqrt((columns**2).sum(axis=1).mean())
-    return Smooth(term.expression, name, loc, scale, knots, T / size, line / size, key)
+    return Smooth(call.expression, name, loc, scale, knots, T / size, line / size, key)
 
 
 def smooth_from_plain(content: Mapping[str, Any], key: str = "1") -> Smooth:
@@ -265,3 +275,21 @@ def _penalty(knots: Array) -> Array:
     for j, width in enumerate(h):
         mass[j : j + 2, j : j + 2] += width / 6 * np.array([[2, 1], [1, 2]])
     return np.asarray(bends.T @ mass @ bends)
+
+
+def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Smooth:
+    return learn_smooth(call, evaluate(call.expression, table), name, key)
+
+
+def _is_dimension(value: object) -> bool:
+    return type(value) is int and 3 <= value <= LARGEST_BASIS
+
+
+KIND = TermKind(
+    takes="one expression and k, as s(x) or s(x, k=10)",
+    options={"k": _is_dimension},
+    straight=True,
+    stored=STORED,
+    learn=_learn,
+    from_plain=smooth_from_plain,
+)

@@ -60,6 +60,10 @@ class Term(Protocol):
         """What its names in the program end in."""
 
     @property
+    def stored(self) -> str:
+        """The key under which a bundle has the terms of this kind."""
+
+    @property
     def text(self) -> str:
         """The term as users write it."""
 

@@ -1,0 +1,60 @@
+"""The kinds of terms that are written as a call; a new one is one file and a line here.
+
+A formula is read before anything is learnt, so that a kind is named here as text: its record is
+read from its file when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semistan.model.formula.calls import TermCall
+    from semistan.model.terms.term import Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermKind:
+    """How a kind of term is written, learnt and stored.
+
+    Attributes
+    ----------
+    takes : str
+        What the call takes, in words, for error messages.
+    options : dict of callables
+        Each option's name, and whether a literal can be its value.
+    straight : bool
+        Whether the expression is a structured column besides, with a coefficient of its own.
+    stored : str
+        The key under which a bundle has the learnt terms of this kind.
+    learn : callable
+        Maps the call, the training rows, and the names in Stan of what the user sees and of what
+        is internal to the learnt term.
+    from_plain : callable
+        Maps what ``to_plain`` returned and the internal name to the learnt term; raises ValueError
+        for what does not fit.
+    """
+
+    takes: str
+    stored: str
+    learn: Callable[[TermCall, pd.DataFrame, str, str], Term]
+    from_plain: Callable[[Mapping[str, Any], str], Term]
+    options: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
+    straight: bool = False
+
+
+# A module whose KIND is the record, or the record itself.
+KINDS: dict[str, str | TermKind] = {"s": "semistan.model.terms.smooth"}
+
+
+def term_kind(name: str) -> TermKind:
+    """Look up the record of a kind that there is."""
+    found = KINDS[name]
+    record = import_module(found).KIND if isinstance(found, str) else found
+    assert isinstance(record, TermKind)
+    return record
