@@ -68,7 +68,7 @@ def _side_by_side(
     """Do tasks in threads; ``interrupt`` stops those that are running."""
     lock, upcoming = threading.Lock(), enumerate(tasks)
     waiting: dict[Future[Result], int] = {}
-    failure: BaseException | None = None
+    failures: dict[int, BaseException] = {}
     with ThreadPoolExecutor(at_once) as pool:
 
         def begin(number: int) -> None:
@@ -81,21 +81,22 @@ def _side_by_side(
                 try:
                     finished = wait(waiting, return_when=FIRST_COMPLETED).done
                 except KeyboardInterrupt as interruption:
-                    failure = interruption
+                    failures[-1] = interruption
                     interrupt()
                     continue
                 for future in finished:
                     index, error = waiting.pop(future), future.exception()
-                    failure = failure or error
-                    if failure is None:
+                    if error is not None:
+                        failures[index] = error
+                        continue
+                    if not failures:
                         begin(1)
-                    if error is None:
-                        yield index, future.result()
+                    yield index, future.result()
         except BaseException:
             interrupt()
             raise
-    if failure is not None:
-        raise failure
+    if failures:
+        raise failures[min(failures)]  # the first task's, so that the same input fails alike
 
 
 def _one_at_a_time(report: Report, lock: threading.Lock) -> Report:
