@@ -417,7 +417,7 @@ def test_table_and_picture_have_the_true_names_of_columns():
     draws = random_draws(bundle)
     note = "b_rost: рост, b_column: %, b_sigma_rost: рост."
     assert summarise(One(bundle, draws), rows).notes[0] == note
-    figure = draw_coefficients(Material(bundle, draws, lambda: rows, lambda: frame))
+    figure = draw_coefficients(Material(One(bundle, draws), lambda: rows, lambda: frame))
     ticks = {tick.get_text() for axes in figure.axes for tick in axes.get_yticklabels()}
     assert {"b_rost: рост", "b_column: %", "b_sigma_rost: рост", "b_Intercept"} <= ticks
 
