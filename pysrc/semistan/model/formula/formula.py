@@ -340,9 +340,7 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
     has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
     return PredictorFormula(
         name,
-        _unique(
-            (*structured, *(call.expression for call in calls if term_kind(call.kind).straight))
-        ),
+        _unique((*structured, *straight)),
         _network_terms(rhs, text, right) if has_networks else (),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         calls,

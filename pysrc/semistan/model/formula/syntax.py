@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -282,20 +282,23 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
-    known: Mapping[str | None, Callable[[Any], bool]] = (
-        {} if name in PARTS else {**term_kind(name).options}
-    )
+    known = {} if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
     further = [] if name == "nn" else node.args[1:]
     options = [
         option
         for option in node.keywords
-        if option.arg not in known or not known[option.arg](_literal(option.value))
+        if not known.get(str(option.arg), _never)(_literal(option.value))
     ]
     for part in (*starred, *further, *options):
         report.refuse(part, f"'{report.shown(part)}' is not allowed: {name}() takes {takes}")
     if not node.args:
         report.refuse(node, f"{name}() takes {takes}")
+
+
+def _never(_: object) -> bool:
+    """Say that no value is possible: there is no such option."""
+    return False
 
 
 def _check_call(node: ast.Call, report: Report) -> None:
