@@ -12,6 +12,7 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
 from semistan.model.bundle import arrays_hash, bundle_arrays
+from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.model.networks.networks import forward, frozen_features
 from semistan.workflow.prepare import new_rows
@@ -264,7 +265,7 @@ def test_the_hash_depends_on_every_array():
     bundle, _ = small_bundle()
     trained = bundle.trained
     changed = [
-        replace(trained, theta=trained.theta + 1),
+        replace(trained, linear={MU: trained.theta + 1}),
         replace(trained, w_frozen=np.ones(1)),
         replace(trained, control_points=2 * trained.control_points),
     ]

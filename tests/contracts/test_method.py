@@ -90,8 +90,8 @@ def test_a_gaussian_posterior_has_nearly_every_proposal_accepted(tmp_path):
 
 def test_it_fits_and_says_what_it_does(fit):
     found, said, steps = fit
-    assert found.draws.phi.shape == (2, 200, 2)
-    assert found.draws.method is TOY
+    assert found.posterior.draws.phi.shape == (2, 200, 2)
+    assert found.posterior.method is TOY
     assert "b_x" in [row.name for row in found.summary.rows]
     assert found.summary.checks[0].name.startswith("Rhat")
     assert found.run.facts()["Method"] == "independence Metropolis"
@@ -103,7 +103,7 @@ def test_it_fits_and_says_what_it_does(fit):
 def test_its_run_is_read_predicts_and_reports(fit, tmp_path):
     run = fit[0].run.path
     again = semistan.read_fit(run)
-    assert np.array_equal(again.draws.theta, fit[0].draws.theta)
+    assert np.array_equal(again.posterior.draws.theta, fit[0].posterior.draws.theta)
     assert len(semistan.predict(run, small_frame(7))) == 7
     page = semistan.report(run, tmp_path / "page.html").read_text()
     assert "independence Metropolis in PyTorch" in page

@@ -2,18 +2,14 @@
 
 from itertools import combinations
 
-import numpy as np
 import pytest
-import torch
 
-from semistan.density.mode import derivatives
-from semistan.density.target import make_target
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from support.catalogue import PROGRAMS
-from support.columns import columns_of, states
-from support.programs import declared, evaluate, stanc_output
+from support.columns import assert_program
+from support.programs import declared, stanc_output
 
 TOLERANCE = 1e-9
 programs = pytest.mark.parametrize("program", PROGRAMS, ids=str)
@@ -33,20 +29,7 @@ IMPOSSIBLE = [
 
 @programs
 def test_value_gradient_and_columns_are_pytorchs(program, toolchain, tmp_path):
-    bundle, rows = program.make()
-    q = states(bundle)
-    # slices of four rows begin anywhere
-    data = stan_data(bundle, rows, **({"grainsize": 4} if program.kernel == "cpp" else {}))
-    stan = evaluate(bundle, data, q, toolchain, tmp_path, program.kernel)
-    ours = columns_of(bundle, rows, q)
-    assert list(ours)[7:] == list(stan.written)
-    assert ours["lp__"] == pytest.approx(stan.lp, rel=TOLERANCE)
-    for name, values in stan.written.items():
-        assert ours[name] == pytest.approx(values, rel=TOLERANCE, abs=1e-12), name
-    target = make_target(bundle, rows)
-    for state, gradient in zip(q, stan.gradient, strict=True):
-        expected = -derivatives(target, torch.tensor(state))[0].numpy()
-        assert np.max(np.abs(gradient - expected)) < TOLERANCE * np.max(np.abs(expected))
+    assert_program(*program.make(), toolchain, tmp_path, program.kernel)
 
 
 @programs

@@ -19,7 +19,9 @@ from semistan.infer.methods.flow import _some_rows
 from semistan.infer.stan_csv import sampled_columns
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
+from semistan.model.names import MU
 from semistan.model.orthogonal import least_squares
+from semistan.model.table.rows import Columns
 from semistan.posterior.orthogonal import STORED
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik, posterior_linpred
@@ -76,11 +78,11 @@ def test_the_data_are_what_the_program_declares(name, settings, kernel):
 
 def test_labels_name_the_raw_coefficient_too():
     bundle, _ = sheared()
-    assert labels(bundle.design) | raw_labels(bundle.config, bundle.design) == {
+    assert labels(bundle.model) | raw_labels(bundle.model) == {
         "b_Intercept": "Intercept", "b_x1": "x1", "b_x2": "x2", "b_x1_raw": "x1 (raw)",
     }  # fmt: skip
     plain, _ = shared_bundle()
-    assert raw_labels(plain.config, plain.design) == {}
+    assert raw_labels(plain.model) == {}
 
 
 def test_the_text_does_not_depend_on_which_columns_but_for_their_names():
@@ -125,16 +127,15 @@ def test_the_matrix_is_gauss_newtons(name, settings, monkeypatch):
     leaf = q.clone().requires_grad_()
 
     def eta(x):
-        phi, theta, _ = target.split(x)
-        return torch.cat(target.predictors(phi, theta))
+        return torch.cat([each[MU] for each in target.predictors(target.values(x))])
 
     J = torch.autograd.functional.jacobian(eta, leaf)
-    log_dispersion = target.split(q)[2]
+    values = target.values(q)
     chunk = replace(target.chunks[0], y=torch.cat([c.y for c in target.chunks]))
     bend = -torch.autograd.functional.hessian(
-        lambda e: row_log_lik(target, chunk, e, log_dispersion).sum(), eta(q)
+        lambda e: row_log_lik(target, chunk, {MU: e}, values).sum(), eta(q)
     ).diagonal()
-    m = target.coordinates
+    m = bundle.subspace.k + 2  # phi and theta, with which eta is linear in f
     prior = derivatives(make_target(bundle, rows, prior_only=True), q)[1]
     expected = (J.T @ (bend[:, None] * J) + prior)[:m, :m]
     assert torch.allclose(matrix[:m, :m], expected, rtol=1e-9, atol=1e-9)
@@ -255,11 +256,12 @@ def test_all_rows_are_used_where_some_would_do_otherwise():
 def test_the_kernel_is_checked_on_enough_rows_to_project():
     bundle, rows = sheared()
     assert len(kernel_rows(bundle, rows)) == ROWS
-    flat = rows.X.copy()
-    flat[:15, 0] = bundle.units.x_loc[0]
-    assert len(kernel_rows(bundle, replace(rows, X=flat))) == 2 * ROWS
+    X = rows.X.copy()
+    X[:15, 0] = bundle.units.x_loc[0]
+    flat = replace(rows, predictors={MU: Columns(X)})
+    assert len(kernel_rows(bundle, flat)) == 2 * ROWS
     plain, _ = shared_bundle()
-    assert len(kernel_rows(plain, replace(rows, X=flat))) == ROWS
+    assert len(kernel_rows(plain, flat)) == ROWS
 
 
 # ---- Runs
@@ -270,7 +272,7 @@ def fit(request, toolchain, tmp_path_factory):
     sampling = {"kernel": request.param, "draws": 1000, "chains": 2}
     bundle, rows = sheared(rows=60, priors=FIXED, sample=sampling, **LINEAR)
     options, said = bundle.config.sample, []
-    kernel = compile_model(bundle.config, bundle.design, toolchain, said.append)
+    kernel = compile_model(bundle.model, toolchain, said.append)
     assert trusted_kernel(kernel, bundle, rows, toolchain, said.append) == request.param
     out = tmp_path_factory.mktemp("shear") / "run"
     return sample(new_run(bundle, rows, out, options, toolchain, kernel=kernel), toolchain)

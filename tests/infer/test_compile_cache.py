@@ -81,7 +81,7 @@ def test_comments_and_nothing_else_are_dropped(text, expected):
 def test_column_names_that_look_like_comments_lose_no_code():
     frame = small_frame().rename(columns={"x": "a/*", "z": "b*/"})
     prepared = small_prepared("y ~ `a/*` + `b*/` + nn(u)", frame)
-    program = stan_program(prepared.config, prepared.design)
+    program = stan_program(prepared.model)
     assert re.findall(r"\bb_\w+ = theta", without_comments(program)) == [
         "b_a = theta",
         "b_b = theta",

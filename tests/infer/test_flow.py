@@ -15,6 +15,8 @@ from semistan.infer.methods import flow as module
 from semistan.infer.methods.flow import fit_flow, new_flow
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
+from semistan.model.names import MU
+from semistan.model.table.rows import Columns
 from semistan.posterior.arviz import quiet_arviz
 from support.assertions import assert_mean
 from support.chains import draw_chains
@@ -99,7 +101,8 @@ def test_in_one_dimension_it_is_a_gaussian(tmp_path):
 @pytest.mark.lengthy
 def test_it_learns_a_correlated_gaussian_from_a_poor_start():
     bundle, rows = random_bundle("gaussian", **LINEAR)
-    rows = replace(rows, X=rows.X @ np.array([[1, 0.3], [0, 0.05]]))  # nearly collinear
+    X = rows.X @ np.array([[1, 0.3], [0, 0.05]])  # nearly collinear
+    rows = replace(rows, predictors={MU: Columns(X)})
     target = make_target(bundle, rows)
     exact = find_starts(bundle, rows, SampleConfig(chains=1)).modes[0]
     sd = np.sqrt(np.diag(exact.inv_metric))

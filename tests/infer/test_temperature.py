@@ -109,9 +109,7 @@ def test_the_data_are_what_the_program_declares(name, prior, integral, temper):
     data = stan_data(bundle, rows)
     assert list(data) == list(declared(bundle_program(bundle)))
     assert data["temperature"] == 2
-    assert bundle.model.temper.integral == (
-        integral if temper == "subspace" else None
-    )
+    assert bundle.model.temper.integral == (integral if temper == "subspace" else None)
 
 
 def test_generated_quantities_are_not_tempered():

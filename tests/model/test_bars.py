@@ -4,7 +4,9 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.model.formula.bars import split_bars
-from semistan.model.formula.formula import GroupTerm, SmoothTerm, parse_formula
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import GroupTerm, parse_formula
+from semistan.model.terms.smooth import DEFAULT_BASIS
 
 EVERYTHING = (
     "y | weights(w) + trials(n) ~ x + offset(log(z)) + s(v, k=5) + (1 + x | g) + (0 + z || h) "
@@ -15,9 +17,9 @@ EVERYTHING = (
 def test_every_part_of_a_formula_is_found():
     formula = parse_formula(EVERYTHING)
     assert (formula.response, formula.weights, formula.trials) == ("y", "w", "n")
-    assert (formula.mean.structured, formula.network) == (("x", "v"), ("u",))
+    assert (formula.mean.structured, formula.networks) == (("x", "v"), (("u",),))
     assert formula.mean.offsets == ("log(z)",)
-    assert formula.mean.smooths == (SmoothTerm("v", 5),)
+    assert formula.mean.calls == (TermCall("s", "v", (("k", 5),)),)
     assert formula.mean.groups == (
         GroupTerm("(1 + x | g)", True, ("x",), ("g",), True),
         GroupTerm("(0 + z || h)", False, ("z",), ("h",), False),
@@ -27,7 +29,7 @@ def test_every_part_of_a_formula_is_found():
 
 def test_the_columns_of_every_part_are_known():
     formula = parse_formula(EVERYTHING)
-    assert set(formula.predictors) == {"x", "v", "u", "z", "n", "g", "h"}
+    assert set(formula.columns) == {"x", "v", "u", "z", "n", "g", "h"}
     assert formula.outcome == ("y", "w")
 
 
@@ -88,14 +90,15 @@ def test_a_group_level_term_has_two_sides(term, intercept, terms, by, correlated
 def test_offsets_and_smooths_are_terms_of_their_own(text, offsets, smooths, structured):
     formula = parse_formula(f"y ~ {text} + nn(u)")
     assert formula.mean.offsets == offsets
-    assert formula.mean.smooths == tuple(SmoothTerm(*smooth) for smooth in smooths)
+    found = tuple((call.expression, call.option("k", DEFAULT_BASIS)) for call in formula.mean.calls)
+    assert found == smooths
     assert sorted(formula.mean.structured) == sorted(structured)
 
 
 def test_a_bar_in_backticks_or_in_quotes_is_none():
     text = "`y|z` ~ `c|d` + C(g, levels=['a|b', 'c']) + nn(`e | f`)"
     assert split_bars(text).plain == text
-    assert parse_formula(text).network == ("`e | f`",)
+    assert parse_formula(text).networks == (("`e | f`",),)
 
 
 @pytest.mark.parametrize("text", [EVERYTHING, "y ~ (1 | g) + nn(u)", "y ~ x+(1|g)+(1|h)+nn(u)"])

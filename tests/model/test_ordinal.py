@@ -14,8 +14,8 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
-from semistan.model.families.family import check_response
 from semistan.model.families.families import family
+from semistan.model.families.family import check_response
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import One

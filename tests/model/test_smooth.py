@@ -10,7 +10,8 @@ from scipy.interpolate import CubicSpline, make_smoothing_spline
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.design import design_from_plain, design_to_plain, learn_design
-from semistan.model.formula.formula import SmoothTerm, parse_formula
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import parse_formula
 from semistan.model.terms.smooth import learn_smooth, smooth_from_plain, smooth_to_plain
 from semistan.workflow.prepare import new_rows
 from support.small import small_bundle, small_frame, small_prepared
@@ -23,7 +24,7 @@ def skewed(n=40, seed=0):
 
 
 def learnt(x, k=10):
-    return learn_smooth(SmoothTerm("x", k), x, "sx")
+    return learn_smooth(TermCall("s", "x", (("k", k),)), x, "sx")
 
 
 def bending(smooth, g):
@@ -36,7 +37,7 @@ def bending(smooth, g):
 
 def posterior_mean(smooth, x, y, sigma, sds):
     """Line and penalised coefficients of least cost, given both standard deviations."""
-    Z = smooth.block(x).Z
+    Z = smooth.basis(x).Z
     A = np.column_stack([np.ones(len(x)), x, Z])
     penalty = np.diag([0.0, 0.0] + [(sigma / sds) ** 2] * Z.shape[1])
     return np.linalg.solve(A.T @ A + penalty, A.T @ y)
@@ -53,10 +54,10 @@ def test_with_a_knot_at_each_value_the_fit_is_scipys_smoothing_spline(ratio):
     size = 1 / bending(smooth, smooth.T[:, 0])
     lam = (sigma / ratio) ** 2 * size * smooth.scale**3
     oracle = make_smoothing_spline(x, y, lam=lam)
-    fitted = intercept + slope * x + smooth.block(x).Z @ s
+    fitted = intercept + slope * x + smooth.basis(x).Z @ s
     assert fitted == pytest.approx(oracle(x), rel=1e-6, abs=1e-6)
     between = np.linspace(x[0], x[-1], 501)
-    fitted = intercept + slope * between + smooth.block(between).Z @ s
+    fitted = intercept + slope * between + smooth.basis(between).Z @ s
     assert fitted == pytest.approx(oracle(between), rel=1e-6, abs=1e-6)
 
 
@@ -75,7 +76,7 @@ def test_the_penalty_is_the_same_for_all_directions_and_for_none_of_their_pairs(
 @pytest.mark.parametrize("k", [3, 10, 40])
 def test_columns_are_orthogonal_to_the_line_and_rows_have_variance_1_on_average(k):
     x = skewed()
-    block = learnt(x, k).block(x)
+    block = learnt(x, k).basis(x)
     assert block.Z.shape == (len(x), k - 2)
     assert np.array_equal(block.level, np.zeros(len(x)))
     assert np.abs(block.Z.T @ np.ones(len(x))).max() < 1e-9
@@ -95,9 +96,9 @@ def test_columns_are_straight_beyond_the_knots_and_smooth_there():
     x = skewed()
     smooth = learnt(x)
     for edge, away in ((x.max(), 1.0), (x.min(), -1.0)):
-        steps = smooth.block(edge + away * np.arange(0, 500.0, 10)).Z
+        steps = smooth.basis(edge + away * np.arange(0, 500.0, 10)).Z
         assert np.abs(np.diff(steps, 2, axis=0)).max() < 1e-10 * np.abs(steps).max()
-        inside, at, outside = smooth.block(edge + away * 1e-4 * np.arange(-1, 2)).Z
+        inside, at, outside = smooth.basis(edge + away * 1e-4 * np.arange(-1, 2)).Z
         assert (outside - at) == pytest.approx(at - inside, rel=1e-2, abs=1e-8)
         assert np.abs(outside - at).max() > 1e-7
 
@@ -111,7 +112,7 @@ def test_knots_are_quantiles_of_the_distinct_values():
 @pytest.mark.parametrize("units", [1e-6, 1e6])
 def test_units_of_x_do_not_matter(units):
     x = skewed()
-    plain, other = learnt(x).block(x).Z, learnt(units * x - 7).block(units * x - 7).Z
+    plain, other = learnt(x).basis(x).Z, learnt(units * x - 7).basis(units * x - 7).Z
     # f's prior covariance, since a direction may point either way
     assert other @ other.T == pytest.approx(plain @ plain.T, rel=1e-6, abs=1e-8)
 
@@ -120,7 +121,7 @@ def test_the_state_survives_json():
     x = skewed()
     smooth = learnt(x)
     again = smooth_from_plain(json.loads(json.dumps(smooth_to_plain(smooth), allow_nan=False)))
-    assert np.array_equal(again.block(x[::-1] * 2).Z, smooth.block(x[::-1] * 2).Z)
+    assert np.array_equal(again.basis(x[::-1] * 2).Z, smooth.basis(x[::-1] * 2).Z)
     assert (again.name, again.expression, again.spread) == ("sx", "x", ("sds_sx_1",))
 
 
@@ -165,18 +166,18 @@ def test_a_suggested_k_is_only_named_where_it_can_be_used():
     with pytest.raises(InputError) as caught:
         small_prepared("y ~ s(flag) + nn(u)")
     assert "; use" not in str(caught.value)
-    assert small_prepared("y ~ s(tries, k=5) + nn(u)").design.smooths[0].size == 3
+    assert small_prepared("y ~ s(tries, k=5) + nn(u)").design.terms[0].size == 3
 
 
 def test_a_formula_has_the_line_among_the_coefficients_and_the_rest_in_a_block():
     frame = small_frame()
     prepared = small_prepared("y ~ z + s(log(z), k=5) + s(x) + nn(u)", frame)
     assert prepared.design.coefficients == ("b_z", "b_logz", "b_x")
-    assert [smooth.spread for smooth in prepared.design.smooths] == [
+    assert [smooth.spread for smooth in prepared.design.terms] == [
         ("sds_slogz_1",), ("sds_sx_1",),
     ]  # fmt: skip
-    first, second = prepared.rows.blocks
-    assert np.array_equal(second.Z, learnt(frame["x"].to_numpy()).block(frame["x"].to_numpy()).Z)
+    first, second = prepared.rows.predictors["mu"].blocks
+    assert np.array_equal(second.Z, learnt(frame["x"].to_numpy()).basis(frame["x"].to_numpy()).Z)
     assert first.Z.shape == (30, 3)
 
 
@@ -185,7 +186,7 @@ def test_new_rows_have_the_columns_of_the_training_rows(tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
     applied = new_rows(again, small_frame().iloc[[7, 2]], response=False)
-    for block, trained in zip(applied.blocks, rows.blocks, strict=True):
+    for block, trained in zip(applied.predictors["mu"].blocks, rows.predictors["mu"].blocks, strict=True):
         assert np.array_equal(block.Z, trained.Z[[7, 2]])
-    assert np.array_equal(again.trained.r, bundle.trained.r)
-    assert len(again.trained.r) == 4 + 8
+    assert np.array_equal(again.trained.terms["mu"], bundle.trained.terms["mu"])
+    assert len(again.trained.terms["mu"]) == 4 + 8

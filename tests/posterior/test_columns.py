@@ -122,7 +122,7 @@ def test_levels_without_rows_are_left_out():
     frame = kinds_frame()
     more = pd.Categorical(frame["size"], ["none", *SIZES, "huge"], ordered=True)
     wide, rows = learn("y ~ size + nn(size, u)", frame.assign(size=more))
-    assert wide == learn("y ~ size + nn(size, u)")[0]
+    assert design_to_plain(wide) == design_to_plain(learn("y ~ size + nn(size, u)")[0])
     assert rows.frame["size"].tolist() == frame["size"].tolist()
 
 
@@ -406,8 +406,10 @@ def test_columns_that_python_could_not_call_so_are_like_others(text, names, word
     for each in (found, new):
         assert np.array_equal(each.X, rows.X) and np.array_equal(each.U, rows.U)
         assert np.array_equal(each.y, rows.y)
-        for ours, theirs in zip(each.blocks, rows.blocks, strict=True):
-            assert np.array_equal(ours.Z, theirs.Z) and np.array_equal(ours.level, theirs.level)
+        for name, columns in rows.predictors.items():
+            assert np.array_equal(each.predictors[name].X, columns.X)
+            for ours, theirs in zip(each.predictors[name].blocks, columns.blocks, strict=True):
+                assert np.array_equal(ours.Z, theirs.Z) and np.array_equal(ours.level, theirs.level)
     assert list(other.x.columns) == [renamed(column) for column in design.x.columns]
     assert list(other.u.columns) == [renamed(column) for column in design.u.columns]
     assert design.coefficients[: len(names)] == names

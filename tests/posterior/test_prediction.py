@@ -187,7 +187,7 @@ def test_a_parameter_is_predicted_with_a_predictor_and_without():
     bundle, rows = small_bundle("y ~ x + nn(u, v), sigma ~ z", family="student")
     draws = random_draws(bundle)
     b = {name: draws.flat(values)[:, None] for name, values in draws.coefficients.items()}
-    log_sigma = b["b_sigma_Intercept"] + b["b_sigma_z"] * rows.further["sigma"].T
+    log_sigma = b["b_sigma_Intercept"] + b["b_sigma_z"] * rows.predictors["sigma"].X.T
     log_nu = np.log(draws.flat(draws.dispersion["nu"]))[:, None] + np.zeros(30)
     for name, expected in (("sigma", log_sigma), ("nu", log_nu)):
         found = posterior_linpred(One(bundle, draws), rows, dpar=name)
@@ -204,7 +204,7 @@ def odds_by_hand(bundle, draws, rows):
     w = bundle.subspace.p_bar + draws.flat(draws.phi) @ bundle.subspace.Pi.T
     Z = (rows.U - units.u_loc) / units.u_scale
     first, second = (w[:, 3 * i : 3 * i + 2] @ Z[:, :2].T + w[:, [3 * i + 2]] for i in (0, 1))
-    loc, _ = units.further["mutrain_trip"]
+    loc, _ = units.columns["mutrain_trip"]
     names = [f"b_mutrain_trip_{column}" for column in ("x", "gb", "gc")]
     further = np.column_stack([draws.flat(b[name]) for name in names])
     eta = units.eta_loc + first + draws.flat(draws.theta) @ (rows.X - units.x_loc).T

@@ -281,9 +281,7 @@ def test_intervals_cover_as_they_should_when_the_model_is_true():
     replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
     covered, pit = [], []
     for y in replicated[generator.choice(2000, 300, replace=False)]:
-        row = SimpleNamespace(**{name: getattr(rows, name) for name in ("X", "U", "index")}, y=y)
-        row = type(rows)(y, row.X, row.U, row.index)
-        found = pointwise(One(bundle, draws), row, interval=0.8, generator=generator)
+        found = pointwise(One(bundle, draws), replace(rows, y=y), interval=0.8, generator=generator)
         covered.append(((found.lower <= y) & (y <= found.upper)).mean())
         pit.append(found.pit[0])
     assert abs(np.mean(covered) - 0.8) < 5 * stats.sem(covered) + 2 / 2000
@@ -297,7 +295,7 @@ def test_the_randomised_pit_of_counts_is_uniform():
     replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
     pit = []
     for y in replicated[:300]:
-        one = type(rows)(y[:1], rows.X[:1], rows.U[:1], (0,))
+        one = replace(rows, y=y).first(1)
         pit.append(pointwise(One(bundle, draws), one, generator=generator).pit[0])
     assert stats.kstest(pit, "uniform").pvalue > 1e-4
 

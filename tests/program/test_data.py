@@ -8,6 +8,7 @@ import pytest
 from semistan.errors import InputError
 from semistan.infer import stan_json
 from semistan.infer.stan_json import read_stan_rows, write_stan_json
+from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
@@ -107,7 +108,8 @@ def test_the_rows_are_read_back_as_they_were(settings, tmp_path):
         got, expected = getattr(read, name), getattr(rows, name)
         assert np.array_equal(got, expected)
         assert got.shape == expected.shape
-    assert (read.given, read.blocks) == ({}, ())
+    assert (read.known, read.predictors.keys()) == ({}, {MU})
+    assert read.predictors[MU].blocks == ()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])

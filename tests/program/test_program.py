@@ -16,7 +16,7 @@ LONG = "a" + "_very_long" * 14
 
 def program(formula="y ~ x + C(g) + nn(u, v)", frame=None, **settings):
     prepared = small_prepared(formula, frame, **settings)
-    return stan_program(prepared.config, prepared.design)
+    return stan_program(prepared.model)
 
 
 def code(text):
@@ -166,8 +166,8 @@ def test_each_coefficient_has_a_speaking_name():
 
 
 def test_labels_lead_from_speaking_names_to_columns():
-    design = small_prepared("y ~ C(g) + log(z) + nn(u)").design
-    assert labels(design) == {
+    model = small_prepared("y ~ C(g) + log(z) + nn(u)").model
+    assert labels(model) == {
         "b_Intercept": "Intercept", "b_gb": "C(g)[T.b]", "b_gc": "C(g)[T.c]", "b_logz": "log(z)",
     }  # fmt: skip
 
@@ -191,7 +191,7 @@ def test_any_column_name_leaves_the_lines_short(name):
 @pytest.mark.parametrize("newline", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028"])
 def test_a_line_break_in_a_formula_cannot_escape_its_comment(newline):
     config = small_config(f"y ~ x +{newline}reject(1); + nn(u)")
-    text = stan_program(config, small_prepared("y ~ x + nn(u)").design)
+    text = stan_program(small_prepared("y ~ x + nn(u)").model.replace(config=config))
     assert code(text) == code(program("y ~ x + nn(u)"))
 
 

@@ -12,7 +12,8 @@ from scipy import stats
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.model.table.rows import Rows
+from semistan.model.names import MU
+from semistan.model.table.rows import Columns, Rows
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_epred, posterior_predict
@@ -749,7 +750,7 @@ def test_unknown_kinds_and_options_are_refused(gaussian):
 
 
 def test_rows_without_their_table_can_be_drawn_where_it_is_not_needed(gaussian):
-    rows = Rows(gaussian.rows.y, gaussian.rows.X, gaussian.rows.U, gaussian.rows.index)
+    rows = replace(gaussian.rows, frame=None)
     material = memory_material(gaussian.posterior, rows)
     for kind in set(KINDS) - {"band"}:
         draw(material, kind)
@@ -758,7 +759,7 @@ def test_rows_without_their_table_can_be_drawn_where_it_is_not_needed(gaussian):
 
 
 def test_many_rows_are_thinned_evenly():
-    rows = Rows(np.arange(9.0), np.zeros((9, 1)), np.zeros((9, 1)), tuple(range(9)))
+    rows = Rows(np.arange(9.0), {MU: Columns(np.zeros((9, 1)))}, np.zeros((9, 1)), tuple(range(9)))
     assert evenly(rows, 3).y.tolist() == [0, 4, 8]
     assert evenly(rows, 9) is rows
     assert MOST_DRAWS >= 100

@@ -9,10 +9,11 @@ import torch
 from scipy import stats
 from scipy.optimize import minimize
 
-from semistan.density.problem import make_problem
+from semistan.density.problem import TensorColumns, make_problem
 from semistan.model.config import TrainConfig
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.families.families import FAMILIES
+from semistan.model.names import MU
 from semistan.subspace import coefficients
 from semistan.subspace.coefficients import mean_theta, settle, theta_at
 from semistan.subspace.descent import Parameters, descend, initial_parameters
@@ -54,6 +55,11 @@ def scipys_theta(problem, state):
 
     start = np.concatenate([np.zeros(P), centre])
     return minimize(objective, start, method="BFGS", options={"gtol": 1e-7}).x[:P]
+
+
+def with_columns(problem, Z):
+    """The problem with other structured columns."""
+    return replace(problem, columns={MU: TensorColumns(Z)})
 
 
 def curve_of(problem, state, points, seed=0):
@@ -117,7 +123,7 @@ def test_collinear_columns_and_more_columns_than_rows_have_a_finite_theta(record
     if wide:
         Z = torch.tensor(np.random.default_rng(1).normal(size=(60, 200)))
     zeros = torch.zeros(Z.shape[1], dtype=torch.float64)
-    theta = theta_at(replace(problem, Z=Z), replace(state, theta=zeros))
+    theta = theta_at(with_columns(problem, Z), replace(state, theta=zeros))
     assert theta.isfinite().all()
     assert 0 < theta.abs().max() < 10
     assert wide or abs(theta[0] - theta[2]) < 1e-6
@@ -127,7 +133,7 @@ def test_collinear_columns_under_a_nearly_exact_fit_have_a_finite_theta():
     problem, state = random_problem(n=60)
     sharp = replace(state, log_dispersion=torch.tensor([-18.0], dtype=torch.float64),
                     theta=torch.zeros(3, dtype=torch.float64))  # fmt: skip
-    theta = theta_at(replace(problem, Z=problem.Z[:, [0, 1, 0]]), sharp)
+    theta = theta_at(with_columns(problem, problem.Z[:, [0, 1, 0]]), sharp)
     assert theta.isfinite().all()
     assert theta.abs().max() < 10
 
@@ -166,7 +172,7 @@ def test_theta_of_the_control_points_own_stays():
 def test_without_coefficients_there_is_nothing_to_solve():
     problem, state = random_problem()
     none = replace(curve_of(problem, state, 3), theta=torch.zeros(0, dtype=torch.float64))
-    assert settle(replace(problem, Z=problem.Z[:, :0]), none) is none
+    assert settle(with_columns(problem, problem.Z[:, :0]), none) is none
     assert small_bundle("y ~ nn(u)")[0].trained.theta.shape == (0,)
 
 
@@ -177,7 +183,7 @@ def test_every_construction_hands_over_the_solution_given_all_rows(name, respons
         response, subspace__construction=name, subspace__snapshots=5, train__validation=0.3
     )
     trained, units = bundle.trained, bundle.units
-    problem = make_problem(bundle.family, bundle.network, units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
     state = Parameters(
         torch.tensor(trained.control_points), torch.tensor(trained.w_frozen),
         torch.zeros(len(trained.theta), dtype=torch.float64),

@@ -8,10 +8,6 @@ from semistan.density.predictor import linear_predictor
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
-from semistan.model.families.families import family
-from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks
-from semistan.model.units import units_of
 from semistan.subspace.construction import construction
 from semistan.subspace.curve import arc_length, curve_points
 from semistan.subspace.descent import RECORDS
@@ -244,9 +240,7 @@ def test_powers_of_two_of_the_units_change_theta_and_nothing_else(name, frozen):
 
 def test_k_must_be_smaller_than_d():
     prepared = small_prepared("y ~ nn(u)", network__hidden=[], subspace__k=1)
-    record = family("gaussian")
-    units = units_of(prepared.design, record, prepared.rows)
-    problem = make_problem(record, Networks((FullyConnected(1, ()),)), units, prepared.rows, "cpu")
+    problem, units = make_problem(prepared.model, prepared.rows, "cpu"), prepared.model.units
     with pytest.raises(InputError, match="d = 2, got k = 2"):
         construction("bezier")(
             problem, units, SubspaceConfig(k=2), prepared.config.train, torch.Generator()

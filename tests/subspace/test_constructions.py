@@ -11,10 +11,6 @@ from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig
 from semistan.model.construction import CONSTRUCTIONS
-from semistan.model.families.families import family
-from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks
-from semistan.model.units import units_of
 from semistan.subspace import coefficients, connecting_curve, descent, pca, random_directions
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Parameters, losses
@@ -76,12 +72,10 @@ def as_bytes(trained):
     return {name: array.tobytes() for name, array in arrays(trained).items()}
 
 
-def problem_and_units(formula="y ~ x + nn(u, v)", hidden=(3,), **settings):
+def problem_and_units(formula="y ~ x + nn(u, v)", **settings):
     prepared = small_prepared(formula, **settings)
-    record, rows = family(prepared.config.family), prepared.rows
-    units = units_of(prepared.design, record, rows)
-    spec = Networks((FullyConnected(rows.U.shape[1], hidden),))
-    return make_problem(record, spec, units, rows, "cpu"), units, prepared.config.train
+    problem = make_problem(prepared.model, prepared.rows, "cpu")
+    return problem, prepared.model.units, prepared.config.train
 
 
 def test_an_unknown_name_gets_the_nearest_one():
@@ -375,7 +369,7 @@ def test_bending_lowers_the_loss_between_two_networks():
         "y ~ x + nn(u, v)", frame, subspace__construction="curve", network__hidden=[5], **settings
     )
     trained, units = bundle.trained, bundle.units
-    problem = make_problem(bundle.family, bundle.network, units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
 
     def mean_loss(points):
         theta = trained.theta / units.theta_scale

@@ -4,10 +4,6 @@ import torch
 
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import SemistanError
-from semistan.model.families.families import family
-from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks
-from semistan.model.units import units_of
 from semistan.subspace import trajectory
 from semistan.subspace.descent import initial_parameters
 from semistan.subspace.trajectory import (
@@ -26,14 +22,10 @@ def generator(seed=1):
     return torch.Generator().manual_seed(seed)
 
 
-def problem_of(formula="y ~ x + nn(u, v)", frame=None, name="gaussian", hidden=(3,), frozen=0,
-               **settings):  # fmt: skip
-    """A problem, its options of training, and its rows in the user's units."""
+def problem_of(formula="y ~ x + nn(u, v)", frame=None, name="gaussian", **settings):
+    """A problem and its options of training."""
     prepared = small_prepared(formula, frame, family=name, **settings)
-    record, rows = family(name), prepared.rows
-    units = units_of(prepared.design, record, rows)
-    spec = Networks((FullyConnected(rows.U.shape[1], hidden, frozen=frozen),))
-    return make_problem(record, spec, units, rows, "cpu"), prepared.config.train
+    return make_problem(prepared.model, prepared.rows, "cpu"), prepared.config.train
 
 
 def recorded_steps(monkeypatch):
@@ -64,7 +56,7 @@ def recorded_rows(monkeypatch):
 @pytest.mark.parametrize(("epochs", "snapshots", "frozen"), [(3, 4, 0), (90, 3, 0), (3, 4, 1)])
 def test_averages_and_variance_are_those_of_a_naive_loop(monkeypatch, epochs, snapshots, frozen):
     states = recorded_steps(monkeypatch)
-    problem, options = problem_of(frozen=frozen, train__epochs=epochs)
+    problem, options = problem_of(network__frozen=frozen, train__epochs=epochs)
     start = initial_parameters(problem, 1, generator())
     path = continue_training((problem, problem), start, snapshots, options, generator())
     every, batches = path_spacing(snapshots, epochs), 10
@@ -159,8 +151,8 @@ def test_the_average_of_a_linear_model_is_least_squares():
     frame = small_frame(60)
     prepared = small_prepared("y ~ x + nn(u)", frame)
     problem, options = problem_of(
-        "y ~ x + nn(u)", frame, hidden=(), train__epochs=800, train__learning_rate=0.02,
-        train__validation=0.0,
+        "y ~ x + nn(u)", frame, network__hidden=[], subspace__k=1, train__epochs=800,
+        train__learning_rate=0.02, train__validation=0.0,
     )  # fmt: skip
     path = train_and_average(problem, 80, options, generator())
     A = np.column_stack([np.ones(60), prepared.rows.X, prepared.rows.U])

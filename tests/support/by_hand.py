@@ -14,10 +14,10 @@ def eta_by_hand(bundle, draws, X, U):
     """Draws of eta, shape (S, N), for X (N, P) and U (N, Q), one draw at a time."""
     units, Q = bundle.units, U.shape[1]
     Z = (U - units.u_loc) / units.u_scale
-    lines = []
+    (network,), lines = bundle.network.parts, []
     for w, theta in zip(weights(bundle, draws), draws.flat(draws.theta), strict=True):
         h, start, m = Z, 0, Q
-        for n in bundle.network.hidden:
+        for n in network.hidden:
             matrix, bias = w[start : start + m * n].reshape(n, m), w[start + m * n :][:n]
             h, start, m = np.tanh(h @ matrix.T + bias), start + (m + 1) * n, n
         f = h @ w[start : start + m] + w[start + m]

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from semistan.density.mode import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
 from semistan.infer.starts import curve_states
 from semistan.program.data import stan_data
 from support.programs import evaluate
+
+TOLERANCE = 1e-9
 
 
 def columns_of(bundle, rows, q):
@@ -21,6 +24,23 @@ def states(bundle, n=6):
     generator = np.random.default_rng(1)
     on_curve = curve_states(bundle, n)
     return on_curve + 0.3 * generator.normal(size=on_curve.shape)
+
+
+def assert_program(bundle, rows, toolchain, tmp_path, kernel="stan"):
+    """Hold the program's density, gradient and columns at states equal to PyTorch's."""
+    q = states(bundle)
+    # slices of four rows begin anywhere
+    data = stan_data(bundle, rows, **({"grainsize": 4} if kernel == "cpp" else {}))
+    stan = evaluate(bundle, data, q, toolchain, tmp_path, kernel)
+    ours = columns_of(bundle, rows, q)
+    assert list(ours) == [*NUTS_COLUMNS.values(), *stan.written]
+    assert ours["lp__"] == pytest.approx(stan.lp, rel=TOLERANCE)
+    for name, values in stan.written.items():
+        assert ours[name] == pytest.approx(values, rel=TOLERANCE, abs=1e-12), name
+    target = make_target(bundle, rows)
+    for state, gradient in zip(q, stan.gradient, strict=True):
+        expected = -derivatives(target, torch.tensor(state))[0].numpy()
+        assert np.max(np.abs(gradient - expected)) < TOLERANCE * np.max(np.abs(expected))
 
 
 def assert_columns(bundle, rows, toolchain, tmp_path):

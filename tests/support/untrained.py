@@ -51,7 +51,8 @@ def random_frame(name, generator, n=30):
     }
     apart = np.random.default_rng(2)
     return frame.assign(
-        y=responses[family(name).name], tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
+        y=responses.get(family(name).name, responses["poisson"]),
+        tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
         h=np.arange(n) // 5, v=apart.normal(3, 2, n),
     )  # fmt: skip

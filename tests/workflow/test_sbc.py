@@ -11,6 +11,8 @@ from semistan.density.predictor import linear_predictor, network_output
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
+from semistan.model.names import MU
+from semistan.model.table.rows import Columns
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from support.assertions import assert_uniform_ranks
@@ -89,8 +91,8 @@ def ranks_of(true):
 def replicate_penalised(bundle, model, rows, number, folder):
     """As ``replicate``, with a smooth and two correlated effects of a group."""
     generator = np.random.default_rng([number, 12])
-    smooth, group = rows.blocks
-    levels, m = len(bundle.design.groups[0].levels), smooth.Z.shape[1]
+    smooth, group = rows.predictors[MU].blocks
+    levels, m = len(bundle.design.mean.terms[1].levels), smooth.Z.shape[1]
     phi, theta = generator.normal(0, 0.7, 2), generator.normal(0, 0.5, 3)
     sds, sd = abs(generator.normal(0, 0.7)), abs(generator.normal(0, 0.7, 2))
     sigma, cor = abs(generator.standard_t(3)), 2 * generator.beta(2, 2) - 1
@@ -146,7 +148,7 @@ def predictors_of_categories(bundle, rows, phi, theta, further):
     """The predictors (S, n) of the second and the third category."""
     w = bundle.subspace.lift(phi)
     f = network_output(bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, "mutrain")
-    return predictor(bundle, rows, phi, theta), further @ rows.further["mutrain"].T + f
+    return predictor(bundle, rows, phi, theta), further @ rows.predictors["mutrain"].X.T + f
 
 
 def assert_uniform(replicate, bundle, rows, toolchain, folder, replications=REPLICATIONS):
@@ -172,12 +174,10 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
     priors = PRIORS | {"sd": "normal(0, 0.7)", "sds": "normal(0, 0.7)", "cor": "lkj(2)"}
     bundle, rows = random_bundle("gaussian", formula=formula, n=12, hidden=(3,), k=2, priors=priors)
     bundle, generator = plain_units(bundle), np.random.default_rng(1)
-    smooth, group = rows.blocks
+    smooth, group = rows.predictors[MU].blocks
     group = replace(group, Z=np.column_stack([np.ones(12), generator.normal(size=12)]))
-    rows = replace(
-        rows, X=generator.normal(size=(12, 3)), U=generator.normal(size=(12, 3)),
-        blocks=(smooth, group),
-    )  # fmt: skip
+    mean = Columns(generator.normal(size=(12, 3)), (smooth, group))
+    rows = replace(rows, predictors={MU: mean}, U=generator.normal(size=(12, 3)))
     assert_uniform(replicate_penalised, bundle, rows, toolchain, tmp_path, EVERYDAY)
 
 
@@ -202,5 +202,6 @@ def test_ranks_are_uniform_with_a_predictor_of_each_category(toolchain, tmp_path
         CATEGORICAL, formula=formula, n=12, hidden=(3,), k=2, priors=PRIORS
     )
     X, U = generator.normal(size=(12, 1)), generator.normal(size=(12, 3))
-    rows = replace(rows, X=X, U=np.hstack([U, U]), further={"mutrain": X})
+    predictors = {MU: Columns(X), "mutrain": Columns(X)}
+    rows = replace(rows, predictors=predictors, U=np.hstack([U, U]))
     assert_uniform(replicate_categorical, plain_units(bundle), rows, toolchain, tmp_path)

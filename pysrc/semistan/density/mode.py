@@ -21,7 +21,7 @@ Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006), Numeric
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -255,8 +255,20 @@ def _by_q(
             own = layout.values_at(names, x)
             return term.value({**target.fixed(x), **own}, block)
 
-        J[:, at] += torch.func.jacfwd(value)(q[at])
+        J[:, at] += _jacobian(value, q[at])
     return J
+
+
+def _jacobian(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return the derivatives (n, m) of ``of`` (n,) by x (m,), for m that is less than n.
+
+    The derivative of v -> J' v is J': so it takes m backward passes, not n. PyTorch's forward mode,
+    which would take m too, loads code of its own that is deprecated.
+    """
+    value, back = torch.func.vjp(of, x)
+    _, along = torch.func.vjp(lambda v: back(v)[0], torch.zeros_like(value))
+    columns: Tensor = torch.func.vmap(lambda e: along(e)[0])(torch.eye(len(x), dtype=x.dtype))
+    return columns.T
 
 
 def _predictor_curvature(

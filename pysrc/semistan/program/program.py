@@ -20,6 +20,7 @@ from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.parameter import Parameter
+from semistan.model.priors.density import ARGUMENT_TEXT
 from semistan.model.priors.horseshoe import FILE as HORSESHOE
 from semistan.model.priors.horseshoe import THETA as HORSESHOE_THETA
 from semistan.model.priors.prior import PriorGroup, has_correlations
@@ -75,20 +76,6 @@ GIVEN = {
     "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
     "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
     "trials": ("array[N] int<lower=0> trials;", "number of trials"),
-}
-ARGUMENT_TEXT = {
-    "df": "degrees of freedom",
-    "location": "location",
-    "scale": "scale",
-    "rate": "rate",
-    "shape": "shape",
-    "meanlog": "mean of its logarithm",
-    "sdlog": "standard deviation of its logarithm",
-    "scale_global": "scale of tau",
-    "df_global": "degrees of freedom of tau",
-    "scale_slab": "scale of c",
-    "df_slab": "degrees of freedom of c",
-    "value": "value",
 }
 
 
@@ -500,7 +487,8 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
         bound = "<lower=0>" if argument in item.density.bounded else ""
         size = item.size if item.members is None else f"n_{item.stem}"
         kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
-        text = f"{item.density.name} prior on {item.parameter}: {ARGUMENT_TEXT[argument]}"
+        words = ARGUMENT_TEXT.get(argument, argument)
+        text = f"{item.density.name} prior on {item.parameter}: {words}"
         if item.density.is_constant:
             text = f"fixed value of {item.parameter}"
         lines.append((f"{kind} {name};", text))

@@ -389,7 +389,11 @@ def _addition(name: str, bars: Bars, text: str) -> str:
     (start, end), takes = bars.additions[name], f"{name}() takes one expression, as {name}(n)"
     if start >= end:
         raise formula_error(text, takes, (start, start + 1))
-    check_part(text, masked(text), start, end)
+    source = masked(text)
+    check_part(text, source, start, end)
+    if "@" in source[start:end]:  # an interaction
+        shown = text[start:end].strip()
+        raise formula_error(text, f"'{shown}' is not allowed: {takes}", (start, end))
     tree, quoted = _python(text[start:end], text)
     check_expression(tree, text)
     if isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", None) in term_calls():

@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-POSITIVE_ARGUMENTS = (
-    "scale", "df", "rate", "shape", "sdlog", "alpha", "beta",
-    "scale_global", "df_global", "scale_slab", "df_slab",
-)  # fmt: skip
+ARGUMENT_TEXT = {  # of those whose names do not say it
+    "df": "degrees of freedom",
+    "meanlog": "mean of its logarithm",
+    "sdlog": "standard deviation of its logarithm",
+    "scale_global": "scale of tau",
+    "df_global": "degrees of freedom of tau",
+    "scale_slab": "scale of c",
+    "df_slab": "degrees of freedom of c",
+}
 AUTO = "auto"  # of phi: normal, as wide as what spans the subspace
 
 
@@ -40,8 +45,9 @@ class Density:
         In Stan's order.
     carriers : tuple of str
         The arguments that carry the units.
-    distribution : str, optional
-        Its class in ``torch.distributions``, with the same arguments.
+    distribution : str or callable, optional
+        Its class in ``torch.distributions``, or what makes one of the same arguments and
+        ``validate_args``.
     scipy : callable, optional
         Maps ``scipy.stats`` and the arguments to the distribution there.
     units : str
@@ -56,7 +62,7 @@ class Density:
     name: str
     arguments: tuple[str, ...]
     carriers: tuple[str, ...]
-    distribution: str | None = None
+    distribution: str | Callable[..., Any] | None = None
     scipy: Callable[..., Any] | None = None
     units: Literal["times", "over", "plus log"] = "times"
     support: str = "real"
@@ -67,7 +73,7 @@ class Density:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """The arguments that the program declares as not negative."""
+        """The arguments that must be positive."""
         return tuple(name for name in self.arguments if name not in ("location", "meanlog"))
 
     @property
@@ -91,7 +97,9 @@ class Density:
         """Return the distribution with these arguments as a torch distribution."""
         assert self.distribution is not None
         values = [torch.as_tensor(argument, dtype=torch.float64) for argument in arguments]
-        return getattr(torch.distributions, self.distribution)(*values, validate_args=False)
+        made = self.distribution
+        make = getattr(torch.distributions, made) if isinstance(made, str) else made
+        return make(*values, validate_args=False)
 
 
 DENSITIES: dict[str, Density] = {
@@ -204,8 +212,8 @@ def _check_prior(prior: Prior, parameter: str) -> None:
     density = prior.density
     if not all(math.isfinite(value) for value in prior.values):
         raise InputError(f"prior '{parameter}': the arguments must be finite, got '{prior}'")
-    for argument in POSITIVE_ARGUMENTS:
-        if argument in density.arguments and not prior.argument(argument) > 0:
+    for argument in () if density.is_constant else density.bounded:
+        if not prior.argument(argument) > 0:
             raise InputError(
                 f"prior '{parameter}': the {argument} of {density.name} must be positive, "
                 f"got {prior.argument(argument):g}"
