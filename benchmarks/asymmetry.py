@@ -21,9 +21,6 @@ from rich.table import Table
 from common import RESULTS, console, read_options, write_results
 from semistan.bundle.files import read_json
 from semistan.density.problem import make_problem
-from semistan.model.families.families import family
-from semistan.model.model import network_spec
-from semistan.model.units import units_of
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
     descend,
@@ -91,11 +88,8 @@ def main() -> None:
 def measure(setting: Setting, *, quick: bool) -> Outcome:
     """Train once and solve for theta."""
     prepared = _prepared(setting, quick=quick)
-    record, rows, train = family(prepared.config.family), prepared.rows, prepared.config.train
-    assert rows.y is not None
-    units = units_of(prepared.design, record, rows)
-    network = network_spec(prepared.config, prepared.design)
-    problem = make_problem(record, network, units, rows, "cpu")
+    units, train = prepared.model.units, prepared.config.train
+    problem = make_problem(prepared.model, prepared.rows, "cpu")
     generator = torch.Generator().manual_seed(setting.seed)
     start = initial_parameters(problem, prepared.config.subspace.k + 1, generator)
     if setting.start == "random":

@@ -24,6 +24,7 @@ from semistan.model.design import learn_design
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
+from semistan.model.names import MU
 from semistan.model.networks.mlp import initial_weights
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
@@ -78,7 +79,7 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
         singular_values=singular_values,
         control_points=points,
         w_frozen=np.zeros(0),
-        theta=0.3 * units.theta_scale,
+        linear={MU: 0.3 * units.theta_scale},
         dispersion={"sigma": 0.8 * units.eta_scale},
         history={},
         curve={},

@@ -126,7 +126,7 @@ def config_of(split: Split, name: str, k: int, options: TableOptions) -> ModelCo
 
 def eigenvalues_of(bundle: Bundle, rows: Rows) -> Array:
     """Return the eigenvalues of Sigma, largest first, at a construction's network."""
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
     state = state_of(problem, bundle.units, bundle.trained)
     L = torch.linalg.cholesky(full_ggn(problem, state))
     root = torch.linalg.solve_triangular(L, linearise(problem, state).J.T, upper=False)

@@ -18,10 +18,7 @@ from torch.distributions import Normal
 from cases import config_of, smooth_table
 from common import AIRFOIL, Case, Record, read_options, record, report, take_turns
 from semistan.density.problem import Problem, make_problem
-from semistan.model.families.families import family
-from semistan.model.model import network_spec
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.units import units_of
 from semistan.subspace.descent import RECORDS
 from semistan.workflow.fit import train
 from semistan.workflow.prepare import Prepared, prepare
@@ -95,13 +92,9 @@ def train_plain(prepared: Prepared) -> dict[str, Tensor]:
 
 def split_problem(prepared: Prepared) -> tuple[Problem, Problem]:
     """Hold out the configured share of the rows."""
-    config, rows = prepared.config, prepared.rows
-    assert rows.y is not None
-    units = units_of(prepared.design, family(config.family), rows)
-    network = network_spec(config, prepared.design)
-    problem = make_problem(family(config.family), network, units, rows, "cpu")
+    problem = make_problem(prepared.model, prepared.rows, "cpu")
     order = torch.randperm(len(problem))
-    held_out = round(config.train.validation * len(problem))
+    held_out = round(prepared.config.train.validation * len(problem))
     return problem.rows(order[held_out:]), problem.rows(order[:held_out])
 
 

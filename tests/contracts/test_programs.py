@@ -48,6 +48,22 @@ def test_the_data_are_what_the_program_declares(program):
 
 
 @programs
+def test_parameters_are_packed_and_unpacked(program):
+    bundle, _ = program.make()
+    for q in states(bundle):
+        values = {name: x.numpy() for name, x in bundle.layout.unpack(torch.tensor(q)).items()}
+        assert bundle.layout.pack(values) == pytest.approx(q, rel=1e-9, abs=1e-9)
+
+
+@programs
+def test_prior_draws_have_all_columns(program):
+    bundle, rows = program.make()
+    draws = semistan.prior_draws(bundle, rows, (2, 10), np.random.default_rng(1))
+    assert set(draws.interpreted) == {name for name, _ in labels(bundle.model).items()}
+    assert all(np.isfinite(x).all() for x in draws.interpreted.values())
+
+
+@programs
 def test_lines_are_short(program):
     bundle, _ = program.make()
     for text in (bundle_program(bundle, program.kernel), quantities_program(bundle)):

@@ -40,6 +40,7 @@ from semistan.program.quantities import quantities_program
 from semistan.workflow.fit import new_run, train
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
+from support.columns import assert_program
 from support.drawn import random_draws
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame
@@ -55,10 +56,17 @@ EXPLICIT = (
     {"b": "normal(0.1, 1)", "b_muwalk": "student_t(4, 0.1, 2)",
      "b_muwalk_Intercept": "normal(0.2, 0.7)"},
 )  # fmt: skip
+TERMS = (
+    str(RECORD), "y ~ x1 + s(v, k=4) + nn(u1, u2), muwalk ~ z + (x1 | g) + s(u3, k=4) + offset(v)",
+    {"sd": "normal(0, 1)"},
+)  # fmt: skip
 TWO = ("categorical(bus, car)", "y ~ x1 + nn(u1, u2)", {})
 OPTIONS = SampleConfig(chains=2, warmup=150, draws=100, seed=5, kernel="stan")
 
 models = pytest.mark.parametrize("model", [PLAIN, EXPLICIT], ids=["plain", "explicit"])
+all_models = pytest.mark.parametrize(
+    "model", [PLAIN, EXPLICIT, TERMS], ids=["plain", "explicit", "terms"]
+)
 
 
 def tensor(value):
@@ -219,8 +227,6 @@ def test_rows_without_a_category_are_left_out():
          "be called 'mucar_loc' in Stan, as the location of 'car'"),
         (("bus", "train"), FORMULA, "categorical(trian)", "is 'trian'. Did you mean 'train'?"),
         ((1, 2, 3), "log(o) ~ x + nn(u)", "categorical", "must be a column as it is, got 'log(o)'"),
-        ((1, 2, 3), "o ~ s(x) + nn(u)", "categorical", "no s(x), which would be in that of"),
-        ((1, 2, 3), "o ~ (1 | g) + offset(v) + nn(u)", "categorical", "no (1 | g), offset(v),"),
         ((1, 2, 3), "o | trials(tries) ~ nn(u)", "categorical", "trials() is for family binomial"),
         ((1, 2, 3), "o ~ nn(u), mu1 ~ x", "categorical", "'1' is the reference, whose predictor "
          "is 0; leave it out, or name another reference, as in 'categorical(3)'"),
@@ -290,7 +296,7 @@ def test_a_category_that_no_training_row_has_is_refused_with_its_row():
 def test_predictors_that_are_not_written_have_the_terms_of_eta(text, expanded):
     assert with_predictors(text, ["mub", "muc"]) == expanded
     assert with_predictors(expanded, ["mub", "muc"]) == expanded
-    assert {item.name for item in parse_formula(expanded).parameters} == {"mub", "muc"}
+    assert {item.name for item in parse_formula(expanded).others} == {"mub", "muc"}
 
 
 def test_a_response_in_backticks_is_its_column():
@@ -314,7 +320,7 @@ def test_coefficients_are_called_after_the_categories():
     found = prepared(formula="o ~ x + C(g) + nn(u), mutrain ~ z")
     assert found.design.intercept == "b_mucar_Intercept"
     assert found.design.coefficients == ("b_mucar_x", "b_mucar_gb", "b_mucar_gc")
-    (item,) = found.design.parameters
+    (item,) = found.design.others
     assert item.names == ("b_mutrain_Intercept", "b_mutrain_z")
     bundle = train(found)
     assert list(random_draws(bundle).coefficients) == [
@@ -339,7 +345,7 @@ def test_all_categories_have_the_prior_of_b_unless_they_have_their_own():
 def test_two_categories_are_bernoulli():
     bundle, rows = small_bundle(FORMULA, modes(("no", "yes")), family="categorical")
     other, _ = small_bundle("flag ~ x + nn(u, v)", family="bernoulli")
-    assert bundle.design.parameters == ()
+    assert bundle.design.others == ()
     assert bundle.trained.theta == pytest.approx(other.trained.theta, rel=1e-9)
     assert bundle.trained.control_points == pytest.approx(other.trained.control_points, rel=1e-9)
     draws = random_draws(bundle)
@@ -362,7 +368,7 @@ def test_the_trained_probabilities_are_on_average_the_shares():
     draws = replace(
         draws, phi=0 * draws.phi, theta=0 * draws.theta + bundle.trained.theta,
         coefficients={**draws.coefficients,
-                      "b_mutrain_x": np.full((1, 2), bundle.trained.further["mutrain"][0])},
+                      "b_mutrain_x": np.full((1, 2), bundle.trained.linear["mutrain"][0])},
     )  # fmt: skip
     eta = posterior_linpred(One(bundle, draws), rows)
     p = bundle.family.probabilities(eta, distribution(One(bundle, draws), rows))
@@ -376,7 +382,7 @@ def test_every_other_construction_trains_all_predictors(construction):
     bundle, rows = small_bundle(
         "o ~ x + nn(u), mutrain ~ z + nn(v)", modes(), family="categorical", **settings
     )
-    assert bundle.trained.further["mutrain"].shape == (1,)
+    assert bundle.trained.linear["mutrain"].shape == (1,)
     target, q = make_target(bundle, rows), torch.tensor(states(bundle)[0])
     assert np.isfinite(negative_log_posterior(target, q))
 
@@ -392,9 +398,9 @@ def by_hand(w, U):
 
 def test_the_density_is_that_of_a_model_written_by_hand():
     bundle, rows = random_model(EXPLICIT)
-    assert [item.name for item in bundle.design.parameters] == ["muwalk", "mutrain"]
-    x, z = rows.X, rows.further["muwalk"]
-    assert rows.further["mutrain"] == pytest.approx(x)
+    assert [item.name for item in bundle.design.others] == ["muwalk", "mutrain"]
+    x, z = rows.X, rows.predictors["muwalk"].X
+    assert rows.predictors["mutrain"].X == pytest.approx(x)
     sd, sds = x.std(ddof=1), z.std(axis=0, ddof=1)
     x, z = (x - x.mean()) / sd, (z - z.mean(axis=0)) / sds
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)
@@ -417,7 +423,7 @@ def test_the_density_is_that_of_a_model_written_by_hand():
     assert np.ptp(np.array(found) - expected) < 1e-9 * np.abs(expected).max()
 
 
-@models
+@all_models
 def test_the_gradient_is_that_of_differences_and_the_matrix_positive(model):
     bundle, rows = random_model(model)
     target, q, step = make_target(bundle, rows), torch.tensor(states(bundle, 1)[0]), 1e-5
@@ -472,9 +478,9 @@ def test_predictions_are_those_of_each_categorys_own_terms():
     bundle, rows = random_model(EXPLICIT)
     draws = random_draws(bundle)
     flat = {name: draws.flat(x)[:, None] for name, x in draws.coefficients.items()}
-    walk, train = bundle.design.parameters
+    walk, train = bundle.design.others
     expected_walk = flat[walk.intercept] + sum(
-        flat[name] * rows.further["muwalk"][:, j] for j, name in enumerate(walk.coefficients)
+        flat[name] * rows.predictors["muwalk"].X[:, j] for j, name in enumerate(walk.coefficients)
     )
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)
     f = [by_hand(w[w.size // 2 :], U[:, 2:]) for w in bundle.subspace.lift(draws.flat(draws.phi))]
@@ -497,13 +503,35 @@ def test_predictions_are_those_of_each_categorys_own_terms():
         assert abs(((y == k) - p).sum()) < Z * np.sqrt((p * (1 - p)).sum())
 
 
+def test_every_category_has_smooths_groups_and_offsets_of_its_own():
+    bundle, rows = random_model(TERMS)
+    draws, table = random_draws(bundle), rows.frame
+    flat = {name: draws.flat(x) for name, x in {**draws.coefficients, **draws.terms}.items()}
+    walk = bundle.design.predictor("muwalk")
+    level = np.array(["abcd".index(g) for g in table["g"]])
+    expected = flat["b_muwalk_Intercept"][:, None] + table["v"].to_numpy()
+    for name in ("z", "u3"):
+        expected = expected + np.outer(flat[f"b_muwalk_{name}"], table[name])
+    r = flat["r_muwalk_1"]
+    expected = expected + r[:, level, 0] + r[:, level, 1] * table["x1"].to_numpy()
+    smooth = next(term for term in walk.terms if term.text == "s(u3)")
+    expected = expected + flat["s_muwalk_1"] @ smooth.basis(table["u3"].to_numpy()).Z.T
+    found = distribution(One(bundle, draws), rows)
+    assert found["muwalk"] == pytest.approx(expected, rel=1e-9)
+    (smooth,) = bundle.design.predictor("mutrain").terms  # as in front of the commas
+    apart = replace(draws, terms={**draws.terms, "s_mutrain_1": 0 * draws.terms["s_mutrain_1"]})
+    without = distribution(One(bundle, apart), rows)["mutrain"]
+    added = flat["s_mutrain_1"] @ smooth.basis(table["v"].to_numpy()).Z.T
+    assert found["mutrain"] - without == pytest.approx(added, rel=1e-9, abs=1e-9)
+
+
 def test_the_chains_start_at_the_trained_coefficients():
     bundle, rows = random_model(EXPLICIT)
     (values,) = find_starts(bundle, rows, SampleConfig(chains=1, metric="diag_e")).values
     assert set(values) == {"phi", "theta", "tau_muwalk", "theta_muwalk", "theta_mutrain"}
     assert values["tau_muwalk"] == pytest.approx(np.log(0.8))
     for name in ("muwalk", "mutrain"):
-        assert values[f"theta_{name}"] == pytest.approx(bundle.trained.further[name])
+        assert values[f"theta_{name}"] == pytest.approx(bundle.trained.linear[name])
 
 
 # ----------------------------------------------------------------------------- the bundle
@@ -597,13 +625,16 @@ def test_density_and_gradient_are_those_of_pytorch(model, toolchain, tmp_path):
     for row, expected in zip(q, program.gradient, strict=True):
         gradient = -derivatives(target, torch.tensor(row))[0].numpy()
         assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
-    for item in bundle.design.parameters:
-        (added,) = zip(*(target.further_predictors(torch.tensor(row)) for row in q), strict=True)
-        mean = np.array([float(each[item.name].mean()) for each in added])
+    for item in bundle.design.others:
+        each = [target.predictors(target.values(torch.tensor(row))) for row in q]
+        mean = np.array([float(found[item.name].mean()) for (found,) in each])
         coefficients = np.array([program.written[name] for name in item.coefficients])
-        moved = rows.further[item.name].mean(axis=0) @ coefficients
-        expected = bundle.units.locations[item.name] + mean - moved
-        assert program.written[item.intercept] == pytest.approx(expected, rel=1e-9)
+        moved = rows.predictors[item.name].X.mean(axis=0) @ coefficients
+        assert program.written[item.intercept] == pytest.approx(mean - moved, rel=1e-9)
+
+
+def test_with_terms_density_gradient_and_columns_are_the_programs(toolchain, tmp_path):
+    assert_program(*random_model(TERMS), toolchain, tmp_path)
 
 
 def test_of_two_categories_every_column_is_the_programs(toolchain, tmp_path):
@@ -681,16 +712,15 @@ def test_the_table_and_the_labels_name_the_coefficients(fit):
     assert (labels["b_mucar_x1"], labels["b_mucar_Intercept"]) == ("mucar: x1", "mucar: Intercept")
 
 
-@models
+@all_models
 def test_the_matrix_has_what_bends_in_two_predictors_at_once(model):
     bundle, rows = random_model(model)
     target, q = make_target(bundle, rows), torch.tensor(states(bundle)[0])
     names = bundle.family.dispersion
 
     def predictors(q):
-        (eta,) = target.predictors(target.split(q)[0], target.linear(q))
-        (added,) = target.further_predictors(q)
-        return torch.stack([eta, *(bundle.units.locations[n] + added[n] for n in names)])
+        (found,) = target.predictors(target.values(q))
+        return torch.stack([found[name] for name in ("mu", *names)])
 
     mu, J = predictors(q).detach().numpy(), torch.func.jacrev(predictors)(q).numpy()
     p = softmax(np.vstack([0 * mu[:1], mu]), axis=0)[1:]

@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from semistan.program.penalised import spread_labels
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
@@ -398,12 +397,12 @@ def test_columns_in_any_script_can_be_used_as_terms():
     assert design.coefficients == (
         "b_rost", "b_u5e74u9f84", "b_grosseb", "b_grossec", "b_column"
     )  # fmt: skip
-    assert design.parameters[0].coefficients == ("b_sigma_u5e74u9f84",)
-    assert design.groups[0].spread == ("sd_varos__Intercept", "sd_varos__rost")
+    assert design.others[0].coefficients == ("b_sigma_u5e74u9f84",)
+    assert design.terms[1].spread == ("sd_varos__Intercept", "sd_varos__rost")
     assert np.array_equal(rows.X[:, 0], frame["рост"])
-    named = labels(design)
+    named = labels(bundle.model)
     assert (named["b_rost"], named["b_u5e74u9f84"], named["b_column"]) == ("рост", "年龄", "%")
-    assert spread_labels(design)["sd_varos__rost"] == "standard deviation of рост by βάρος"
+    assert design.terms[1].labels()["sd_varos__rost"] == "standard deviation of рост by βάρος"
     assert design.respelled["b_rost"] == "рост"
     program = bundle_program(bundle)
     assert all(line.split("//")[0].isascii() for line in program.splitlines())
@@ -426,5 +425,5 @@ def test_two_columns_of_one_name_in_stan_are_numbered():
     frame = small_frame().rename(columns={"x": "a b", "z": "a.b"})
     design, _ = learn_design(parse_formula("y ~ `a b` + `a.b` + nn(u), sigma ~ `a.b`"), frame)
     assert design.coefficients == ("b_a_b", "b_a_b_2")
-    assert design.parameters[0].coefficients == ("b_sigma_a_b",)
+    assert design.others[0].coefficients == ("b_sigma_a_b",)
     assert design.respelled == {"b_a_b_2": "a.b"}

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from semistan.posterior.penalised import penalised_predictor
 
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.problem import Weights, make_problem
@@ -16,6 +15,7 @@ from semistan.model.design import apply_design, design_from_plain, design_to_pla
 from semistan.model.formula.formula import parse_formula
 from semistan.model.networks.networks import forward
 from semistan.model.terms.group import level_labels
+from semistan.model.terms.smooth import Smooth
 from semistan.posterior import predictive
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_linpred
@@ -34,6 +34,20 @@ def learn(term, frame=None):
     return learn_design(
         parse_formula(f"y ~ {term} + nn(u)"), small_frame() if frame is None else frame
     )
+
+
+def blocks(rows):
+    """What the mean's terms need of the rows."""
+    return rows.predictors["mu"].blocks
+
+
+def with_blocks(rows, blocks):
+    return replace(rows, predictors={"mu": replace(rows.predictors["mu"], blocks=blocks)})
+
+
+def of_terms(bundle, draws, rows):
+    """What the mean's terms add, (S, N)."""
+    return posterior_linpred(One(bundle, draws), rows, part="penalised")
 
 
 def refusal(term, frame=None):
@@ -58,7 +72,7 @@ def refusal(term, frame=None):
 def test_levels_are_labels_in_order(column, levels):
     frame = small_frame(4).assign(g=column)
     design, rows = learn("(1 | g)", frame)
-    (group,), (block,) = design.groups, rows.blocks
+    (group,), (block,) = design.terms, blocks(rows)
     assert group.levels == levels
     assert [levels[i] for i in block.level] == level_labels(frame, ("g",))
     assert np.array_equal(block.Z, np.ones((4, 1)))
@@ -68,15 +82,15 @@ def test_whole_numbers_are_the_same_level_as_decimals_without_a_fraction():
     frame = small_frame(6).assign(g=[1, 2, 1, 3, 2, 3])
     design, rows = learn("(1 | g)", frame)
     again = apply_design(design, frame.assign(g=frame["g"].astype(float)), response=False)
-    assert np.array_equal(again.blocks[0].level, rows.blocks[0].level)
+    assert np.array_equal(blocks(again)[0].level, blocks(rows)[0].level)
 
 
 def test_the_levels_of_two_columns_are_their_combinations():
     frame = small_frame(6).assign(g=list("aabbab"), h=[1, 2, 1, 1, 1, 2])
     design, rows = learn("(1 | g:h)", frame)
-    assert design.groups[0].levels == ("a_1", "a_2", "b_1", "b_2")
-    assert list(rows.blocks[0].level) == [0, 1, 2, 2, 0, 3]
-    assert design.groups[0].name == "g_h"
+    assert design.terms[0].levels == ("a_1", "a_2", "b_1", "b_2")
+    assert list(blocks(rows)[0].level) == [0, 1, 2, 2, 0, 3]
+    assert design.terms[0].name == "g_h"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +106,8 @@ def test_the_levels_of_two_columns_are_their_combinations():
 def test_effects_are_named_and_their_columns_are_in_the_users_units(term, effects, columns):
     frame = small_frame()
     design, rows = learn(term, frame)
-    (group,), (block,) = design.groups, rows.blocks
-    assert group.effects == effects
+    (group,), (block,) = design.terms, blocks(rows)
+    assert group.effect_names == effects
     numbers = {"x": frame["x"], "z*v": frame["z"] * frame["v"], "log(z)": np.log(frame["z"])}
     ones = [np.ones(30)] if "Intercept" in effects else []
     expected = np.column_stack([*ones, *(numbers[column] for column in columns)])
@@ -105,21 +119,22 @@ def test_effects_are_named_and_their_columns_are_in_the_users_units(term, effect
 def test_a_factor_varies_by_level_of_the_group():
     frame = small_frame().assign(h=np.arange(30) % 4)
     design, rows = learn("(C(g) | h)", frame)
-    assert design.groups[0].effects == ("Intercept", "gb", "gc")
-    assert np.array_equal(rows.blocks[0].Z[:, 1], frame["g"] == "b")
+    assert design.terms[0].effect_names == ("Intercept", "gb", "gc")
+    assert np.array_equal(blocks(rows)[0].Z[:, 1], frame["g"] == "b")
 
 
 def test_standard_deviations_and_correlations_have_brmss_names():
     frame = small_frame().assign(h=np.arange(30) % 4)
-    design, _ = learn("(1 + x + z | g) + (x || h) + (1 | g:h)", frame)
-    first, second, third = design.groups
+    term = "(1 + x + z | g) + (x || h) + (1 | g:h)"
+    design, _ = learn(term, frame)
+    first, second, third = design.terms
     assert first.spread == ("sd_g__Intercept", "sd_g__x", "sd_g__z")
     assert first.correlations == (
         "cor_g__Intercept__x", "cor_g__Intercept__z", "cor_g__x__z",
     )  # fmt: skip
     assert (second.spread, second.correlations) == (("sd_h__Intercept", "sd_h__x"), ())
     assert (third.spread, third.correlations) == (("sd_g_h__Intercept",), ())
-    names = labels(design)
+    names = labels(small_prepared(f"y ~ {term} + nn(u)", frame).model)
     assert names["r_1.2.3"] == "r_g[b,z]"
     assert names["r_2.4.1"] == "r_h[3,Intercept]"
     assert sum(name.startswith("r_") for name in names) == 3 * 3 + 4 * 2 + 12
@@ -152,7 +167,7 @@ def test_levels_that_were_not_trained_on_are_refused_unless_they_are_allowed():
     new = frame.assign(g=frame["g"].replace({"b": "zz", "c": "new"}))
     with pytest.raises(InputError, match=r"'g' has levels that .*: 'new', 'zz'\. Predict them"):
         new_rows(bundle, new, response=False)
-    (block,) = new_rows(bundle, new, response=False, allow_new_levels=True).blocks
+    (block,) = new_rows(bundle, new, response=False, allow_new_levels=True).predictors["mu"].blocks
     assert block.new == ("new", "zz")
     assert list(block.level[:6]) == [0, 4, 3, 0, 4, 3]
 
@@ -167,13 +182,15 @@ def test_at_most_five_unseen_levels_are_named():
 @pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
 def test_a_row_of_no_level_has_no_effect(nothing):
     bundle, rows = random_bundle("gaussian", formula=NESTED)
-    draws, (smooth, *_) = random_draws(bundle), rows.blocks
+    draws, terms = random_draws(bundle), bundle.design.terms
     table = rows.frame.astype({"g": object, "h": object})
     table.loc[:, ["g", "h"]] = nothing
-    blocks = tuple(group.block(table) for group in bundle.design.groups)
-    assert all((block.level == -1).all() for block in blocks)
-    alone = penalised_predictor(bundle, draws, replace(rows, blocks=(smooth, *blocks)))
-    assert alone == pytest.approx(draws.flat(draws.penalised[0])[:, 0] @ smooth.Z.T, rel=1e-12)
+    at = [isinstance(term, Smooth) for term in terms].index(True)
+    smooth = blocks(rows)[at]
+    none = [term.block(table) for term in terms]
+    assert all((block.level == -1).all() for i, block in enumerate(none) if i != at)
+    alone = of_terms(bundle, draws, with_blocks(rows, tuple(none)))
+    assert alone == pytest.approx(draws.flat(draws.terms["s_1"]) @ smooth.Z.T, rel=1e-12)
 
 
 def test_a_row_of_two_columns_has_no_level_if_either_is_missing():
@@ -195,13 +212,14 @@ def test_the_state_survives_json_and_the_bundle(tmp_path):
     bundle, rows = small_bundle(formula, frame)
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
-    for one, other in zip(again.design.groups, bundle.design.groups, strict=True):
-        assert (one.by, one.levels, one.effects) == (other.by, other.levels, other.effects)
+    for one, other in zip(again.design.terms, bundle.design.terms, strict=True):
+        assert (one.by, one.levels) == (other.by, other.levels)
+        assert one.effect_names == other.effect_names
         assert (one.correlated, one.terms) == (other.correlated, other.terms)
-    assert np.array_equal(again.trained.r, bundle.trained.r)
-    assert len(bundle.trained.r) == 3 * 3 + 12 + 2 * 4
+    assert np.array_equal(again.trained.terms["mu"], bundle.trained.terms["mu"])
+    assert len(bundle.trained.terms["mu"]) == 3 * 3 + 12 + 2 * 4
     applied = new_rows(again, frame.iloc[[9, 4]], response=False)
-    for block, trained in zip(applied.blocks, rows.blocks, strict=True):
+    for block, trained in zip(blocks(applied), blocks(rows), strict=True):
         assert np.array_equal(block.Z, trained.Z[[9, 4]])
         assert np.array_equal(block.level, trained.level[[9, 4]])
 
@@ -234,8 +252,9 @@ def test_a_state_cannot_smuggle_code():
 def naive_predictor(bundle, draws, rows):
     """Each draw and row by a loop over the terms' columns."""
     total = np.zeros((draws.size, len(rows)))
-    for r, block in zip(draws.penalised, rows.blocks, strict=True):
-        flat = r.reshape(-1, *r.shape[2:])
+    for term, block in zip(bundle.design.terms, blocks(rows), strict=True):
+        (name,) = term.made_shapes
+        flat = draws.terms[name].reshape(draws.size, term.n_levels, term.size)
         for s, n in np.ndindex(total.shape):
             for j in range(block.Z.shape[1]):
                 total[s, n] += flat[s, block.level[n], j] * block.Z[n, j]
@@ -246,9 +265,7 @@ def test_the_predictor_is_that_of_a_loop():
     bundle, rows = random_bundle("gaussian", formula=NESTED)
     draws = random_draws(bundle, chains=2, iterations=7)
     expected = naive_predictor(bundle, draws, rows)
-    assert penalised_predictor(bundle, draws, rows) == pytest.approx(expected, rel=1e-12)
-    part = posterior_linpred(One(bundle, draws), rows, part="penalised")
-    assert np.array_equal(part, penalised_predictor(bundle, draws, rows))
+    assert of_terms(bundle, draws, rows) == pytest.approx(expected, rel=1e-12)
     structured, nn, everything = (
         posterior_linpred(One(bundle, draws), rows, part=part)
         for part in ("structured", "nn", "all")
@@ -265,9 +282,9 @@ def unseen(bundle, rows, levels=("q1", "q2")):
 
 def effects_of(bundle, draws, new, m):
     """The effects (S, m) of the first row's level."""
-    block = replace(new.blocks[0].take(np.zeros(m, int)), Z=np.eye(m))
-    some = replace(new.take(np.arange(m)), blocks=(block,))
-    return penalised_predictor(bundle, draws, some)
+    block = replace(blocks(new)[0].take(np.zeros(m, int)), Z=np.eye(m))
+    some = with_blocks(new.take(np.arange(m)), (block,))
+    return of_terms(bundle, draws, some)
 
 
 def test_new_levels_have_the_covariance_of_each_draw():
@@ -296,7 +313,7 @@ def test_new_levels_have_the_covariance_of_each_draw():
 def test_new_levels_are_independent_and_the_same_for_all_their_rows():
     bundle, rows = random_bundle("gaussian", formula="y ~ (1 | g) + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=5000)
-    eta = penalised_predictor(bundle, draws, unseen(bundle, rows))
+    eta = of_terms(bundle, draws, unseen(bundle, rows))
     assert np.array_equal(eta[:, 0], eta[:, 2])
     assert np.array_equal(eta[:, 1], eta[:, 5])
     z = eta[:, :2] / draws.spread["sd_g__Intercept"].ravel()[:, None]
@@ -328,7 +345,7 @@ def test_uncorrelated_effects_of_a_new_level_are_independent():
 
 def trained_problem(formula=NESTED, name="gaussian"):
     bundle, rows = random_bundle(name, formula=formula)
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
     generator = np.random.default_rng(4)
     sizes = (bundle.network.d, 0, problem.coefficients, len(bundle.family.dispersion))
     state = Weights(*(torch.tensor(generator.normal(0, 0.5, size=size)) for size in sizes))
@@ -341,15 +358,16 @@ def test_the_loss_is_that_of_a_loop_with_a_standard_normal_penalty():
     units = bundle.units
     f = np.zeros(len(rows))
     eta = problem.eta(state.theta, torch.tensor(f)).numpy()
-    r = units.r_scale * state.theta[P:].numpy()
+    r = np.concatenate([term.training_units(units.eta_scale) for term in bundle.design.terms])
+    r = r * state.theta[P:].numpy()
     expected = units.eta_loc + (rows.X - units.x_loc) @ (
         units.theta_scale * state.theta[:P].numpy()
     )
     start = 0
-    for term, block in zip(bundle.design.penalised, rows.blocks, strict=True):
-        coefficients = r[start : start + len(term.levels) * term.size]
+    for term, block in zip(bundle.design.terms, blocks(rows), strict=True):
+        coefficients = r[start : start + term.n_levels * term.size]
         start += len(coefficients)
-        by_level = coefficients.reshape(len(term.levels), term.size)
+        by_level = coefficients.reshape(term.n_levels, term.size)
         for n in range(len(rows)):
             expected[n] += block.Z[n] @ by_level[block.level[n]]
     assert start == len(r)
@@ -379,7 +397,7 @@ def test_columns_are_what_the_coefficients_multiply():
     *_, problem, state = trained_problem()
     zero = torch.zeros(len(problem), dtype=torch.float64)
     eta = problem.eta(state.theta, zero)
-    by_columns = problem.eta_loc + problem.eta_scale * (problem.columns() @ state.theta)
+    by_columns = problem.eta_loc + problem.eta_scale * (problem.mean_columns() @ state.theta)
     assert eta.numpy() == pytest.approx(by_columns.numpy(), rel=1e-12)
 
 
@@ -387,7 +405,7 @@ def test_coefficients_given_the_network_are_ridge_regression():
     *_, problem, state = trained_problem()
     found = theta_at(problem, state).numpy()
     h = np.tanh(problem.U.numpy() @ state.w[:12].numpy().reshape(4, 3).T + state.w[12:16].numpy())
-    A = np.column_stack([problem.columns().numpy(), h, np.ones(len(h))])
+    A = np.column_stack([problem.mean_columns().numpy(), h, np.ones(len(h))])
     sigma, P = float(state.log_dispersion.exp()), problem.coefficients
     centre = np.concatenate([np.zeros(P), state.w[-5:].numpy()])
     ridge = np.diag([2.5**-2] * problem.Z.shape[1] + [1.0] * (P - problem.Z.shape[1] + 5))

@@ -185,8 +185,8 @@ def test_new_rows_have_the_columns_of_the_training_rows(tmp_path):
     bundle, rows = small_bundle("y ~ s(x, k=6) + s(z) + nn(u)")
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
-    applied = new_rows(again, small_frame().iloc[[7, 2]], response=False)
-    for block, trained in zip(applied.predictors["mu"].blocks, rows.predictors["mu"].blocks, strict=True):
+    applied = new_rows(again, small_frame().iloc[[7, 2]], response=False).predictors["mu"]
+    for block, trained in zip(applied.blocks, rows.predictors["mu"].blocks, strict=True):
         assert np.array_equal(block.Z, trained.Z[[7, 2]])
     assert np.array_equal(again.trained.terms["mu"], bundle.trained.terms["mu"])
     assert len(again.trained.terms["mu"]) == 4 + 8

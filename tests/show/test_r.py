@@ -206,12 +206,13 @@ HOSTILE = {
 # What the settings of a script consist of, read without the help of what writes them.
 TOKENS = re.compile(
     r'(?P<blank>\s+|#[^\n]*)|"(?P<string>(?:[^"\\]|\\.)*)"'
-    r"|(?P<name>[A-Za-z.][\w.]*)|(?P<mark>\d+|<-|[(),=])",
+    r"|(?P<name>[A-Za-z.][\w.]*)|(?P<mark>\d+(?:\.\d+)?|<-|[(),=])",
     re.ASCII,
 )
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
-SETTINGS |= {"whole_numbers", "dispersion", "labels", "c", "character", "TRUE", "FALSE"}
+SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
+SETTINGS |= {"TRUE", "FALSE"}
 
 
 def settings_of(script):

@@ -54,16 +54,16 @@ def read_stan_rows(path: Path, design: Design) -> Rows:
     InputError
         If the file is damaged.
     """
-    names = ("N", "P", "Q", "y", "X", "U", *design.given)
-    wanted = {*names, *(name for p in design.predictors for name in _names(p))}
+    of_predictors = (name for p in design.predictors for name in _names(p))
+    wanted = dict.fromkeys(("N", "P", "Q", "y", "X", "U", *design.given, *of_predictors))
     found: dict[str, Array] = {}
     with path.open("rb") as file:
         for line in file:
             name = line.partition(b":")[0].strip().strip(b'"').decode()
             if name in wanted:
                 found[name] = _numbers(line.partition(b":")[2])
-    if set(found) != wanted:
-        raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(sorted(wanted))}")
+    if found.keys() != wanted.keys():
+        raise InputError(f"'{path}' is damaged: it lacks some of {', '.join(wanted)}")
     N, Q = (int(found[name][0]) for name in ("N", "Q"))
     return Rows(
         found["y"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,6 +59,10 @@ class Bundle:
     trained: Trained
     source: Source
     versions: dict[str, str]
+
+    def __getstate__(self) -> dict[str, object]:
+        # As of ``Model``: what was resolved cannot be pickled.
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @cached_property
     def model(self) -> Model:

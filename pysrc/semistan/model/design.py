@@ -298,14 +298,14 @@ def response_values(
 def design_to_plain(design: Design) -> dict[str, Any]:
     """Return the design as JSON-ready data."""
     mean = predictor_to_plain(design.mean)
+    terms = {key: value for key, value in mean.items() if key not in ("name", "link", "x")}
     others = [predictor_to_plain(predictor) for predictor in design.others]
     return {
         "formula": design.formula,
         "x": mean["x"],
         "networks": [to_plain(asdict(terms)) for terms in design.networks],
         "origins": design.origins,
-        "smooths": mean["smooths"],
-        "groups": mean["groups"],
+        **terms,
         **({"parameters": others} if others else {}),
         **({"categories": list(design.categories)} if design.categories else {}),
     }
@@ -322,7 +322,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         If they lack a part, as the data of other versions.
     """
     formula, of_networks = parse_formula(str(plain["formula"])), plain["networks"]
-    parts = [{"name": MU, "x": plain["x"], **_terms_of(plain)}]
+    parts = [{**plain, "name": MU}]  # what the mean has stands beside the design's own
     try:
         parts += plain.get("parameters", [])
         if [part["name"] for part in parts] != [part.name for part in formula.predictors]:
@@ -340,15 +340,10 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
         return Design(formula.text, predictors, networks, origins, categories)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the design is damaged: {error!r}") from None
-
-
-def _terms_of(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mean's smooths and groups, which stand beside its predictor's other data."""
-    return {key: plain.get(key, ()) for key in ("smooths", "groups")}
 
 
 def _check_intercept_column(formula: Formula) -> None:

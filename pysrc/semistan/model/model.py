@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from semistan.model.config import ModelConfig
@@ -35,6 +35,10 @@ class Model:
     config: ModelConfig
     design: Design
     units: Units
+
+    def __getstate__(self) -> dict[str, object]:
+        # What was resolved holds functions, which cannot be pickled; it is resolved anew.
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def replace(self, **changes: object) -> Model:
         """Return the model with other configuration, design or units."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 INTERCEPT = "Intercept"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Predictor:
     """The learnt predictor of the mean, of a dispersion parameter or of a category.
 

@@ -11,6 +11,7 @@ from semistan.model.model import Model
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.program.predictors import predictor_data
+from semistan.program.program import known_of_rows
 
 
 def stan_data(
@@ -60,8 +61,8 @@ def stan_data(
         "Pi": bundle.subspace.Pi,
         "phi_scale": bundle.subspace.phi_scale,
         **{
-            name: rows.given[name].astype(int) if name == "trials" else rows.given[name]
-            for name in bundle.design.given
+            name: rows.known[name].astype(int) if name == "trials" else rows.known[name]
+            for name in known_of_rows(bundle.design)
         },
         **predictor_data(bundle, rows),
         **_theta_inside(bundle),

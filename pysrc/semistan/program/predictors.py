@@ -57,20 +57,20 @@ def other_data_lines(design: Design) -> Lines:
 
 
 def predictor_data(bundle: Bundle, rows: Rows) -> dict[str, Any]:
-    """Return what the predictors need of the rows, but for the mean's own columns."""
+    """Return what the predictors need of the rows, but for the mean's own columns and offset."""
     data: dict[str, Any] = {}
     for item in bundle.design.predictors:
         columns, (loc, _) = rows.predictors[item.name], bundle.units.columns[item.name]
         if not item.is_mean:
             data[f"{item.name}_loc"] = bundle.units.location(bundle.family, item.name)
-        if item.coefficients and not item.is_mean:
+        if not item.is_mean and item.coefficients:
             data |= {
                 f"P_{item.name}": len(loc),
                 f"X_{item.name}": columns.X,
                 f"x_loc_{item.name}": loc,
                 f"theta_scale_{item.name}": bundle.units.coefficient_scale(item.name),
             }
-        if columns.offset is not None:
+        if not item.is_mean and columns.offset is not None:
             data[offset_name(item)] = columns.offset
         for term, block in zip(item.terms, columns.blocks, strict=True):
             data |= term.data(block)
