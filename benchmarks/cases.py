@@ -25,7 +25,7 @@ from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
 from semistan.model.names import MU
-from semistan.model.networks.mlp import initial_weights
+from semistan.model.networks.networks import initial
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
 from semistan.model.units import units_of
@@ -71,7 +71,7 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
     design, rows = learn_design(parse_formula(config.formula), smooth_table(case))
     assert rows.y is not None
     units, spec = units_of(design, family(FAMILY), rows), network_spec(config, design)
-    draws = [initial_weights(spec.parts[0].widths, generator).numpy() for _ in range(case.k + 1)]
+    draws = [initial(spec, generator).numpy() for _ in range(case.k + 1)]
     points = np.array(draws)
     subspace, singular_values = span(points, case.k, "random points")
     trained = Trained(

@@ -161,7 +161,7 @@ def train_model(case: Case, toolchain: Toolchain) -> Model:
     """Train a case's model and compile its program, both outside the time taken."""
     config = config_of(case)
     prepared = prepare(config, smooth_table(case))
-    kernel = compile_model(config, prepared.design, toolchain, console.print)
+    kernel = compile_model(prepared.model, toolchain, console.print)
     if kernel != "cpp":
         raise RuntimeError("the C++ kernel does not compile, and it is what is compared")
     return Model(case, train(prepared), prepared.rows, kernel, config.sample, toolchain)

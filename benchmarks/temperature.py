@@ -119,7 +119,7 @@ def measure(
         overrides["priors.sigma"] = f"constant({bundle.trained.dispersion['sigma']!r})"
     config = with_overrides(bundle.config, overrides)
     bundle = replace(bundle, config=config)
-    kernel = compile_model(config, bundle.design, toolchain, _silent)
+    kernel = compile_model(bundle.model, toolchain, _silent)
     kernel = trusted_kernel(kernel, bundle, rows, toolchain, _silent)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

@@ -1,6 +1,16 @@
 // generated with semistan 0.1.0
 // formula: y ~ x + nn(u1, u2) + nn(v)
 // family: gaussian, link: identity
+//
+// The model of each row:
+//   y ~ normal(eta, sigma)
+//   eta = eta_loc + eta_scale (f(u1, u2; w) + f(v; w)) + (x - x_loc)' theta
+//   x = (x)
+//   w = p_bar + Pi phi, the networks' weights
+// Priors as used, in the units of the data:
+//   phi ~ normal(0, 1)
+//   b_x ~ normal(0, 5.5759)
+//   sigma ~ student_t(3, 0, 6.5222)
 functions {
   // A fully connected network as a pure function of one flat weight vector.
   //
@@ -35,17 +45,25 @@ functions {
   }
 
   // All layers between these widths, each followed by its activation.
-  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
   matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
     if (last == 1) return H;
+    if (last == 2) {
+      return activate(affine(H, w, widths[1], widths[2]), activation);
+    }
     {
-      int used = n_weights(widths[1 : last - 1]);
-      matrix[rows(H), widths[last - 1]] below
-        = hidden_layers(H, w, widths[1 : last - 1], activation);
-      return activate(affine(below, w[used + 1 : num_elements(w)],
-                             widths[last - 1], widths[last]),
-                      activation);
+      matrix[rows(H), max(widths[2 : last])] A;  // in its first columns
+      A[ : , 1 : widths[2]] = activate(affine(H, w, widths[1], widths[2]),
+                                       activation);
+      for (l in 3 : last) {
+        int used = n_weights(widths[1 : l - 1]);
+        A[ : , 1 : widths[l]]
+          = activate(affine(A[ : , 1 : widths[l - 1]],
+                            w[used + 1 : num_elements(w)], widths[l - 1],
+                            widths[l]),
+                     activation);
+      }
+      return A[ : , 1 : widths[last]];
     }
   }
 
@@ -126,18 +144,25 @@ functions {
   }
 }
 data {
+  // Rows
   int<lower=1> N;  // rows
   vector[N] y;  // response
   int<lower=0> P;  // structured coefficients
   matrix[N, P] X;  // structured design, without an intercept
   vector[P] x_loc;  // mean of each column of X
   vector<lower=0>[P] theta_scale;  // unit of each coefficient
+
+  // Network inputs
   int<lower=1> Q;  // network inputs
   matrix[N, Q] U;  // network inputs
   vector[Q] u_loc;  // mean of each network input
   vector<lower=0>[Q] u_scale;  // standard deviation of each input
+
+  // Units of the linear predictor
   real eta_loc;  // location of the linear predictor
   real<lower=0> eta_scale;  // unit of the linear predictor
+
+  // Network
   int<lower=1> n_networks;  // networks, whose outputs are added
   int<lower=1> n_layers;  // layers, the output layer included
   // of each: inputs, hidden units, 1
@@ -146,6 +171,8 @@ data {
   int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
   int<lower=0> d_frozen;  // constant weights
   vector[d_frozen] w_frozen;  // their values
+
+  // Subspace: w = p_bar + Pi phi, and single weights besides
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
@@ -153,6 +180,8 @@ data {
   array[n_axes] int<lower=1, upper=d> axes;  // which
   matrix[d, k - n_axes] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
+
+  // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
   vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
   vector[P] prior_b_location;  // normal prior on theta: location
@@ -160,6 +189,8 @@ data {
   real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
   real prior_sigma_location;  // student_t prior on sigma: location
   real<lower=0> prior_sigma_scale;  // student_t prior on sigma: scale
+
+  // How to sample
   int<lower=0, upper=1> prior_only;  // leave the likelihood out?
   int<lower=1> grainsize;  // rows per slice of reduce_sum
 }

@@ -1,6 +1,19 @@
 // generated with semistan 0.1.0
 // formula: target ~ age + sex + bmi + nn(bp, s1, s2, s3, s4, s5, s6)
 // family: gaussian, link: identity
+//
+// The model of each row:
+//   y ~ normal(eta, sigma)
+//   eta = eta_loc + eta_scale f(bp, s1, s2, s3, s4, s5, s6; w) +
+//     (x - x_loc)' theta
+//   x = (age, sex, bmi)
+//   w = p_bar + Pi phi, the network's weights
+// Priors as used, in the units of the data:
+//   phi ~ normal(0, 1)
+//   b_age ~ normal(0, 14.7023)
+//   b_sex ~ normal(0, 385.804)
+//   b_bmi ~ normal(0, 43.6232)
+//   sigma ~ student_t(3, 0, 192.733)
 functions {
   // A fully connected network as a pure function of one flat weight vector.
   //
@@ -35,17 +48,25 @@ functions {
   }
 
   // All layers between these widths, each followed by its activation.
-  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
   matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
     if (last == 1) return H;
+    if (last == 2) {
+      return activate(affine(H, w, widths[1], widths[2]), activation);
+    }
     {
-      int used = n_weights(widths[1 : last - 1]);
-      matrix[rows(H), widths[last - 1]] below
-        = hidden_layers(H, w, widths[1 : last - 1], activation);
-      return activate(affine(below, w[used + 1 : num_elements(w)],
-                             widths[last - 1], widths[last]),
-                      activation);
+      matrix[rows(H), max(widths[2 : last])] A;  // in its first columns
+      A[ : , 1 : widths[2]] = activate(affine(H, w, widths[1], widths[2]),
+                                       activation);
+      for (l in 3 : last) {
+        int used = n_weights(widths[1 : l - 1]);
+        A[ : , 1 : widths[l]]
+          = activate(affine(A[ : , 1 : widths[l - 1]],
+                            w[used + 1 : num_elements(w)], widths[l - 1],
+                            widths[l]),
+                     activation);
+      }
+      return A[ : , 1 : widths[last]];
     }
   }
 
@@ -83,24 +104,33 @@ functions {
   }
 }
 data {
+  // Rows
   int<lower=1> N;  // rows
   vector[N] y;  // response
   int<lower=0> P;  // structured coefficients
   matrix[N, P] X;  // structured design, without an intercept
   vector[P] x_loc;  // mean of each column of X
   vector<lower=0>[P] theta_scale;  // unit of each coefficient
+
+  // Network inputs
   int<lower=1> Q;  // network inputs
   matrix[N, Q] U;  // network inputs
   vector[Q] u_loc;  // mean of each network input
   vector<lower=0>[Q] u_scale;  // standard deviation of each input
+
+  // Units of the linear predictor
   real eta_loc;  // location of the linear predictor
   real<lower=0> eta_scale;  // unit of the linear predictor
+
+  // Network
   int<lower=1> n_layers;  // layers, the output layer included
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
   int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
   int<lower=0> d_frozen;  // constant weights
   vector[d_frozen] w_frozen;  // their values
+
+  // Subspace: w = p_bar + Pi phi, and single weights besides
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
@@ -108,6 +138,8 @@ data {
   array[n_axes] int<lower=1, upper=d> axes;  // which
   matrix[d, k - n_axes] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
+
+  // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
   vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
   vector[P] prior_b_location;  // normal prior on theta: location
@@ -115,6 +147,8 @@ data {
   real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
   real prior_sigma_location;  // student_t prior on sigma: location
   real<lower=0> prior_sigma_scale;  // student_t prior on sigma: scale
+
+  // How to sample
   int<lower=0, upper=1> prior_only;  // leave the likelihood out?
   int<lower=1> grainsize;  // rows per slice of reduce_sum
 }

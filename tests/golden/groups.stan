@@ -1,6 +1,22 @@
 // generated with semistan 0.1.0
 // formula: y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + nn(u1, u2, u3)
 // family: bernoulli, link: logit
+//
+// The model of each row:
+//   y ~ bernoulli_logit(eta)
+//   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta +
+//     (1 + x1 | g) + (1 + v || h) + (1 | g:h)
+//   x = (x1)
+//   w = p_bar + Pi phi, the network's weights
+// Priors as used, in the units of the data:
+//   phi ~ normal(0, 5)
+//   b_x1 ~ normal(0, 1.83693)
+//   sd_g__Intercept ~ student_t(3, 0, 2.5)
+//   sd_g__x1 ~ student_t(3, 0, 1.83693)
+//   sd_h__Intercept ~ student_t(3, 0, 2.5)
+//   sd_h__v ~ student_t(3, 0, 1.34315)
+//   sd_g_h__Intercept ~ student_t(3, 0, 2.5)
+//   cor ~ lkj(1)
 functions {
   // A fully connected network as a pure function of one flat weight vector.
   //
@@ -35,17 +51,25 @@ functions {
   }
 
   // All layers between these widths, each followed by its activation.
-  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation);
   matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
     if (last == 1) return H;
+    if (last == 2) {
+      return activate(affine(H, w, widths[1], widths[2]), activation);
+    }
     {
-      int used = n_weights(widths[1 : last - 1]);
-      matrix[rows(H), widths[last - 1]] below
-        = hidden_layers(H, w, widths[1 : last - 1], activation);
-      return activate(affine(below, w[used + 1 : num_elements(w)],
-                             widths[last - 1], widths[last]),
-                      activation);
+      matrix[rows(H), max(widths[2 : last])] A;  // in its first columns
+      A[ : , 1 : widths[2]] = activate(affine(H, w, widths[1], widths[2]),
+                                       activation);
+      for (l in 3 : last) {
+        int used = n_weights(widths[1 : l - 1]);
+        A[ : , 1 : widths[l]]
+          = activate(affine(A[ : , 1 : widths[l - 1]],
+                            w[used + 1 : num_elements(w)], widths[l - 1],
+                            widths[l]),
+                     activation);
+      }
+      return A[ : , 1 : widths[last]];
     }
   }
 
@@ -91,24 +115,33 @@ functions {
   }
 }
 data {
+  // Rows
   int<lower=1> N;  // rows
   array[N] int y;  // response
   int<lower=0> P;  // structured coefficients
   matrix[N, P] X;  // structured design, without an intercept
   vector[P] x_loc;  // mean of each column of X
   vector<lower=0>[P] theta_scale;  // unit of each coefficient
+
+  // Network inputs
   int<lower=1> Q;  // network inputs
   matrix[N, Q] U;  // network inputs
   vector[Q] u_loc;  // mean of each network input
   vector<lower=0>[Q] u_scale;  // standard deviation of each input
+
+  // Units of the linear predictor
   real eta_loc;  // location of the linear predictor
   real<lower=0> eta_scale;  // unit of the linear predictor
+
+  // Network
   int<lower=1> n_layers;  // layers, the output layer included
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
   int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
   int<lower=0> d_frozen;  // constant weights
   vector[d_frozen] w_frozen;  // their values
+
+  // Subspace: w = p_bar + Pi phi, and single weights besides
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
@@ -116,6 +149,8 @@ data {
   array[n_axes] int<lower=1, upper=d> axes;  // which
   matrix[d, k - n_axes] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
+
+  // Other terms and predictors
   int<lower=1> N_1;  // levels of g
   array[N] int<lower=1, upper=N_1> J_1;  // level of each row
   int<lower=1> M_1;  // effects that vary by level
@@ -126,6 +161,8 @@ data {
   matrix[N, M_2] Z_2;  // what they multiply
   int<lower=1> N_3;  // levels of g:h
   array[N] int<lower=1, upper=N_3> J_3;  // level of each row
+
+  // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
   vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
   vector[P] prior_b_location;  // normal prior on theta: location
@@ -157,6 +194,8 @@ data {
   // student_t prior on sd_g_h__Intercept: scale
   real<lower=0> prior_sd_g_h__Intercept_scale;
   real<lower=0> prior_cor_shape;  // lkj prior on the correlations: shape
+
+  // How to sample
   int<lower=0, upper=1> prior_only;  // leave the likelihood out?
   int<lower=1> grainsize;  // rows per slice of reduce_sum
 }

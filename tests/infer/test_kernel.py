@@ -80,7 +80,7 @@ def test_a_wrong_kernel_is_found_and_pure_stan_is_used(monkeypatch, toolchain, o
     spoiled(monkeypatch, old, new)
     bundle, rows = random_bundle("gaussian")
     lines = []
-    kernel = workflow.compile_model(bundle.config, bundle.design, toolchain, lines.append)
+    kernel = workflow.compile_model(bundle.model, toolchain, lines.append)
     assert kernel == "cpp"
     assert workflow.trusted_kernel(kernel, bundle, rows, toolchain, lines.append) == "stan"
     assert message in lines[-2]
@@ -102,6 +102,6 @@ def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, tool
     )
     bundle, _ = random_bundle("gaussian")
     lines = []
-    assert workflow.compile_model(bundle.config, bundle.design, toolchain, lines.append) == "stan"
+    assert workflow.compile_model(bundle.model, toolchain, lines.append) == "stan"
     assert "pure Stan is used" in lines[0]
     assert "this compiler has no vectors" in lines[0]

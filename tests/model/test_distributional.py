@@ -22,7 +22,8 @@ from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import FAMILIES
-from semistan.model.formula.formula import ParameterFormula, parse_formula
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import GroupTerm, PredictorFormula, parse_formula
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward, output_and_jacobian, outputs
 from semistan.model.priors.prior import prior_data, priors_as_used
@@ -45,14 +46,19 @@ from semistan.show.pictures.slice import Plane
 from semistan.workflow.fit import new_run
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
-from support.columns import assert_columns
+from support.columns import assert_columns, assert_program
 from support.drawn import random_draws
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame, small_prepared
 from support.untrained import random_bundle
 
 FORMULA = "y ~ x1 + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"
-PARTS = {"terms": "z + g", "network": "nn(v)", "both": "z + nn(u3)", "intercept": "1"}
+TERMS = (
+    "y ~ x1 + s(v, k=4) + (x1 | g) + nn(u1, u2), "
+    "sigma ~ z + s(v, k=4) + (x1 | g) + offset(0.1 * x2) + nn(u2, u3)"
+)
+PARTS = {"terms": "z + g", "network": "nn(v)", "both": "z + nn(u3)", "intercept": "1",
+         "more": "s(v, k=4) + (x2 | g) + offset(0.1 * z)"}  # fmt: skip
 VARIED = [(record.name, parameter.name) for record in FAMILIES for parameter in record.parameters]
 OPTIONS = SampleConfig(chains=2, warmup=150, draws=100, seed=5, kernel="stan")
 
@@ -69,19 +75,30 @@ def test_every_part_is_found():
     formula = parse_formula(
         "y | weights(w) ~ x + s(v) + nn(u, t), sigma ~ C(g, contr.sum) + x:z + nn(u), nu ~ nn(a)"
     )
-    assert formula.parameters == (
-        ParameterFormula("sigma", ("C(g, contr.sum)", "x:z"), (("u",),)),
-        ParameterFormula("nu", (), (("a",),)),
+    assert formula.others == (
+        PredictorFormula("sigma", ("C(g, contr.sum)", "x:z"), (("u",),)),
+        PredictorFormula("nu", (), (("a",),)),
     )
     assert formula.networks == (("u", "t"), ("u",), ("a",))
-    assert formula.mean_networks == (("u", "t"),)
-    assert (formula.structured, formula.weights) == (("x", "v"), "w")
-    assert set(formula.predictors) == {"x", "v", "u", "t", "g", "z", "a"}
+    assert formula.mean.networks == (("u", "t"),)
+    assert (formula.mean.structured, formula.weights) == (("x", "v"), "w")
+    assert set(formula.columns) == {"x", "v", "u", "t", "g", "z", "a"}
+
+
+def test_a_predictor_behind_a_comma_has_every_kind_of_term():
+    formula = parse_formula("y ~ nn(u), sigma ~ z + s(v, k=5) + (x | g) + offset(log(t)) + nn(a)")
+    (sigma,) = formula.others
+    assert (sigma.structured, sigma.networks, sigma.offsets) == (
+        ("z", "v"), (("a",),), ("log(t)",),
+    )  # fmt: skip
+    assert sigma.calls == (TermCall("s", "v", (("k", 5),)),)
+    assert sigma.groups == (GroupTerm("(x | g)", True, ("x",), ("g",), True),)
+    assert set(formula.columns) == {"u", "z", "v", "x", "g", "t", "a"}
 
 
 def test_a_comma_in_brackets_or_in_a_name_separates_nothing():
     formula = parse_formula("y ~ poly(x, 2) + nn(`a, b`, u)")
-    assert (formula.parameters, formula.network) == ((), ("`a, b`", "u"))
+    assert (formula.others, formula.networks) == ((), (("`a, b`", "u"),))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +107,9 @@ def test_a_comma_in_brackets_or_in_a_name_separates_nothing():
         ("y ~ nn(u)«, z»", "expected a parameter's predictor"),
         ("y ~ nn(u)«,»", "expected a parameter's predictor"),
         ("y ~ nn(u), sigma ~ z, «sigma ~ x»", "has a predictor already"),
-        ("y ~ nn(u), sigma ~ z + «s(x)»", r"s\(\) stands in the mean's predictor alone"),
-        ("y ~ nn(u), sigma ~ «offset(x)»", r"offset\(\) stands in the mean's predictor alone"),
-        ("y ~ nn(u), «sigma ~ (1 | g)»", "no bars"),
-        ("y ~ nn(u), «sigma | weights(w) ~ z»", "no bars"),
+        ("y ~ nn(u), «sigma | weights(w)» ~ z", r"weights\(\) and trials\(\) stand beside the resp"),
+        ("y ~ nn(u), sigma ~ z + «s(x)»:v", r"s\(\) cannot take part in an interaction"),
+        ("y ~ nn(u), sigma ~ («0» | g)", "expected 1 or a column before the bar"),
         ("y ~ nn(u), «log(sigma)» ~ z", "expected the name of a parameter"),
         ("y ~ nn(u), sigma ~ «0» + z", "removes the intercept"),
         ("y ~ nn(u), sigma ~ z «- 1»", "removes the intercept"),
@@ -143,7 +159,7 @@ def test_what_the_family_or_the_table_does_not_have_is_refused(formula, family, 
         ("z", {"priors__sigma": "exponential(1)"}, "sigma has a predictor"),
         ("nn(v)", {"priors__b_sigma_Intercept": "normal(0, 1)"}, "the mean of a network's output"),
         ("z", {"priors__b_sigma_x": "normal(0, 1)"}, "Did you mean 'b_sigma_z'"),
-        ("nn(v)", {"priors__b_sigma": "normal(0, 1)"}, "no such coefficient"),
+        ("nn(v)", {"priors__b_sigma": "normal(0, 1)"}, "no such parameter. Known: b_x"),
         ("z", {"priors__b_sigma": "constant(1)"}, "constant() is for dispersion parameters"),
         ("z", {"priors__b_sigma": "horseshoe()"}, "for all coefficients together"),
     ],
@@ -165,7 +181,7 @@ def test_draws_from_the_prior_have_its_standard_deviations():
     priors = {"b_sigma": "normal(0, 0.3)", "b_sigma_Intercept": "normal(0.5, 0.2)",
               "b_sigma_x": "student_t(7, 0, 0.1)"}  # fmt: skip
     bundle, rows = small_bundle("y ~ x + nn(u), sigma ~ x + z", priors=priors)
-    n, (loc, scale) = 4000, bundle.units.further["sigma"]
+    n, (loc, scale) = 4000, bundle.units.columns["sigma"]
     draws = prior_draws(bundle, rows, (1, n), np.random.default_rng(1))
     b_x, b_z = (draws.coefficients[name][0] for name in ("b_sigma_x", "b_sigma_z"))
     start = np.log(bundle.units.start(bundle.family.parameter("sigma")))
@@ -177,7 +193,7 @@ def test_draws_from_the_prior_have_its_standard_deviations():
         assert abs(values.std() / sd - 1) < 2 * Z / np.sqrt(2 * n)
     sigma = distribution(One(bundle, draws), rows)["sigma"]
     expected = np.exp(
-        start + tau[:, None] + np.stack([b_x, b_z], 1) @ (rows.further["sigma"] - loc).T
+        start + tau[:, None] + np.stack([b_x, b_z], 1) @ (rows.predictors["sigma"].X - loc).T
     )
     assert sigma == pytest.approx(expected, rel=1e-9)
 
@@ -188,10 +204,16 @@ def test_every_column_is_the_programs(toolchain, tmp_path):
     assert_columns(bundle, rows, toolchain, tmp_path)
 
 
+@pytest.mark.parametrize("left", ["y", "y | weights(w)"])
+def test_with_terms_density_gradient_and_columns_are_the_programs(left, toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian", formula=TERMS.replace("y", left, 1))
+    assert_program(bundle, rows, toolchain, tmp_path)
+
+
 def test_without_such_a_part_nothing_of_it_is_there():
     prepared = small_prepared()
     assert "parameters" not in design_to_plain(prepared.design)
-    assert (prepared.rows.further, prepared.design.network_predictors) == ({}, ())
+    assert (list(prepared.rows.predictors), prepared.design.network_predictors) == (["mu"], ())
 
 
 # ----------------------------------------------------------------------------- the networks
@@ -227,11 +249,11 @@ def test_a_coefficient_is_imitated_by_networks_of_its_own_predictor_alone():
 
 def test_the_loss_is_the_mean_negative_log_likelihood_of_normals_of_many_widths():
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
-    problem = make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    problem = make_problem(bundle.model, rows, "cpu")
     generator, d = np.random.default_rng(1), bundle.network.d
     w, theta = generator.normal(size=(2, d)), generator.normal(size=problem.all_coefficients)
     state = Weights(*map(torch.tensor, (w, np.zeros(0), theta, [-0.3])))
-    X, Zs = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in (rows.X, rows.further["sigma"]))
+    X, Zs = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in (rows.X, rows.predictors["sigma"].X))
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)
     sd = rows.y.std(ddof=1)
     half = d // 2
@@ -254,8 +276,8 @@ def test_every_other_construction_trains_both_predictors(construction):
     settings = {"subspace__construction": construction, "subspace__select": "magnitude"}
     settings |= {"subspace__snapshots": 4, "train__epochs": 6}
     bundle, rows = small_bundle("y ~ x + nn(u), sigma ~ z + nn(v)", **settings)
-    assert set(bundle.trained.further) == {"sigma"}
-    assert bundle.trained.further["sigma"].shape == (1,)
+    assert set(bundle.trained.linear) == {"mu", "sigma"}
+    assert bundle.trained.linear["sigma"].shape == (1,)
     assert np.isfinite(curve_states(bundle, 2)).all()
     assert np.isfinite(negative_log_posterior(make_target(bundle, rows), states(bundle)[0]))
 
@@ -266,7 +288,7 @@ def test_training_does_not_depend_on_units():
     moved = frame.assign(y=1000 * frame["y"], z=5 - 10 * frame["z"])
     other = small_bundle(formula, moved)[0].trained
     assert other.dispersion["sigma"] == pytest.approx(1000 * one.dispersion["sigma"], rel=1e-9)
-    assert other.further["sigma"] == pytest.approx(-one.further["sigma"] / 10, rel=1e-6)
+    assert other.linear["sigma"] == pytest.approx(-one.linear["sigma"] / 10, rel=1e-6)
     assert other.control_points == pytest.approx(one.control_points, abs=1e-7)
 
 
@@ -292,7 +314,7 @@ def test_the_density_is_scipys():
     )
     q, units = states(bundle).numpy(), bundle.units
     found = [-negative_log_posterior(make_target(bundle, rows), torch.tensor(row)) for row in q]
-    x_scale, z_scale = rows.X.std(axis=0, ddof=1), rows.further["sigma"].std(axis=0, ddof=1)
+    x_scale, z_scale = rows.X.std(axis=0, ddof=1), rows.predictors["sigma"].X.std(axis=0, ddof=1)
     expected = []
     for row in q:
         phi, theta, tau = row[:3], row[3] * units.eta_scale / x_scale, row[4]
@@ -300,12 +322,12 @@ def test_the_density_is_scipys():
         f = by_hand(bundle.subspace.lift(phi), (rows.U - units.u_loc) / units.u_scale)
         sd = rows.y.std(ddof=1)
         eta = rows.y.mean() + sd * f + (rows.X - rows.X.mean(axis=0)) @ theta
-        Zs = rows.further["sigma"]
+        Zs = rows.predictors["sigma"].X
         sigma = np.exp(np.log(sd) + tau + (Zs - Zs.mean(axis=0)) @ by_z)
         total = stats.norm(eta, sigma).logpdf(rows.y).sum() + stats.norm(0.2, 0.7).logpdf(tau)
         total += stats.norm(0, 5).logpdf(phi).sum()
         total += stats.norm(0, 2.5 * sd / x_scale).logpdf(theta).sum()
-        gb = bundle.design.parameters[0].coefficients.index("b_sigma_gb")
+        gb = bundle.design.others[0].coefficients.index("b_sigma_gb")
         others = np.arange(len(by_z)) != gb
         total += stats.t(4, 0.1, 2 / z_scale[others]).logpdf(by_z[others]).sum()
         expected.append(total + stats.cauchy(0, 1 / z_scale[gb]).logpdf(by_z[gb]))
@@ -332,11 +354,11 @@ def test_the_matrix_adds_that_of_each_predictor():
     target, q = make_target(bundle, rows), states(bundle)[0]
 
     def predictors(q):
-        (eta,) = target.predictors(target.split(q)[0], target.linear(q))
-        return torch.stack([eta, target.further_predictors(q)[0]["sigma"]])
+        (found,) = target.predictors(target.values(q))
+        return torch.stack([found["mu"], found["sigma"]])
 
     (eta, log_sigma), J = predictors(q), torch.func.jacrev(predictors)(q)
-    precision = (bundle.units.eta_scale * log_sigma.exp()) ** -2
+    precision = log_sigma.exp() ** -2
     bends = (precision, 2 * precision * (torch.tensor(rows.y) - eta) ** 2)
     expected = sum(j.T @ (bend[:, None] * j) for j, bend in zip(J, bends, strict=True))
     prior = derivatives(make_target(bundle, rows, prior_only=True), q)[1]
@@ -350,7 +372,7 @@ def test_the_gradient_vanishes_at_scipys_maximum_of_the_likelihood():
               "b_sigma_Intercept": "normal(0, 1e6)"}  # fmt: skip
     formula = "y ~ x1 + x2 + nn(u1, u2), sigma ~ z"
     bundle, rows = random_bundle("gaussian", formula=formula, priors=priors, n=80)
-    units, z = bundle.units, rows.further["sigma"][:, 0]
+    units, z = bundle.units, rows.predictors["sigma"].X[:, 0]
     f = network_output(bundle.network, units, np.zeros(0), bundle.subspace.p_bar, rows.U)
     rest = (rows.y - units.eta_loc - units.eta_scale * f) / units.eta_scale
     X, z = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in (rows.X, z))
@@ -373,7 +395,7 @@ def test_the_chains_start_at_the_trained_coefficients():
     assert set(values) == {"phi", "theta", "tau_sigma", "theta_sigma", "theta_nu"}
     assert values["tau_sigma"] == pytest.approx(np.log(0.8))
     for name in ("sigma", "nu"):
-        assert values[f"theta_{name}"] == pytest.approx(bundle.trained.further[name])
+        assert values[f"theta_{name}"] == pytest.approx(bundle.trained.linear[name])
 
 
 def test_priors_are_in_units_of_the_columns_and_single_ones_win():
@@ -381,7 +403,7 @@ def test_priors_are_in_units_of_the_columns_and_single_ones_win():
     bundle, rows = random_bundle(
         "gaussian", formula="y ~ x1 + nn(u1), sigma ~ z + x2", priors=priors
     )
-    data, scale = prior_data(bundle), rows.further["sigma"].std(axis=0, ddof=1)
+    data, scale = prior_data(bundle), rows.predictors["sigma"].X.std(axis=0, ddof=1)
     assert data["prior_b_sigma_student_t_scale"] == pytest.approx([2 / scale[0]])
     assert data["prior_b_sigma_normal_scale"] == pytest.approx([1 / scale[1]])
     assert data["prior_b_sigma_Intercept_scale"] == 2.5
@@ -434,14 +456,13 @@ def test_density_and_gradient_are_those_of_pytorch(family, formula, toolchain, t
     for state, expected in zip(q, program.gradient, strict=True):
         gradient = -derivatives(target, state)[0].numpy()
         assert np.max(np.abs(gradient - expected)) < 1e-9 * np.max(np.abs(expected))
-    for item in bundle.design.parameters:
+    for item in bundle.design.others:
         written = program.written[item.intercept]
-        logs = [target.further_predictors(state) for state in q]
+        logs = [target.predictors(target.values(state)) for state in q]
         mean = np.array([np.mean([float(c[item.name].mean()) for c in chunks]) for chunks in logs])
         coefficients = np.array([program.written[name] for name in item.coefficients])
-        moved = rows.further[item.name].mean(axis=0) @ coefficients if len(coefficients) else 0
-        loc = np.log(bundle.trained.dispersion[item.name] / 0.8)
-        assert written == pytest.approx(loc + mean - moved, rel=1e-9)
+        moved = rows.predictors[item.name].X.mean(axis=0) @ coefficients if len(coefficients) else 0
+        assert written == pytest.approx(mean - moved, rel=1e-9)
 
 
 def evaluate_density(bundle, rows, q, toolchain, folder):
@@ -452,10 +473,10 @@ def test_the_rows_are_read_back_as_they_were(tmp_path):
     bundle, rows = random_bundle("student", formula="y ~ nn(u1), sigma ~ z + g, nu ~ nn(u2)")
     write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
     read = read_stan_rows(tmp_path / "data.json", bundle.design)
-    assert np.array_equal(read.further["sigma"], rows.further["sigma"])
-    assert read.further["nu"].shape == rows.further["nu"].shape == (30, 0)
-    assert np.array_equal(rows.take(np.array([4, 1])).further["sigma"],
-                          rows.further["sigma"][[4, 1]])  # fmt: skip
+    assert np.array_equal(read.predictors["sigma"].X, rows.predictors["sigma"].X)
+    assert read.predictors["nu"].X.shape == rows.predictors["nu"].X.shape == (30, 0)
+    assert np.array_equal(rows.take(np.array([4, 1])).predictors["sigma"].X,
+                          rows.predictors["sigma"].X[[4, 1]])  # fmt: skip
 
 
 # ----------------------------------------------------------------------------- predictions
@@ -466,10 +487,10 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
     bundle, rows = varied_bundle("gaussian", "sigma", part)
     draws = random_draws(bundle)
     columns = {name: draws.flat(x)[:, None] for name, x in draws.coefficients.items()}
-    Zs, names = rows.further["sigma"], bundle.design.parameters[0].coefficients
-    moved = Zs - Zs.mean(axis=0) if bundle.design.parameters[0].networks else Zs
+    Zs, names = rows.predictors["sigma"].X, bundle.design.others[0].coefficients
+    moved = Zs - Zs.mean(axis=0) if bundle.design.others[0].networks else Zs
     log = sum((columns[name] * moved[:, j] for j, name in enumerate(names)), np.zeros((100, 30)))
-    if bundle.design.parameters[0].networks:
+    if bundle.design.others[0].networks:
         w = bundle.subspace.lift(draws.flat(draws.phi))
         U = (rows.U - bundle.units.u_loc) / bundle.units.u_scale
         own = bundle.network.sizes[0]
@@ -485,6 +506,62 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
     z = (y - eta) / sigma
     assert abs(z.mean()) < Z / np.sqrt(z.size)
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
+
+
+def sigma_by_hand(bundle, draws, rows, level):
+    """Draws of sigma in the model ``TERMS``, given each row's level of g, or -1."""
+    flat = {name: draws.flat(x) for name, x in {**draws.coefficients, **draws.terms}.items()}
+    w, units = bundle.subspace.lift(draws.flat(draws.phi)), bundle.units
+    U = (rows.U - units.u_loc) / units.u_scale
+    table, (z_loc, v_loc) = rows.frame, units.columns["sigma"][0]
+    log = np.log(units.eta_scale) + np.array([by_hand(one[-13:], U[:, 2:]) for one in w])
+    log = log + flat["b_sigma_z"][:, None] * (table["z"].to_numpy() - z_loc)
+    log = log + flat["b_sigma_v"][:, None] * (table["v"].to_numpy() - v_loc)
+    smooth = next(term for term in bundle.design.predictor("sigma").terms if term.text == "s(v)")
+    log = log + flat["s_sigma_1"] @ smooth.basis(table["v"].to_numpy()).Z.T
+    r = flat["r_sigma_1"][:, level] * (level >= 0)[:, None]
+    log = log + r[..., 0] + r[..., 1] * table["x1"].to_numpy() + 0.1 * table["x2"].to_numpy()
+    return np.exp(log)
+
+
+def test_sigma_has_smooths_groups_and_offsets_of_its_own():
+    bundle, rows = random_bundle("gaussian", formula=TERMS)
+    draws = random_draws(bundle)
+    level = np.array(["abcd".index(g) for g in rows.frame["g"]])
+    found = distribution(One(bundle, draws), rows)["sigma"]
+    assert found == pytest.approx(sigma_by_hand(bundle, draws, rows, level), rel=1e-9)
+    spread = {"sds_sv_1", "sds_sigma_sv_1", "sd_g__Intercept", "sd_g__x1", "cor_g__Intercept__x1",
+              "sd_g__sigma_Intercept", "sd_g__sigma_x1",
+              "cor_g__sigma_Intercept__sigma_x1"}  # fmt: skip
+    assert set(draws.spread) == spread
+    table = rows.frame.iloc[[0] * 400].assign(g=[f"new {i}" for i in range(400)])
+    with pytest.raises(InputError, match="'g' has levels that the model was not trained on"):
+        new_rows(bundle, table, response=False)
+    new = new_rows(bundle, table, response=False, allow_new_levels=True)
+    without = sigma_by_hand(bundle, draws, new, np.full(400, -1))
+    added = np.log(distribution(One(bundle, draws), new)["sigma"] / without)
+    sd, x1 = {name: draws.flat(x) for name, x in draws.spread.items()}, new.frame["x1"].iloc[0]
+    one, two = sd["sd_g__sigma_Intercept"], x1 * sd["sd_g__sigma_x1"]
+    expected = one**2 + two**2 + 2 * one * two * sd["cor_g__sigma_Intercept__sigma_x1"]
+    z = added / np.sqrt(expected)[:, None]
+    assert abs(z.mean()) < Z / np.sqrt(z.size)
+    assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
+
+
+def test_terms_of_sigma_are_trained_and_read_back(tmp_path):
+    formula = "y ~ x + nn(u), sigma ~ s(z, k=4) + (1 + x | g) + offset(v / 100) + nn(v)"
+    bundle, rows = small_bundle(formula)
+    assert len(bundle.trained.terms["sigma"]) == 2 + 3 * 2
+    write_bundle(bundle, tmp_path / "bundle")
+    again = read_bundle(tmp_path / "bundle")
+    assert np.array_equal(again.trained.terms["sigma"], bundle.trained.terms["sigma"])
+    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
+    read = read_stan_rows(tmp_path / "data.json", again.design)
+    draws = random_draws(bundle)
+    expected = log_lik(One(bundle, draws), rows)
+    assert log_lik(One(again, draws), read) == pytest.approx(expected, rel=1e-12)
+    same = new_rows(again, small_frame().iloc[[7, 2]], response=True)
+    assert log_lik(One(again, draws), same) == pytest.approx(expected[:, [7, 2]], rel=1e-9)
 
 
 def test_a_network_of_sigma_that_differs_between_chains_fails_the_diagnostics():
@@ -517,8 +594,8 @@ def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
     assert again.design == bundle.design
-    assert np.array_equal(again.trained.further["sigma"], bundle.trained.further["sigma"])
-    for got, expected in zip(again.units.further["sigma"], bundle.units.further["sigma"],
+    assert np.array_equal(again.trained.linear["sigma"], bundle.trained.linear["sigma"])
+    for got, expected in zip(again.units.columns["sigma"], bundle.units.columns["sigma"],
                              strict=True):  # fmt: skip
         assert np.array_equal(got, expected)
     draws = random_draws(bundle)
@@ -526,7 +603,7 @@ def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_
     expected = posterior_linpred(One(bundle, draws), rows)
     assert posterior_linpred(One(bundle, draws, engine), rows) == pytest.approx(expected)
     same = new_rows(again, rows.frame.assign(y=rows.y))
-    assert np.allclose(same.further["sigma"], rows.further["sigma"], rtol=1e-12)
+    assert np.allclose(same.predictors["sigma"].X, rows.predictors["sigma"].X, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -551,12 +628,12 @@ def test_a_slice_goes_through_the_means_of_the_draws():
     draws = random_draws(bundle)
     plane = Plane(bundle, rows, draws, (0,))
     mean = {name: float(values.mean()) for name, values in draws.coefficients.items()}
-    Zs = rows.further["sigma"]
-    theta = np.array([mean[name] for name in bundle.design.parameters[0].coefficients])
+    Zs = rows.predictors["sigma"].X
+    theta = np.array([mean[name] for name in bundle.design.others[0].coefficients])
     log = mean["b_sigma_Intercept"] + Zs @ theta
-    (found,) = make_target(bundle, rows).further_predictors(torch.tensor(plane.centre))
-    unit = np.log(rows.y.std(ddof=1))
-    assert found["sigma"].numpy() + unit == pytest.approx(log, rel=1e-9)
+    target = make_target(bundle, rows)
+    (found,) = target.predictors(target.values(torch.tensor(plane.centre)))
+    assert found["sigma"].numpy() == pytest.approx(log, rel=1e-9)
 
 
 # ----------------------------------------------------------------------------- the posterior

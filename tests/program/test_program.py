@@ -67,6 +67,15 @@ def test_arrays_have_the_new_syntax(text):
     assert not re.search(r"^\s*int\s+\w+\[", code(text), flags=re.MULTILINE)
 
 
+def test_the_header_has_the_model_and_the_priors_as_used():
+    lines, frame = program().splitlines(), small_frame()
+    top = [line[2:].strip() for line in lines[: lines.index("functions {")]]
+    assert "y ~ normal(eta, sigma)" in top
+    assert "eta = eta_loc + eta_scale f(u, v; w) + (x - x_loc)' theta" in top
+    assert f"b_x ~ normal(0, {2.5 * frame.y.std() / frame.x.std():.6g})" in top
+    assert f"sigma ~ student_t(3, 0, {2.5 * frame.y.std():.6g})" in top
+
+
 def test_the_header_says_where_the_program_comes_from():
     bundle, _ = small_bundle()
     lines = bundle_program(bundle).splitlines()
@@ -107,8 +116,8 @@ def test_the_family_decides_the_density_and_the_type_of_the_response(name):
     ],
     ids=str,
 )
-def test_numbers_networks_and_data_leave_the_text_alone(settings):
-    assert program(**settings) == program()
+def test_numbers_networks_and_data_leave_the_code_alone(settings):
+    assert code(program(**settings)) == code(program())
 
 
 @pytest.mark.parametrize(

@@ -265,8 +265,8 @@ def _jacobian(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     The derivative of v -> J' v is J': so it takes m backward passes, not n. PyTorch's forward mode,
     which would take m too, loads code of its own that is deprecated.
     """
-    value, back = torch.func.vjp(of, x)
-    _, along = torch.func.vjp(lambda v: back(v)[0], torch.zeros_like(value))
+    value, back = torch.func.vjp(of, x)[:2]
+    along = torch.func.vjp(lambda v: back(v)[0], torch.zeros_like(value))[1]
     columns: Tensor = torch.func.vmap(lambda e: along(e)[0])(torch.eye(len(x), dtype=x.dtype))
     return columns.T
 

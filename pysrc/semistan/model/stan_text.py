@@ -14,17 +14,27 @@ def program_text(blocks: Iterable[tuple[str, str]]) -> str:
 
 
 def declarations(lines: list[tuple[str, str]]) -> str:
-    """Write declarations with trailing comments, on a line of their own if they do not fit."""
+    """Write declarations with trailing comments, on a line of their own if they do not fit.
+
+    A comment without a declaration is a heading.
+    """
     text = ""
     for declaration, words in lines:
         remark = " ".join(words.split())  # a line break must not end the comment
-        if not remark:
+        if not declaration:
+            text += "\n" * bool(text) + "\n".join(comment(remark)) + "\n"
+        elif not remark:
             text += f"{declaration}\n"
         elif len(declaration) + len(remark) + 7 <= WIDTH:
             text += f"{declaration}  // {remark}\n"
         else:
             text += "\n".join([*comment(remark), declaration]) + "\n"
     return text
+
+
+def heading(text: str) -> tuple[str, str]:
+    """Return a heading among declarations."""
+    return "", text
 
 
 def comment(text: str) -> list[str]:

@@ -13,7 +13,6 @@ from textwrap import indent
 from typing import Literal
 
 from semistan.model.bundle import Bundle
-from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.families.family import Family
@@ -28,13 +27,14 @@ from semistan.model.sampled import parameters_of
 from semistan.model.stan_text import (
     WIDTH,
     call,
-    comment,
     declarations,
+    heading,
     program_text,
     statement,
 )
 from semistan.model.temper import Temper
 from semistan.model.terms.group import Group
+from semistan.program.header import header
 from semistan.program.networks import (
     network_arguments,
     network_call,
@@ -60,7 +60,6 @@ from semistan.program.predictors import (
 )
 from semistan.program.sources import stan_source
 from semistan.program.tempered import marginal_data, marginal_functions, marginal_model
-from semistan.version import __version__
 
 Kernel = Literal["stan", "cpp"]
 
@@ -165,15 +164,15 @@ class Parts:
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
 
-def stan_program(model: Model, bundle_sha256: str | None = None, kernel: Kernel = "stan") -> str:
+def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "stan") -> str:
     """Generate the program for a model.
 
     Parameters
     ----------
     model : Model
         Family, predictors, priors and temperature.
-    bundle_sha256 : str, optional
-        Hash of the trained bundle, for the header; the program does not depend on it.
+    bundle : Bundle, optional
+        The trained model, for the comments at the top; the program does not depend on it.
     kernel : str
         Whether the network is computed in Stan (``stan``) or by the C++ kernel (``cpp``), which
         the program then declares, with the whole likelihood if the kernel has it; always in Stan
@@ -194,14 +193,12 @@ def stan_program(model: Model, bundle_sha256: str | None = None, kernel: Kernel 
         ("model", _model(parts)),
         ("generated quantities", _generated_quantities(parts)),
     )
-    top = header(model.config, parts.family, bundle_sha256)
-    tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
-    return top + tempered + program_text(blocks)
+    return header(model, bundle) + program_text(blocks)
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
     """Generate the program of a bundle."""
-    return stan_program(bundle.model, bundle.sha256, kernel)
+    return stan_program(bundle.model, bundle, kernel)
 
 
 def labels(model: Model) -> dict[str, str]:
@@ -238,17 +235,6 @@ def parts_of(model: Model, kernel: Kernel = "stan") -> Parts:
 def has_log_lik(record: Family, design: Design) -> bool:
     """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
     return record.has_log_lik and not several(design) and not design.others
-
-
-def header(config: ModelConfig, record: Family, bundle_sha256: str | None) -> str:
-    """Return the comments at the top: version, formula, family, categories and bundle."""
-    lines = [f"// generated with semistan {__version__}"]
-    lines += comment(f"formula: {config.formula}")
-    lines += [f"// family: {record.name}, link: {record.link}"]
-    numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
-    lines += comment(f"categories: {', '.join(numbered)}") if numbered else []
-    lines += [f"// bundle: {bundle_sha256}"] if bundle_sha256 else []
-    return "\n".join(lines) + "\n"
 
 
 def _functions(parts: Parts) -> str:
@@ -416,8 +402,10 @@ def _data(parts: Parts) -> str:
     return declarations(
         [
             *data_lines(parts),
+            heading("Priors"),
             *(line for item in parts.priors for line in prior_lines(item)),
             *(LKJ if has_correlations(parts.design) else []),
+            heading("How to sample"),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
             *_temper_lines(parts),
             *([] if parts.integrates_theta else [GRAINSIZE]),
@@ -436,21 +424,28 @@ def _temper_lines(parts: Parts) -> list[tuple[str, str]]:
 
 def data_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the rows, their units, the network and the subspace."""
+    known = [GIVEN[name] for name in known_of_rows(parts.design)]
+    terms = [*term_data_lines(parts.design.mean), *other_data_lines(parts.design)]
     return [
+        heading("Rows"),
         ("int<lower=1> N;", "rows"),
         (parts.y_declaration, "response"),
         ("int<lower=0> P;", "structured coefficients"),
         ("matrix[N, P] X;", "structured design, without an intercept"),
         ("vector[P] x_loc;", "mean of each column of X"),
         ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
+        heading("Network inputs"),
         ("int<lower=1> Q;", "network inputs"),
         ("matrix[N, Q] U;", "network inputs"),
         ("vector[Q] u_loc;", "mean of each network input"),
         ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
+        heading("Units of the linear predictor"),
         ("real eta_loc;", "location of the linear predictor"),
         ("real<lower=0> eta_scale;", "unit of the linear predictor"),
+        heading("Network"),
         *network_text(parts.design).data,
         ("vector[d_frozen] w_frozen;", "their values"),
+        heading("Subspace: w = p_bar + Pi phi, and single weights besides"),
         ("int<lower=1> d;", "Bayesian weights"),
         ("int<lower=1> k;", "dimension of the subspace"),
         ("vector[d] p_bar;", "weights at phi = 0"),
@@ -458,9 +453,10 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
         ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
         ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
-        *(GIVEN[name] for name in known_of_rows(parts.design)),
-        *term_data_lines(parts.design.mean),
-        *other_data_lines(parts.design),
+        *([heading("Known of each row")] if known else []),
+        *known,
+        *([heading("Other terms and predictors")] if terms else []),
+        *terms,
         *(_theta_inside() if parts.holds_theta else []),
         *(_orthogonal_lines() if parts.orthogonal else []),
     ]

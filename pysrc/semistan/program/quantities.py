@@ -12,6 +12,7 @@ from textwrap import indent
 
 from semistan.model.bundle import Bundle
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
+from semistan.program.header import header
 from semistan.program.networks import network_call, shared_weights, weights_lines
 from semistan.program.predictors import other_sums, parameter_vectors
 from semistan.program.program import (
@@ -19,7 +20,6 @@ from semistan.program.program import (
     data_lines,
     density_vectors,
     fixed_lines,
-    header,
     in_row,
     network_functions,
     parameters,
@@ -53,7 +53,7 @@ def quantities_program(bundle: Bundle) -> str:
         ("transformed parameters", theta_text(parts) + declarations(fixed_lines(parts))),
         ("generated quantities", _generated_quantities(parts)),
     )
-    top = header(bundle.config, parts.family, bundle.sha256) + "\n".join(comment(PURPOSE)) + "\n"
+    top = header(bundle.model, bundle) + "\n".join(comment(PURPOSE)) + "\n"
     return top + program_text(block for block in blocks if block[1])
 
 

@@ -321,7 +321,10 @@ def _other_predictor(text: str) -> PredictorFormula:
     lhs, rhs = _parse(bars.plain, text)
     tilde = masked(text).index("~")
     left = _stripped(text, 0, tilde)
-    if bars.additions or not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
+    if bars.additions:
+        message = "weights() and trials() stand beside the response alone; expected the name of a "
+        raise formula_error(text, f"{message}parameter left of '~'", left)
+    if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
         raise formula_error(text, "expected the name of a parameter left of '~'", left)
     return _predictor(text[slice(*left)], rhs, bars, text)
 

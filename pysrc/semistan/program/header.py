@@ -1,0 +1,117 @@
+"""The comments at the top of a program: the model in mathematics, and the priors as used.
+
+They are not part of what is hashed, so that a binary is found again whatever they say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from semistan.model.bundle import Bundle
+from semistan.model.families.family import Family
+from semistan.model.formula.formula import PredictorFormula, parse_formula
+from semistan.model.model import Model
+from semistan.model.predictor import Predictor
+from semistan.model.priors.prior import priors_as_used, priors_before_training
+from semistan.model.stan_text import comment
+from semistan.version import __version__
+
+TIED = "\0"  # stands for a blank at which no line is broken
+SHORT = 60  # characters of a summand that is kept on one line
+MOST = 12  # names, or priors of one kind, that are listed
+
+
+def header(model: Model, bundle: Bundle | None = None) -> str:
+    """Return the comments of a model's program, with the bundle's hash if it is trained."""
+    record = model.family
+    lines = [f"// generated with semistan {__version__}"]
+    lines += comment(f"formula: {model.config.formula}")
+    lines += [f"// family: {record.name}, link: {record.link}"]
+    numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
+    lines += comment(f"categories: {', '.join(numbered)}") if numbered else []
+    lines += [f"// bundle: {bundle.sha256}"] if bundle else []
+    lines += comment(model.temper.text) if model.temper else []
+    lines += ["//", "// The model of each row:"]
+    lines += [part for line in _model_lines(model) for part in _indented(line)]
+    lines += ["// Priors as used, in the units of the data:"]
+    lines += [part for line in _priors(model, bundle) for part in _indented(line)]
+    return "\n".join(lines) + "\n"
+
+
+def _indented(text: str) -> list[str]:
+    return [line.replace("//", "//  ", 1).replace(TIED, " ") for line in comment(text)]
+
+
+def _model_lines(model: Model) -> Iterator[str]:
+    """Yield the likelihood, the predictors, and what the subspace makes."""
+    formula, design = parse_formula(model.design.formula), model.design
+    power = " to the power of its weight" if "weights" in design.given else ""
+    yield f"{_likelihood(model.family)}{power}"
+    name, from_eta = model.family.on_default
+    if from_eta:
+        yield f"{name} = {from_eta}"
+    for predictor, own in zip(design.predictors, formula.predictors, strict=True):
+        yield _predictor_line(model, predictor, own)
+        if predictor.coefficients:
+            yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
+    yield (
+        "w = p_bar + Pi phi, the networks' weights"
+        if len(design.networks) > 1
+        else ("w = p_bar + Pi phi, the network's weights")
+    )
+    if model.config.subspace.holds_theta:
+        yield "theta = theta_bar + theta_Pi phi"
+
+
+def _likelihood(family: Family) -> str:
+    """Write ``y ~ normal(eta, sigma)``, or the density where that is no single one of Stan's."""
+    names = {name: name for name in family.dispersion}
+    given = {"y": "y", "eta": family.on_default[0], "trials": "trials", "times": "*"}
+    single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", family.density)
+    if single and single[2].count("(") == single[2].count(")"):
+        return f"y ~ {single[1]}({single[2].format(**given, **names)})"
+    return f"log p(y) = {family.density.format(**given, **names)}"
+
+
+def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormula) -> str:
+    """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
+    networks = [f"f({_listed(arguments)}; w)" for arguments in formula.networks]
+    further = [*(term.text for term in predictor.terms),
+               *(f"offset({expression})" for expression in predictor.offsets)]  # fmt: skip
+    of, theta = predictor.suffix, predictor.theta
+    if predictor.is_mean:
+        name, sums = model.design.mean_name or "eta", ["eta_loc"]
+        f = " + ".join(networks)
+        sums += [f"eta_scale ({f})" if len(networks) > 1 else f"eta_scale {f}"]
+        theta = "theta_raw" if model.samples_orthogonal else theta
+    else:
+        name = predictor.name if predictor.link == "identity" else f"{predictor.words}"
+        sums = [f"{predictor.name}_loc", *([predictor.tau] if predictor.has_tau else []), *networks]
+    sums += [f"(x{of} - x_loc{of})' {theta}"] if predictor.coefficients else []
+    tied = [text.replace(" ", TIED) if len(text) < SHORT else text for text in (*sums, *further)]
+    return f"{name} = {' + '.join(tied)}"
+
+
+def _priors(model: Model, bundle: Bundle | None) -> Iterator[str]:
+    """Yield ``b_x ~ normal(0, 5)``, the first of very many of a kind."""
+    lines = (
+        priors_as_used(bundle)
+        if bundle
+        else priors_before_training(model.config, model.design, model.units)
+    )
+    kinds: dict[str, list[str]] = {}
+    for line in lines:
+        kinds.setdefault(re.split(r"_|\[", line.parameter)[0], []).append(
+            f"{line.parameter} ~ {line.used}"
+        )
+    for texts in kinds.values():
+        yield from texts[:MOST]
+        if len(texts) > MOST:
+            yield f"... and {len(texts) - MOST} more of this kind"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    if len(names) <= MOST:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST - 1])}, ..., {names[-1]}"
