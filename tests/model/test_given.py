@@ -30,6 +30,16 @@ WEIGHTED = {name: text.replace(" ~", " + weights(w) ~") for name, text in FORMUL
 RIGHT = FORMULA.partition("~")[2]
 
 
+def offsets(rows):
+    """The mean's."""
+    return rows.predictors["mu"].offset
+
+
+def without_offsets(rows):
+    zero = replace(rows.predictors["mu"], offset=np.zeros(len(rows)))
+    return replace(rows, predictors={"mu": zero})
+
+
 def at(frame, row, **values):
     """Return the table with values in one row, counted from 1."""
     frame = frame.copy()
@@ -86,7 +96,7 @@ def test_what_is_given_is_evaluated_row_by_row():
     frame = small_frame()
     formula = "wins | trials(tries + 1) + weights(z / 2) ~ x + offset(log(z)) + offset(u) + nn(v)"
     rows = small_prepared(formula, frame, family="binomial").rows
-    assert rows.given["offsets"] == pytest.approx(np.log(frame["z"]) + frame["u"], rel=1e-14)
+    assert offsets(rows) == pytest.approx(np.log(frame["z"]) + frame["u"], rel=1e-14)
     assert np.array_equal(rows.given["weights"], frame["z"] / 2)
     assert np.array_equal(rows.given["trials"], frame["tries"] + 1)
 
@@ -106,23 +116,23 @@ def test_rows_that_are_taken_keep_what_is_given():
     rows = small_prepared("y | weights(z) ~ x + offset(u) + nn(v)").rows
     some = rows.take(np.array([4, 1]))
     assert np.array_equal(some.given["weights"], rows.given["weights"][[4, 1]])
-    assert np.array_equal(some.given["offsets"], rows.given["offsets"][[4, 1]])
+    assert np.array_equal(offsets(some), offsets(rows)[[4, 1]])
     assert len(rows.first(3).given["weights"]) == len(rows.evenly(3).given["weights"]) == 3
 
 
 def test_a_model_without_any_has_none():
     prepared = small_prepared()
-    assert (prepared.rows.given, prepared.design.given) == ({}, ())
+    assert (prepared.rows.known, prepared.design.given) == ({}, ())
 
 
 def test_new_rows_need_offsets_and_trials_but_no_weights():
     formula = "wins | trials(tries) + weights(z) ~ x + offset(u) + nn(v)"
     bundle, _ = small_bundle(formula, family="binomial")
-    assert bundle.design.given == ("offsets", "weights", "trials")
+    assert (bundle.design.given, bundle.design.mean.offsets) == (("weights", "trials"), ("u",))
     frame = small_frame(seed=1)
     rows = new_rows(bundle, frame.drop(columns=["z", "wins"]), response=False)
-    assert set(rows.given) == {"offsets", "trials"}
-    assert np.array_equal(rows.given["offsets"], frame["u"])
+    assert (set(rows.given), set(rows.known)) == ({"trials"}, {"offsets", "trials"})
+    assert np.array_equal(offsets(rows), frame["u"])
     assert new_rows(bundle, frame, response=True).given.keys() == {*rows.given, "weights"}
     for column in ("u", "tries"):
         with pytest.raises(InputError, match=column):
@@ -135,13 +145,13 @@ def test_a_bundle_reads_back_what_its_rows_must_give(tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
     assert again.sha256 == bundle.sha256
-    found = new_rows(again, small_frame(), response=True).given
-    assert found.keys() == rows.given.keys()
-    assert all(np.array_equal(found[name], rows.given[name]) for name in found)
+    found = new_rows(again, small_frame(), response=True).known
+    assert found.keys() == rows.known.keys() == {"weights", "trials", "offsets"}
+    assert all(np.array_equal(found[name], rows.known[name]) for name in found)
 
 
 def problem_of(bundle, rows):
-    return make_problem(bundle.family, bundle.network, bundle.units, rows, "cpu")
+    return make_problem(bundle.model, rows, "cpu")
 
 
 def state_of(bundle):
@@ -198,15 +208,15 @@ def test_an_offset_moves_eta_by_itself(name):
     plain = FORMULAS.get(name, FORMULA)
     bundle, rows = random_bundle(name, formula=f"{plain} + offset(z)")
     draws = random_draws(bundle)
-    without = replace(rows, given=rows.given | {"offsets": np.zeros(len(rows))})
+    without = without_offsets(rows)
     moved = posterior_linpred(One(bundle, draws), rows) - posterior_linpred(
         One(bundle, draws), without
     )
-    assert np.allclose(moved, rows.given["offsets"], rtol=1e-10)
+    assert np.allclose(moved, offsets(rows), rtol=1e-10)
     state = state_of(bundle)
     f = torch.zeros(len(rows), dtype=torch.float64)
     one, other = (problem_of(bundle, r).eta(state.theta, f).numpy() for r in (rows, without))
-    assert one - other == pytest.approx(rows.given["offsets"], rel=1e-9)
+    assert one - other == pytest.approx(offsets(rows), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "binomial"])
@@ -217,7 +227,7 @@ def test_parts_and_offsets_add_up_to_the_linear_predictor(name):
         posterior_linpred(One(bundle, draws), rows, part=part) for part in ("structured", "nn")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
-    total = intercept + structured + nn + rows.given["offsets"]
+    total = intercept + structured + nn + offsets(rows)
     assert total == pytest.approx(posterior_linpred(One(bundle, draws), rows))
 
 
@@ -232,8 +242,8 @@ def test_predictions_of_counts_follow_trials_and_exposure():
     expected = stats.binom.logpmf(rows.y, trials, expit(eta))
     assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-10)
     bundle, rows = random_bundle("poisson", formula=f"{FORMULA} + offset(log(w))")
-    draws, w = random_draws(bundle), np.exp(rows.given["offsets"])
-    without = replace(rows, given={"offsets": np.zeros(len(rows))})
+    draws, w = random_draws(bundle), np.exp(offsets(rows))
+    without = without_offsets(rows)
     rates = posterior_epred(One(bundle, draws), without)
     assert posterior_epred(One(bundle, draws), rows) == pytest.approx(w * rates)
 

@@ -207,7 +207,7 @@ def test_the_default_link_is_the_record_itself():
 def test_a_link_has_no_likelihood_in_cpp_no_glm_and_no_laplace():
     prepared = small_prepared("flag ~ x + nn(u)", family="bernoulli(probit)")
     assert not has_log_lik(family(prepared.config.family), prepared.design)
-    assert "glm" not in stan_program(prepared.config, prepared.design)
+    assert "glm" not in stan_program(prepared.model)
     tempered = small_config(
         "flag ~ x + nn(u)", family="bernoulli(probit)",
         sample={"temperature": 2.0, "temper": "subspace"},
@@ -218,7 +218,7 @@ def test_a_link_has_no_likelihood_in_cpp_no_glm_and_no_laplace():
 
 def test_the_program_names_the_link_and_keeps_eta():
     prepared = small_prepared("flag ~ x + nn(u)", family="bernoulli(cloglog)")
-    text = stan_program(prepared.config, prepared.design)
+    text = stan_program(prepared.model)
     assert "// family: bernoulli, link: cloglog\n" in text
     assert "vector[end - start + 1] logit_p = cloglog_to_logit(eta);" in text
     assert "bernoulli_logit_lpmf(y[start : end] | logit_p);" in text
@@ -234,7 +234,7 @@ def test_no_line_of_a_program_is_too_long(text, weights):
     given = f"{given} + weights(z)" if given and weights else given or weights
     frame = small_frame().assign(o=np.arange(30) % 4 + 1, n=7)
     prepared = small_prepared(f"{response}{given} ~ x + nn(u)", frame, family=text)
-    program = stan_program(prepared.config, prepared.design)
+    program = stan_program(prepared.model)
     assert max(map(len, program.splitlines())) <= 80
 
 

@@ -17,7 +17,6 @@ from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
-from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
 from semistan.model.networks.mlp import FullyConnected
@@ -32,7 +31,6 @@ from semistan.model.networks.networks import (
 )
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.subspace import along, along_axes
-from semistan.model.units import units_of
 from semistan.program.data import stan_data
 from semistan.program.program import has_log_lik
 from semistan.subspace.blocks import by_network
@@ -274,9 +272,7 @@ def test_the_last_layers_of_all_networks_are_chosen_from():
 def problem():
     """A problem with two networks, and where its training starts."""
     prepared = small_prepared("y ~ x + nn(u, v) + nn(z)")
-    record, design = family("gaussian"), prepared.design
-    spec, units = network_spec(prepared.config, design), units_of(design, record, prepared.rows)
-    made = make_problem(record, spec, units, prepared.rows, "cpu")
+    made = make_problem(prepared.model, prepared.rows, "cpu")
     return made, initial_parameters(made, 1, torch.Generator().manual_seed(3)).copy()
 
 

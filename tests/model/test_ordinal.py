@@ -272,7 +272,7 @@ def test_one_key_gives_all_gaps_their_prior():
 @each
 def test_the_program_has_the_thresholds_of_the_family(link):
     prepared = ordinal_prepared(link)
-    text = stan_program(prepared.config, prepared.design)
+    text = stan_program(prepared.model)
     assert re.findall(r"real<lower=0> (gap_\w+);", text) == list(GAPS)
     assert "vector[3] tau = cumulative_sum([0, gap_2, gap_3]');" in text
     density = "cumulative_probit_lpmf" if link == "probit" else "ordered_logistic_lpmf"
@@ -282,7 +282,7 @@ def test_the_program_has_the_thresholds_of_the_family(link):
 def test_many_categories_leave_the_lines_short():
     frame = ordinal_frame(12)
     prepared = ordinal_prepared(frame=frame)
-    text = stan_program(prepared.config, prepared.design)
+    text = stan_program(prepared.model)
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy import stats
 from scipy.special import expit
-from semistan.density.noncentred import penalised_starts
 
 import semistan
 from semistan.density.columns import unconstrained
+from semistan.density.starts import trained_values
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
@@ -21,6 +21,8 @@ from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES
 from semistan.model.networks.networks import forward
 from semistan.model.priors.prior import prior_data, priors_as_used
+from semistan.model.terms.group import Group
+from semistan.model.terms.smooth import Smooth
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
@@ -42,6 +44,19 @@ PRIORS = {"cor": "lkj(2.5)", "sd": "normal(0, 2)", "sd_g__x1": "exponential(0.5)
 OPTIONS = SampleConfig(chains=2, warmup=200, draws=150, seed=5, kernel="stan")
 TOLERANCE = 1e-9
 DIGITS = 1e-7  # of sums of some of the CSV's numbers, which have ten digits
+
+
+def blocks(rows):
+    """What the mean's terms need of the rows."""
+    return rows.predictors["mu"].blocks
+
+
+def by_kind(design):
+    """The mean's smooths and its groups, in the order of the program."""
+    smooths = [term for term in design.terms if isinstance(term, Smooth)]
+    groups = [term for term in design.terms if isinstance(term, Group)]
+    assert (*smooths, *groups) == design.terms
+    return smooths, groups
 
 
 def everything(**settings):
@@ -94,16 +109,16 @@ def test_the_rows_are_read_back_as_they_were(tmp_path):
     read = read_stan_rows(tmp_path / "data.json", bundle.design)
     for name in ("y", "X", "U"):
         assert np.array_equal(getattr(read, name), getattr(rows, name))
-    assert read.given.keys() == rows.given.keys()
-    assert all(np.array_equal(read.given[name], rows.given[name]) for name in rows.given)
-    for got, expected in zip(read.blocks, rows.blocks, strict=True):
+    assert read.known.keys() == rows.known.keys() == {"weights", "trials", "offsets"}
+    assert all(np.array_equal(read.known[name], rows.known[name]) for name in rows.known)
+    for got, expected in zip(blocks(read), blocks(rows), strict=True):
         assert np.array_equal(got.Z, expected.Z)
         assert np.array_equal(got.level, expected.level)
 
 
 def test_priors_of_spreads_are_in_units_of_eta_over_what_the_effects_multiply():
     bundle, rows = random_bundle("gaussian", formula=SOME)
-    data, sd = prior_data(bundle), rows.y - rows.given["offsets"]
+    data, sd = prior_data(bundle), rows.y - rows.known["offsets"]
     unit = 2.5 * sd.std(ddof=1)
     assert data["prior_sds_sv_1_scale"] == pytest.approx(unit)
     assert data["prior_sd_g__Intercept_scale"] == pytest.approx(unit)
@@ -133,7 +148,7 @@ def test_impossible_priors_are_refused(formula, priors, message):
 
 def test_chains_start_at_the_trained_coefficients():
     bundle, _ = everything()
-    values, r = penalised_starts(bundle), bundle.trained.r
+    values, r = trained_values(bundle), bundle.trained.terms["mu"]
     assert values["sds_sv_1"] * values["zs_1"] == pytest.approx(r[:3])
     sd = [values[f"sd_g__{name}"] for name in ("Intercept", "x1", "x2")]
     assert values["z_1"] * sd == pytest.approx(r[3:15].reshape(4, 3))
@@ -221,9 +236,10 @@ def by_torch(bundle, rows, data, q):
     design, reader = bundle.design, Reader(q)
     phi = reader.scaled(data["phi_scale"], data["prior_phi_location"], data["prior_phi_scale"])
     theta = reader.scaled(data["theta_scale"], data["prior_b_location"], data["prior_b_scale"])
-    zs = [reader.normal(smooth.size) for smooth in design.smooths]
+    smooths, groups = by_kind(design)
+    zs = [reader.normal(smooth.size) for smooth in smooths]
     zr = []
-    for group in design.groups:
+    for group in groups:
         z = reader.normal(len(group.levels), group.size)
         L = torch.eye(group.size, dtype=torch.float64)
         if group.correlated:
@@ -231,7 +247,7 @@ def by_torch(bundle, rows, data, q):
         zr.append((z, L))
     names = [
         *bundle.family.dispersion,
-        *(name for term in design.penalised for name in term.spread),
+        *(name for term in design.terms for name in term.spread),
     ]
     value = reader.positive(data, names)
     assert reader.used == len(q)
@@ -240,11 +256,11 @@ def by_torch(bundle, rows, data, q):
     U = torch.tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
     eta = data["eta_loc"] + data["eta_scale"] * forward(bundle.network, w, U)
     eta = eta + torch.tensor(rows.X - rows.X.mean(axis=0)) @ theta
-    eta = eta + torch.tensor(rows.given["offsets"])
-    for smooth, z, block in zip(design.smooths, zs, rows.blocks, strict=False):
+    eta = eta + torch.tensor(rows.known["offsets"])
+    for smooth, z, block in zip(smooths, zs, blocks(rows), strict=False):
         eta = eta + torch.tensor(block.Z) @ (value[smooth.spread[0]] * z)
-    blocks = rows.blocks[len(design.smooths) :]
-    for group, (z, L), block in zip(design.groups, zr, blocks, strict=True):
+    of_groups = blocks(rows)[len(smooths) :]
+    for group, (z, L), block in zip(groups, zr, of_groups, strict=True):
         sd = torch.stack([value[name] for name in group.spread])
         by_level = [sd * (L @ row) for row in z]
         eta = eta + torch.stack(
@@ -262,8 +278,8 @@ def by_torch(bundle, rows, data, q):
 def n_unconstrained(bundle):
     design = bundle.design
     size = bundle.subspace.k + len(design.coefficients) + len(bundle.family.dispersion)
-    for term in design.penalised:
-        size += len(term.levels) * term.size + len(term.spread)
+    for term in design.terms:
+        size += term.n_levels * term.size + len(term.spread)
         size += len(getattr(term, "correlations", ()))
     return size
 
@@ -280,7 +296,7 @@ def test_density_and_gradient_are_those_of_pytorch(make, toolchain, tmp_path):
     data = stan_data(bundle, rows)
     q = 0.6 * np.random.default_rng(3).normal(size=(4, n_unconstrained(bundle)))
     if bundle.family.name == "gaussian":
-        sigma = q.shape[1] - sum(len(term.spread) for term in bundle.design.penalised) - 1
+        sigma = q.shape[1] - sum(len(term.spread) for term in bundle.design.terms) - 1
         q[:, sigma] += np.log(bundle.units.eta_scale)
     found = evaluate(bundle, data, q, toolchain, tmp_path)
     for state, lp, gradient in zip(q, found.lp, found.gradient, strict=True):
@@ -351,7 +367,7 @@ def test_the_linear_predictor_is_that_of_the_csv_by_hand(fit, columns):
     x1, x2, v = (table[name].to_numpy() for name in ("x1", "x2", "v"))
     eta = units.eta_loc + units.eta_scale * f + table["z"].to_numpy()
     eta = eta + of("theta.1") * (x1 - x1.mean()) + of("theta.2") * (v - v.mean())
-    eta = eta + np.column_stack([columns[f"s_1.{j}"] for j in (1, 2, 3)]) @ rows.blocks[0].Z.T
+    eta = eta + np.column_stack([columns[f"s_1.{j}"] for j in (1, 2, 3)]) @ blocks(rows)[0].Z.T
     levels = sorted({f"{a}_{b}" for a, b in zip(table["g"], table["h"], strict=True)})
     for n, row in enumerate(table.itertuples()):
         g, h = "abcd".index(row.g) + 1, row.h + 1
@@ -376,8 +392,8 @@ def test_spreads_and_correlations_are_those_of_the_effects(fit, columns):
     z = np.array([[columns[f"z_1.{i}.{j}"] for j in (1, 2, 3)] for i in range(1, 5)])
     sd = np.array([columns[f"sd_g__{name}"] for name in ("Intercept", "x1", "x2")])
     expected = np.einsum("js,jks,iks->sij", sd, L, z)
-    assert draws.flat(draws.penalised[1]) == pytest.approx(expected, rel=DIGITS, abs=DIGITS)
-    assert draws.flat(draws.penalised[0])[:, 0, 1] == pytest.approx(columns["s_1.2"])
+    assert draws.flat(draws.terms["r_1"]) == pytest.approx(expected, rel=DIGITS, abs=DIGITS)
+    assert draws.flat(draws.terms["s_1"])[:, 1] == pytest.approx(columns["s_1.2"])
 
 
 def test_log_lik_of_generated_quantities_is_ours_and_scipys(fit):
@@ -420,18 +436,18 @@ def test_lp_and_prior_are_those_of_the_densities(fit, columns):
     lkj = torch.distributions.LKJCholesky(3, torch.tensor(2.5), validate_args=False)
     total += lkj.log_prob(L).numpy()
     assert fit.posterior.draws.lprior.ravel() == pytest.approx(total, rel=1e-7)
-    assert bundle.design.penalised
+    assert bundle.design.terms
 
 
 def test_the_run_reads_its_rows_and_bundle_back(fit):
     bundle, rows = everything()
     read = semistan.read_run(fit.run.path)
     again = read.rows()
-    for got, expected in zip(again.blocks, rows.blocks, strict=True):
+    for got, expected in zip(blocks(again), blocks(rows), strict=True):
         assert np.array_equal(got.Z, expected.Z)
         assert np.array_equal(got.level, expected.level)
-    assert all(np.array_equal(again.given[name], rows.given[name]) for name in rows.given)
-    assert np.array_equal(read.bundle.trained.r, bundle.trained.r)
+    assert all(np.array_equal(again.known[name], rows.known[name]) for name in rows.known)
+    assert np.array_equal(read.bundle.trained.terms["mu"], bundle.trained.terms["mu"])
 
 
 def test_the_table_lists_spreads_first_and_labels_name_the_effects(fit):
@@ -465,4 +481,4 @@ def test_a_moved_run_continues_where_it_stopped(fit, toolchain, tmp_path):
     (tmp_path / "moved" / "chains" / "chain-2.csv").unlink()
     again = semistan.sample(semistan.read_run(tmp_path / "moved"), toolchain)
     assert np.array_equal(again.posterior.draws.phi, fit.posterior.draws.phi)
-    assert np.array_equal(again.posterior.draws.penalised[1], fit.posterior.draws.penalised[1])
+    assert np.array_equal(again.posterior.draws.terms["r_1"], fit.posterior.draws.terms["r_1"])

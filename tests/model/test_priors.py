@@ -15,7 +15,7 @@ from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.model.families.families import family
 from semistan.model.priors.density import DENSITIES, parse_prior
-from semistan.model.priors.prior import PriorLine, prior_data, prior_groups, priors_as_used
+from semistan.model.priors.prior import PriorLine, prior_data, priors_as_used
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.workflow.inputs import read_config, write_config
@@ -77,14 +77,16 @@ DISTRIBUTIONS = {
     "lognormal": lambda m, s: scipy_stats.lognorm(s, scale=np.exp(m)),
     "gamma": lambda a, rate: scipy_stats.gamma(a, scale=1 / rate),
     "inv_gamma": lambda a, scale: scipy_stats.invgamma(a, scale=scale),
+    "beta": lambda a, b: scipy_stats.beta(a, b),
 }
 ARGUMENTS = {
     "normal": (0.3, 1.5), "student_t": (4, -0.2, 2), "cauchy": (0.1, 0.7), "exponential": (0.4,),
     "lognormal": (-0.3, 0.8), "gamma": (2, 0.1), "inv_gamma": (3, 1.7),
+    "beta": (0.7, 2.5),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize("name", [name for name in DISTRIBUTIONS if name != "beta"])
 def test_rescaling_is_a_change_of_units(name):
     arguments = tuple(
         0 if n == "location" else x
@@ -101,11 +103,14 @@ def test_rescaling_is_a_change_of_units(name):
 def test_a_density_is_the_same_in_scipy_and_in_torch(name):
     x, arguments = np.array([0.2, 0.9, 4.0]), ARGUMENTS[name]
     density, expected = DENSITIES[name], DISTRIBUTIONS[name](*arguments)
+    x = x[(x > expected.support()[0]) & (x < expected.support()[1])]
     in_torch = density.in_torch(*arguments).log_prob(torch.tensor(x)).numpy()
     assert in_torch == pytest.approx(expected.logpdf(x), rel=1e-12)
     in_scipy = density.in_scipy(*(np.array([a, a]) for a in arguments))
     assert in_scipy.logpdf(0.9) == pytest.approx(np.repeat(expected.logpdf(0.9), 2), rel=1e-14)
-    assert density.positive == (expected.support()[0] == 0)
+    low, high = expected.support()
+    kinds = {(-np.inf, np.inf): "real", (0, np.inf): "positive", (0, 1): "unit interval"}
+    assert density.support == kinds[float(low), float(high)]
 
 
 def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
@@ -142,7 +147,7 @@ def test_a_constant_is_never_rescaled():
 @pytest.mark.parametrize("name", RESPONSES)
 def test_every_sampled_parameter_has_a_prior(name):
     prepared = small_prepared(f"{RESPONSES[name]} ~ x + nn(u)", family=name)
-    groups = prior_groups(prepared.config, prepared.design)
+    groups = prepared.model.priors
     assert [group.parameter for group in groups] == ["phi", "theta", *family(name).dispersion]
 
 
@@ -248,7 +253,7 @@ def test_which_coefficient_has_which_density_is_data():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"b_xx": "normal(0, 1)"}, "prior 'b_xx': the model has no such coefficient. "
+        ({"b_xx": "normal(0, 1)"}, "prior 'b_xx': the model has no such parameter. "
                                    "Did you mean 'b_x'?"),
         ({"b_Intercept": "normal(0, 1)"}, "the intercept is the mean of the network's output"),
         ({"b_x": "normal(0, -1)"}, "prior 'b_x': the scale of normal must be positive, got -1"),

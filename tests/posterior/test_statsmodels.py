@@ -71,7 +71,7 @@ def test_theta_has_the_posterior_of_a_generalised_linear_model(family, toolchain
         bundle.network, bundle.units, bundle.trained, rows.X, rows.U, np.zeros((1, 1)),
         np.zeros((1, 1)),
     )[0]  # fmt: skip
-    log_likelihood = oracle(rows.y, rows.X - rows.X.mean(axis=0), network, rows.given)
+    log_likelihood = oracle(rows.y, rows.X - rows.X.mean(axis=0), network, rows.known)
     draws = fit.posterior.draws.theta[..., 0]
     mean, sd = moments(log_likelihood, draws.mean(), 12 * draws.std())
     assert_mean(draws, mean, "theta")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from semistan.errors import InputError
 from semistan.infer.backends.backend import Report
 from semistan.infer.task import ChainTask
 from semistan.model.config import ModelConfig
-from semistan.model.priors.prior import has_horseshoe
 
 OLDEST = (2, 27)  # of the CmdStans that are supported
 
@@ -64,18 +62,3 @@ class Method:
     hamiltonian: bool = False
     since: tuple[int, int] = OLDEST
     lines_before: int = 0
-
-
-def without_horseshoe(config: ModelConfig) -> None:
-    """Refuse a horseshoe, whose parameters are no coordinates of the density in PyTorch.
-
-    Raises
-    ------
-    InputError
-        Naming the method.
-    """
-    if has_horseshoe(config):
-        raise InputError(
-            f"method = '{config.sample.method}' does not know the parameters of horseshoe(); use "
-            "method = 'nuts'"
-        )

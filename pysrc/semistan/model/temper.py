@@ -109,4 +109,7 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
 def coefficient_densities(priors: PriorConfig, design: Design) -> set[str]:
     """Return the names of the densities of the priors on the mean's coefficients."""
     own = priors.coefficients
-    return {parse_prior(own.get(name, priors.b), name).density.name for name in design.coefficients}
+    written = {
+        (own[name], name) if name in own else (priors.b, "b") for name in design.coefficients
+    }
+    return {parse_prior(text, key).density.name for text, key in written}

@@ -24,11 +24,11 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
 from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
-from semistan.infer.stan_json import read_stan_rows
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
+from semistan.model.design import apply_design
 from semistan.model.table.rows import Rows
 from semistan.program.program import Kernel
 from semistan.version import __version__
@@ -110,8 +110,8 @@ class Run:
         return [chain_file(self.path / "chains", chain) for chain in chains]
 
     def rows(self) -> Rows:
-        """Read the training rows from ``data.json``."""
-        return read_stan_rows(self.path / "data.json", self.bundle.design)
+        """Apply the design to the training table."""
+        return apply_design(self.bundle.design, self.table(), response=True)
 
     def table(self) -> pd.DataFrame:
         """Read the columns of the training table that the formula uses."""

@@ -42,11 +42,13 @@ from semistan.density.target import (
 )
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Report
-from semistan.infer.method import Method, without_horseshoe
+from semistan.infer.method import Method
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.config import ModelConfig
+from semistan.model.priors.prior import has_horseshoe
 
 Density = Callable[[Array], float]
 
@@ -147,6 +149,21 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
     columns = sampled_columns(target, walk.q[kept], walk.log_density[kept], walk.evaluations[kept])
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)
+
+
+def _has_reference(config: ModelConfig) -> None:
+    """Refuse a horseshoe, in whose funnel no Gaussian is a reference.
+
+    Raises
+    ------
+    InputError
+        Naming other methods.
+    """
+    if has_horseshoe(config):
+        raise InputError(
+            f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
+            "horseshoe() does not have; use method = 'nuts' or 'flow'"
+        )
 
 
 def reference_of(target: Target, mode: Mode | None) -> Reference:
@@ -406,5 +423,5 @@ def _left(kept: bytes | None, key: str, total: int) -> Walk | None:
 
 ELLIPTICAL_SLICE = Method(
     "elliptical-slice", "elliptical slice sampling", elliptical_slice_chain, approximate=False,
-    by_stan=False, has_warmup=True, columns={"lp": "lp__"}, check=without_horseshoe,
+    by_stan=False, has_warmup=True, columns={"lp": "lp__"}, check=_has_reference,
 )  # fmt: skip

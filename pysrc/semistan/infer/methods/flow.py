@@ -39,7 +39,7 @@ from semistan.density.target import (
 )
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Report
-from semistan.infer.method import Method, without_horseshoe
+from semistan.infer.method import Method
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
 from semistan.lazy import torch
@@ -254,5 +254,4 @@ def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> di
 FLOW = Method(
     "flow", "variational inference with a RealNVP flow", flow_chain, approximate=True,
     by_stan=False, has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"},
-    check=without_horseshoe,
 )  # fmt: skip
