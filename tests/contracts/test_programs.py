@@ -2,13 +2,16 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
+import torch
 
+import semistan
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from support.catalogue import PROGRAMS
-from support.columns import assert_program
+from support.columns import assert_program, states
 from support.programs import declared, stanc_output
 
 TOLERANCE = 1e-9
@@ -59,8 +62,8 @@ def test_parameters_are_packed_and_unpacked(program):
 def test_prior_draws_have_all_columns(program):
     bundle, rows = program.make()
     draws = semistan.prior_draws(bundle, rows, (2, 10), np.random.default_rng(1))
-    assert set(draws.interpreted) == {name for name, _ in labels(bundle.model).items()}
-    assert all(np.isfinite(x).all() for x in draws.interpreted.values())
+    assert {*bundle.design.mean.coefficients, *bundle.model.scalars} <= set(draws.interpreted)
+    assert all(np.isfinite(x).all() for x in (draws.lprior, *draws.interpreted.values()))
 
 
 @programs

@@ -80,13 +80,6 @@ class Decay:
     def data(self, block):
         return {f"xd_{self.key}": block.Z[:, 0]}
 
-    @property
-    def row_data(self):
-        return (f"xd_{self.key}",)
-
-    def block_from_data(self, data, rows):
-        return Block(np.reshape(data[f"xd_{self.key}"], (rows, 1)), np.zeros(rows, dtype=int))
-
     def arguments(self):
         return [f"data vector xd_{self.key}"], [f"real {self.amplitude}", f"real {self.rate}"]
 

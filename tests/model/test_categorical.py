@@ -400,7 +400,7 @@ def test_the_density_is_that_of_a_model_written_by_hand():
     bundle, rows = random_model(EXPLICIT)
     assert [item.name for item in bundle.design.others] == ["muwalk", "mutrain"]
     x, z = rows.X, rows.predictors["muwalk"].X
-    assert rows.predictors["mutrain"].X == pytest.approx(x)
+    assert pytest.approx(x) == rows.predictors["mutrain"].X
     sd, sds = x.std(ddof=1), z.std(axis=0, ddof=1)
     x, z = (x - x.mean()) / sd, (z - z.mean(axis=0)) / sds
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)

@@ -17,7 +17,6 @@ from semistan.density.predictor import network_output
 from semistan.density.problem import Weights, make_problem
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.infer.starts import curve_states, find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
@@ -50,6 +49,7 @@ from support.columns import assert_columns, assert_program
 from support.drawn import random_draws
 from support.programs import evaluate, stanc_output
 from support.small import small_bundle, small_config, small_frame, small_prepared
+from support.tables import read_back
 from support.untrained import random_bundle
 
 FORMULA = "y ~ x1 + nn(u1, u2), sigma ~ z + g + nn(u2, u3)"
@@ -474,8 +474,7 @@ def evaluate_density(bundle, rows, q, toolchain, folder):
 
 def test_the_rows_are_read_back_as_they_were(tmp_path):
     bundle, rows = random_bundle("student", formula="y ~ nn(u1), sigma ~ z + g, nu ~ nn(u2)")
-    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
-    read = read_stan_rows(tmp_path / "data.json", bundle.design)
+    read = read_back(bundle, rows, tmp_path)
     assert np.array_equal(read.predictors["sigma"].X, rows.predictors["sigma"].X)
     assert read.predictors["nu"].X.shape == rows.predictors["nu"].X.shape == (30, 0)
     assert np.array_equal(rows.take(np.array([4, 1])).predictors["sigma"].X,
@@ -558,8 +557,7 @@ def test_terms_of_sigma_are_trained_and_read_back(tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     again = read_bundle(tmp_path / "bundle")
     assert np.array_equal(again.trained.terms["sigma"], bundle.trained.terms["sigma"])
-    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
-    read = read_stan_rows(tmp_path / "data.json", again.design)
+    read = read_back(again, rows, tmp_path)
     draws = random_draws(bundle)
     expected = log_lik(One(bundle, draws), rows)
     assert log_lik(One(again, draws), read) == pytest.approx(expected, rel=1e-12)

@@ -15,7 +15,6 @@ from semistan.density.ggn import kronecker_ggn
 from semistan.density.predictor import network_inputs
 from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
-from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import network_spec
@@ -41,6 +40,7 @@ from support.by_hand import naive_network
 from support.golden import MODELS
 from support.programs import evaluate
 from support.small import small_bundle, small_config, small_frame, small_prepared
+from support.tables import read_back
 from support.untrained import random_bundle
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u3) + nn(u2) + nn(u3, u2)"
@@ -363,12 +363,11 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
     assert np.allclose(eta.mean(axis=0), whole, rtol=1e-10)
 
 
-def test_rows_are_read_back_from_the_data(tmp_path):
+def test_rows_are_read_back_from_the_table(tmp_path):
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     data = stan_data(bundle, rows)
     assert (data["n_networks"], data["widths"]) == (3, [[2, 4, 1], [1, 4, 1], [2, 4, 1]])
-    write_stan_json(tmp_path / "data.json", data)
-    assert np.array_equal(read_stan_rows(tmp_path / "data.json", bundle.design).U, rows.U)
+    assert np.array_equal(read_back(bundle, rows, tmp_path).U, rows.U)
 
 
 def test_a_bundle_goes_through_its_files(tmp_path):

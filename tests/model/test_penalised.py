@@ -16,7 +16,6 @@ from semistan.density.starts import trained_values
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
-from semistan.infer.stan_json import read_stan_rows, write_stan_json
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES
 from semistan.model.networks.networks import forward
@@ -34,6 +33,7 @@ from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
 from support.programs import evaluate, stanc_output
 from support.small import small_config, small_frame
+from support.tables import read_back
 from support.untrained import random_bundle
 
 TERMS = "x1 + offset(z) + s(v, k=5) + (1 + x1 + x2 | g) + (x1 || h) + (1 | g:h) + nn(u1, u2, u3)"
@@ -105,8 +105,7 @@ def test_numbers_of_levels_and_of_knots_leave_the_text_alone():
 
 def test_the_rows_are_read_back_as_they_were(tmp_path):
     bundle, rows = everything()
-    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
-    read = read_stan_rows(tmp_path / "data.json", bundle.design)
+    read = read_back(bundle, rows, tmp_path)
     for name in ("y", "X", "U"):
         assert np.array_equal(getattr(read, name), getattr(rows, name))
     assert read.known.keys() == rows.known.keys() == {"weights", "trials", "offsets"}

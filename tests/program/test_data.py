@@ -7,13 +7,14 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.infer import stan_json
-from semistan.infer.stan_json import read_stan_rows, write_stan_json
+from semistan.infer.stan_json import write_stan_json
 from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from support.programs import declared
 from support.small import RESPONSES, family_bundle, small_bundle
+from support.tables import read_back
 
 SETTINGS = [
     {},
@@ -102,8 +103,7 @@ def test_the_json_keeps_every_bit(settings, tmp_path):
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_rows_are_read_back_as_they_were(settings, tmp_path):
     bundle, rows = family_bundle("poisson", **settings)
-    write_stan_json(tmp_path / "data.json", stan_data(bundle, rows))
-    read = read_stan_rows(tmp_path / "data.json", bundle.design)
+    read = read_back(bundle, rows, tmp_path)
     for name in ("y", "X", "U"):
         got, expected = getattr(read, name), getattr(rows, name)
         assert np.array_equal(got, expected)
@@ -119,9 +119,3 @@ def test_rows_are_written_in_pieces_without_a_seam(rows, tmp_path, monkeypatch):
     write_stan_json(tmp_path / "a.json", content)
     read = json.loads((tmp_path / "a.json").read_text())
     assert read == {name: np.asarray(value).tolist() for name, value in content.items()}
-
-
-def test_damaged_rows_are_refused(tmp_path):
-    (tmp_path / "data.json").write_text('{\n"N": 3,\n"y": [1]\n}\n')
-    with pytest.raises(InputError, match="lacks some of N, P, Q, y, X, U"):
-        read_stan_rows(tmp_path / "data.json", small_bundle()[0].design)

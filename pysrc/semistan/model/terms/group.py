@@ -209,18 +209,6 @@ class Group(Penalised):
             return data
         return data | {self._effects: self.size, f"Z_{self.key}": block.Z}
 
-    @property
-    def row_data(self) -> tuple[str, ...]:
-        """The names of levels and columns."""
-        return (f"J_{self.key}", *([] if self.only_intercept else [f"Z_{self.key}"]))
-
-    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
-        """Return the block that ``data`` was made of."""
-        level = data[f"J_{self.key}"].astype(int) - 1
-        if self.only_intercept:
-            return Block(np.ones((rows, 1)), level)
-        return Block(data[f"Z_{self.key}"].reshape(rows, -1), level)
-
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments."""
         columns = [] if self.only_intercept else [f"data matrix Z_{self.key}"]

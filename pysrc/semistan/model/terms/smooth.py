@@ -144,15 +144,6 @@ class Smooth(Penalised):
         """Return the basis of some rows."""
         return {f"m_{self.key}": block.Z.shape[1], f"Zs_{self.key}": block.Z}
 
-    @property
-    def row_data(self) -> tuple[str, ...]:
-        """The name of the basis."""
-        return (f"Zs_{self.key}",)
-
-    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
-        """Return the block that ``data`` was made of."""
-        return Block(data[f"Zs_{self.key}"].reshape(rows, -1), np.zeros(rows, dtype=int))
-
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments."""
         return [f"data matrix Zs_{self.key}"], [f"vector s_{self.key}"]

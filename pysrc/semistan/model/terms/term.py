@@ -89,13 +89,6 @@ class Term(Protocol):
     def data(self, block: Block) -> dict[str, Any]:
         """Return them for some rows."""
 
-    @property
-    def row_data(self) -> tuple[str, ...]:
-        """The names of the data that a block is made of."""
-
-    def block_from_data(self, data: Mapping[str, Array], rows: int) -> Block:
-        """Return the block from which ``data`` made the program's data."""
-
     def arguments(self) -> tuple[list[str], list[str]]:
         """Return the likelihood's arguments with their types: data, and what is sampled."""
 
