@@ -154,28 +154,15 @@ def draws_of_columns(
     bundle: Bundle, chains: Sequence[Mapping[str, Array]], options: SampleConfig
 ) -> Draws:
     """Collect draws from the columns that the program writes, given for each chain by name."""
-    design, method = bundle.design, method_of(options)
-
-    def scalar(name: str) -> Array:
-        return np.stack([chain[name] for chain in chains])
-
-    def vector(name: str, size: int) -> Array:
-        parts = [scalar(f"{name}.{i}") for i in range(1, size + 1)]
-        return np.stack(parts, axis=-1) if parts else np.zeros((*scalar("lprior").shape, 0))
-
-    def made(name: str, shape: tuple[int, ...]) -> Array:
-        found, every = np.zeros((*scalar("lprior").shape, *shape)), (slice(None), slice(None))
-        for column, position in column_names(name, shape).items():
-            found[every + position] = scalar(column)
-        return found
-
+    design, method, columns = bundle.design, method_of(options), _Columns(chains)
+    scalar = columns.scalar
     sheared = bundle.model.samples_orthogonal
     further = further_names(bundle.config, design) if sheared else {}
     varying = [name for item in design.others for name in item.names]
     intercepts = intercept_names(bundle.family.categories, design.intercept)
     draws = Draws(
-        phi=vector("phi", bundle.subspace.k),
-        theta=vector("theta_raw" if sheared else "theta", len(design.coefficients)),
+        phi=columns.vector("phi", bundle.subspace.k),
+        theta=columns.vector("theta_raw" if sheared else "theta", len(design.coefficients)),
         coefficients={
             name: scalar(re.sub(r"\[(\d+)\]", r".\1", name))
             for name in (*intercepts, *design.coefficients, *further, *varying)
@@ -188,16 +175,39 @@ def draws_of_columns(
         reservations=reservations(options),
         spread={name: scalar(name) for term in design.terms for name in term.reported},
         terms={
-            name: made(name, shape)
+            name: columns.array(name, shape)
             for term in design.terms
             for name, shape in term.made_shapes.items()
         },
     )
     if not sheared:
         return draws
-    columns, theta = bundle.model.orthogonal, vector("theta", len(design.x.loc))
-    gamma = (theta - draws.theta)[..., list(columns)]
-    return replace(draws, orthogonal=Orthogonal(columns, gamma, True, tuple(further)))
+    orthogonal, theta = bundle.model.orthogonal, columns.vector("theta", len(design.x.loc))
+    gamma = (theta - draws.theta)[..., list(orthogonal)]
+    return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, tuple(further)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The columns of several chains as arrays, whose first two axes are chains and draws."""
+
+    chains: Sequence[Mapping[str, Array]]
+
+    def scalar(self, name: str) -> Array:
+        """Return one column (C, S)."""
+        return np.stack([chain[name] for chain in self.chains])
+
+    def vector(self, name: str, size: int) -> Array:
+        """Return a vector's elements (C, S, size)."""
+        return self.array(name, (size,))
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Return an array's elements (C, S, *shape)."""
+        size = self.scalar("lprior").shape
+        found, every = np.zeros((*size, *shape)), (slice(None), slice(None))
+        for column, position in column_names(name, shape).items():
+            found[every + position] = self.scalar(column)
+        return found
 
 
 def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:

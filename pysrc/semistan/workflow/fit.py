@@ -336,8 +336,8 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    in_stan = options.kernel == "stan" or bundle.model.integrates_theta
-    kernel: Kernel = "stan" if in_stan else "cpp"
+    in_cpp = options.kernel == "cpp" and not bundle.model.integrates_theta
+    kernel: Kernel = "cpp" if in_cpp else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,
