@@ -217,7 +217,7 @@ def test_the_documented_record_is_a_family():
     page = (Path(__file__).parents[2] / "docs" / "add-a-family.md").read_text("utf-8")
     names = {}
     exec(page.split("```py\n")[1].split("```")[0], names)
-    record = names["rayleigh"]
+    record = names["RAYLEIGH"]
     eta, y = np.meshgrid(np.linspace(-3, 3, 7), POSITIVE)
     oracle = stats.rayleigh(scale=np.exp(eta) / np.sqrt(np.pi / 2))
     found = record.log_lik(tensor(y), tensor(eta), {}).numpy()
