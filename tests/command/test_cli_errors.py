@@ -245,6 +245,7 @@ def test_wrong_usage_exits_with_2(command, arguments):
     refused(command, *arguments)
 
 
+@pytest.mark.lengthy
 def test_a_process_exits_with_2_and_one_message(tmp_path):
     small_frame(1).to_csv(tmp_path / "data.csv", index=False)
     result = subprocess.run(

@@ -200,6 +200,7 @@ def test_its_curvature_is_that_of_finite_differences():
     assert torch.allclose(diagonal_ggn(problem, state).values, expected, rtol=1e-6)
 
 
+@pytest.mark.lengthy
 def test_it_is_written_read_sampled_and_predicted_with(tmp_path):
     settings = {
         "network.hidden": [3], "train.epochs": 50, "subspace.k": 2, "sample.chains": 1,

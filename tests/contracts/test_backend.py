@@ -26,6 +26,8 @@ from support.small import small_config, small_frame, small_prepared
 from support.tasks import Square
 from support.untrained import random_bundle
 
+pytestmark = pytest.mark.lengthy
+
 TESTS = str(Path(__file__).parents[1])
 SHORT = SampleConfig(method="elliptical-slice", chains=2, warmup=10, draws=20, seed=7)
 

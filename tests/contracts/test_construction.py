@@ -72,6 +72,7 @@ def test_the_history_ends_with_the_last_of_all_epochs(name, select):
     assert bundle.trained.history["epoch"][-1] == expected
 
 
+@pytest.mark.lengthy
 def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
     frame = small_frame(40)
     settings = {

@@ -21,6 +21,8 @@ from support.chains import draw_chains
 from support.small import small_config, small_frame
 from support.untrained import random_bundle
 
+pytestmark = pytest.mark.lengthy
+
 
 def metropolis_chain(task, report):
     """Propose from the Laplace approximation at the mode."""

@@ -262,6 +262,7 @@ def test_the_ranks_are_those_within_a_member(members):
     assert np.mean(np.concatenate(heights) == 0) < 0.05  # among all draws, half of them were 0
 
 
+@pytest.mark.lengthy
 def test_the_report_tells_of_both_subspaces(mixed):
     posterior, rows = mixed
     sample = {"chains": CHAINS, "draws": ITERATIONS, "warmup": 300}

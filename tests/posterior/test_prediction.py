@@ -23,7 +23,12 @@ from semistan.posterior.prediction import (
     predict_chunks,
     summarise_prediction,
 )
-from semistan.posterior.predictive import posterior_epred, posterior_linpred, posterior_predict
+from semistan.posterior.predictive import (
+    log_lik,
+    posterior_epred,
+    posterior_linpred,
+    posterior_predict,
+)
 from semistan.show.tables import table_writer, write_table
 from support.drawn import random_draws
 from support.small import category_bundle, family_bundle, small_bundle
@@ -312,3 +317,9 @@ def test_the_predictors_of_all_categories_are_judged():
     apart = replace(draws, coefficients=draws.coefficients | {"b_mutrain_trip_x": moved})
     assert eta_convergence(One(bundle, draws), rows).rhat < 1.2
     assert eta_convergence(One(bundle, apart), rows).rhat > 1.5
+
+
+def test_a_log_density_needs_the_response():
+    bundle, rows = random_bundle("poisson")
+    with pytest.raises(InputError, match=r"needs the rows' response: .*response=True"):
+        log_lik(One(bundle, random_draws(bundle)), replace(rows, y=None))

@@ -441,6 +441,7 @@ def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidenc
         assert basis in text
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("weighted", [True, False])
 def test_the_scores_say_whether_they_are_weighted(weighted):
     frame = small_frame().assign(w=np.arange(30) + 1.0)
@@ -475,6 +476,7 @@ def test_draws_from_the_prior_are_not_held_against_the_rows():
     assert evidence.conditional.pictures
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("temper", ["likelihood", "subspace"])
 def test_the_page_says_why_a_tempered_subspace_has_no_leave_one_out(temper):
     sample = {"sample__temperature": 2.0, "sample__temper": temper}

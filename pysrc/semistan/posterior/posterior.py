@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, read_draws
 from semistan.posterior.engine import Engine
 from semistan.posterior.predictors import parameter_draws, predictor_draws
-from semistan.posterior.run import Run
+from semistan.posterior.run import Run, read_run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
 
@@ -253,13 +254,13 @@ def _check_same(first: One, other: One) -> None:
             )
 
 
-def read_posterior(run: Run, engine: Engine | None = None) -> One:
+def read_posterior(run: Run | str | Path, engine: Engine | None = None) -> One:
     """Read a run's posterior.
 
     Parameters
     ----------
-    run : Run
-        A finished run.
+    run : Run or path
+        A finished run, or its folder.
     engine : callable, optional
         What computes eta; PyTorch by default.
 
@@ -268,4 +269,5 @@ def read_posterior(run: Run, engine: Engine | None = None) -> One:
     InputError
         If a chain is missing.
     """
+    run = run if isinstance(run, Run) else read_run(run)
     return One(run.bundle, read_draws(run), engine)

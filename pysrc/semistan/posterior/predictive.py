@@ -113,8 +113,16 @@ def log_density(family: Family, rows: Rows, eta: Array, parameters: Mapping[str,
     """Log density of each row's response, given eta (S, N) and what ``distribution`` returns.
 
     Weights do not enter: p^w is no density.
+
+    Raises
+    ------
+    InputError
+        If the rows have no response.
     """
-    assert rows.y is not None
+    if rows.y is None:
+        raise InputError(
+            "the log density needs the rows' response: make them by new_rows(..., response=True)"
+        )
     tensors = {name: torch.tensor(value) for name, value in parameters.items()}
     density = family.log_lik(torch.tensor(rows.y), torch.from_numpy(eta), tensors)
     return np.asarray(density.numpy())

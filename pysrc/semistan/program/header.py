@@ -31,7 +31,6 @@ def header(model: Model, bundle: Bundle | None = None) -> str:
     numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
     lines += comment(f"categories: {', '.join(numbered)}") if numbered else []
     lines += [f"// bundle: {bundle.sha256}"] if bundle else []
-    lines += comment(model.temper.text) if model.temper else []
     lines += ["//", "// The model of each row:"]
     lines += [part for line in _model_lines(model) for part in _indented(line)]
     lines += ["// Priors as used, in the units of the data:"]

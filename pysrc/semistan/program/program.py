@@ -27,6 +27,7 @@ from semistan.model.sampled import parameters_of
 from semistan.model.stan_text import (
     WIDTH,
     call,
+    comment,
     declarations,
     heading,
     program_text,
@@ -193,7 +194,8 @@ def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "s
         ("model", _model(parts)),
         ("generated quantities", _generated_quantities(parts)),
     )
-    return header(model, bundle) + program_text(blocks)
+    tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
+    return header(model, bundle) + tempered + program_text(blocks)
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
