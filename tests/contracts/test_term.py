@@ -115,6 +115,9 @@ class Decay:
     def labels(self):
         return {item.name: item.text for item in self.hyperparameters()}
 
+    def element_labels(self):
+        return {}
+
     training_size = 2
 
     def training_value(self, x, block):

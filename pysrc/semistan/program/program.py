@@ -34,7 +34,6 @@ from semistan.model.stan_text import (
     statement,
 )
 from semistan.model.temper import Temper
-from semistan.model.terms.group import Group
 from semistan.program.header import header
 from semistan.program.networks import (
     network_arguments,
@@ -212,12 +211,7 @@ def labels(model: Model) -> dict[str, str]:
         name: f"{of}{column}"
         for name, column in zip(design.coefficients, design.x.columns, strict=True)
     }
-    levels = {
-        name: text
-        for term in design.terms
-        if isinstance(term, Group)
-        for name, text in term.level_labels().items()
-    }
+    levels = {name: text for term in design.terms for name, text in term.element_labels().items()}
     intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
     return {**intercepts, **columns, **levels, **other_labels(design)}
 

@@ -315,7 +315,7 @@ class Group(Penalised):
             texts[name] = f"correlation of {names[b]} and {names[a]} by {by}"
         return texts
 
-    def level_labels(self) -> dict[str, str]:
+    def element_labels(self) -> dict[str, str]:
         """Map Stan's names of the effects to brms's: ``r_g[a,Intercept]``."""
         r, of = self.names[2], f"__{self.of}" if self.of else ""
         return {

@@ -180,6 +180,10 @@ class Smooth(Penalised):
         """Say what the standard deviation is."""
         return {item.name: item.text for item in self.hyperparameters()}
 
+    def element_labels(self) -> dict[str, str]:
+        """Name nothing: a spline's coefficients have no names of their own."""
+        return {}
+
     def _as_declared(self, z: Array) -> Array:
         return z[:, 0]
 

@@ -122,7 +122,10 @@ class Term(Protocol):
         """The names of hyperparameters and quantities in the coefficient table."""
 
     def labels(self) -> dict[str, str]:
-        """Say what the reported ones, and the elements of ``made``, are."""
+        """Say what the reported ones are."""
+
+    def element_labels(self) -> dict[str, str]:
+        """Map Stan's names of the elements of ``made`` to names as in brms, if they have some."""
 
     @property
     def training_size(self) -> int:
