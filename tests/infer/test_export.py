@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from textwrap import indent
 
 import numpy as np
 import pandas as pd
@@ -63,6 +64,28 @@ def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
         mine, ours = (draws(path / "chains" / f"chain-{chain}.csv") for path in (folder, again))
         assert len(mine) == options.draws
         assert np.array_equal(mine, ours)
+
+
+@pytest.mark.parametrize("kernel", ["stan", "cpp"])
+def test_functions_in_a_file_of_their_own_make_the_same_program(kernel, tmp_path):
+    bundle, rows = random_bundle("student", formula="y ~ x1 + nn(u1), sigma ~ nn(u2)")
+    options = OPTIONS.model_copy(update={"kernel": kernel})
+    for include in (False, True):
+        export_stan(bundle, rows, tmp_path / str(include), options, include=include)
+    whole, short = ((tmp_path / str(i) / "program.stan").read_text() for i in (False, True))
+    functions = indent((tmp_path / "True" / "functions.stanfunctions").read_text(), "  ")
+    assert short.replace("  #include functions.stanfunctions\n", functions) == whole
+    assert len(short.splitlines()) < len(whole.splitlines()) - 40
+
+
+@pytest.mark.parametrize("kernel", ["stan", "cpp"])
+def test_run_sh_compiles_a_program_that_includes_its_functions(kernel, toolchain, tmp_path):
+    bundle, rows = random_bundle("gaussian")
+    options = OPTIONS.model_copy(update={"kernel": kernel, "chains": 1})
+    export_stan(bundle, rows, tmp_path / "folder", options, include=True)
+    result = run_script(tmp_path / "folder", toolchain)
+    assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-2000:]
+    assert "b_x1" in result.stdout
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

@@ -28,6 +28,9 @@ def stan(
     out: Out = Path("stan-model"),
     overwrite: Overwrite = False,
     prior_only: PriorOnly = False,
+    include: Annotated[
+        bool, typer.Option(help="Put the hand-written functions into a file to be included.")
+    ] = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
@@ -44,6 +47,7 @@ def stan(
         workflow.run_options(trained, overrides),
         prior_only=prior_only,
         overwrite=overwrite,
+        include=include,
     )
     screen.say(
         f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"

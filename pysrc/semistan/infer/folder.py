@@ -11,8 +11,16 @@ from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
-from semistan.program.program import Kernel, bundle_program, labels, raw_labels
+from semistan.program.program import (
+    Kernel,
+    bundle_program,
+    included_functions,
+    labels,
+    raw_labels,
+)
 from semistan.program.sources import KERNEL_HEADERS, stan_source
+
+FUNCTIONS = "functions.stanfunctions"  # what a program with --include includes
 
 
 def metric_file(folder: Path, chain: int) -> Path:
@@ -34,14 +42,18 @@ def write_stan_folder(
     grainsize: int,
     kernel: Kernel = "stan",
     prior_only: bool = False,
+    include: bool = False,
 ) -> None:
     """Write ``program.stan``, ``data.json``, ``inits-<chain>.json`` and ``labels.json``.
 
     A chain whose mode is known gets ``metric-<chain>.json``: the inverse metric there, under the
     name that CmdStan reads, and the mode itself, so that nothing looks for it again. With the C++
-    kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER.
+    kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER. With ``include``,
+    the program's hand-written functions are in a file of their own.
     """
-    texts = {"program.stan": bundle_program(bundle, kernel)}
+    included = FUNCTIONS if include else ""
+    texts = {"program.stan": bundle_program(bundle, kernel, include=included)}
+    texts |= {FUNCTIONS: included_functions(bundle.model, kernel)} if include else {}
     if kernel == "cpp":
         texts |= {name: stan_source(name) for name in KERNEL_HEADERS}
     for name, text in texts.items():

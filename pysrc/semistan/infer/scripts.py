@@ -18,7 +18,12 @@ SHELL, R = "run.sh", "run.R"
 
 
 def write_scripts(
-    folder: Path, options: SampleConfig, *, keep_metric: bool, kernel: Kernel
+    folder: Path,
+    options: SampleConfig,
+    *,
+    keep_metric: bool,
+    kernel: Kernel,
+    include: bool = False,
 ) -> None:
     """Write ``run.sh`` and ``run.R`` beside ``program.stan``.
 
@@ -32,19 +37,25 @@ def write_scripts(
         Whether warm-up adapts the step size only.
     kernel : str
         Whether the program declares the C++ kernel (``cpp``).
+    include : bool
+        Whether the program includes a file of the folder.
     """
     for name, text in (
-        (SHELL, shell_script(options, keep_metric=keep_metric, kernel=kernel)),
-        (R, r_script(options, keep_metric=keep_metric, kernel=kernel)),
+        (SHELL, shell_script(options, keep_metric=keep_metric, kernel=kernel, include=include)),
+        (R, r_script(options, keep_metric=keep_metric, kernel=kernel, include=include)),
     ):
         with atomic_file(folder / name) as path:
             path.write_text(text, "utf-8")
 
 
-def shell_script(options: SampleConfig, *, keep_metric: bool, kernel: Kernel) -> str:
+def shell_script(
+    options: SampleConfig, *, keep_metric: bool, kernel: Kernel, include: bool = False
+) -> str:
     """Return a shell script that compiles the program, runs NUTS and prints the summary."""
     assert options.warmup != "auto"
-    flags = 'STANCFLAGS=--allow-undefined USER_HEADER="$PWD/log_lik.hpp" ' * (kernel == "cpp")
+    stanc = ["--allow-undefined"] * (kernel == "cpp") + ["--include-paths=$PWD"] * include
+    flags = f'STANCFLAGS="{" ".join(stanc)}" ' * bool(stanc)
+    flags += 'USER_HEADER="$PWD/log_lik.hpp" ' * (kernel == "cpp")
     kept = "metric=dense_e metric_file=metric-$i.json"
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
     window = _window(options.warmup, keep_metric)
@@ -70,10 +81,13 @@ for one in $all; do wait "$one"; done
 """
 
 
-def r_script(options: SampleConfig, *, keep_metric: bool, kernel: Kernel) -> str:
+def r_script(
+    options: SampleConfig, *, keep_metric: bool, kernel: Kernel, include: bool = False
+) -> str:
     """Return an R script that does the same by cmdstanr, in the folder."""
     assert options.warmup != "auto"
     header = ', user_header = "log_lik.hpp"' * (kernel == "cpp")
+    header += ', include_paths = "."' * include
     kept = 'metric = "dense_e", metric_file = sprintf("metric-%d.json", chains)'
     metric = kept if options.metric == "ggn" else f'metric = "{options.metric}"'
     window = _window(options.warmup, keep_metric)

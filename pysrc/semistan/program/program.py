@@ -164,7 +164,9 @@ class Parts:
         return "array[N] int y;" if self.family.integer else "vector[N] y;"
 
 
-def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "stan") -> str:
+def stan_program(
+    model: Model, bundle: Bundle | None = None, kernel: Kernel = "stan", *, include: str = ""
+) -> str:
     """Generate the program for a model.
 
     Parameters
@@ -177,6 +179,8 @@ def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "s
         Whether the network is computed in Stan (``stan``) or by the C++ kernel (``cpp``), which
         the program then declares, with the whole likelihood if the kernel has it; always in Stan
         if theta is integrated out.
+    include : str
+        Name of the file that the program includes in place of the functions from ``stan/``.
 
     Returns
     -------
@@ -185,7 +189,7 @@ def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "s
     """
     parts = parts_of(model, kernel)
     blocks = (
-        ("functions", _functions(parts)),
+        ("functions", _functions(parts, include)),
         ("data", _data(parts)),
         ("transformed data", _transformed_data(parts)),
         ("parameters", parameters(parts)),
@@ -197,9 +201,14 @@ def stan_program(model: Model, bundle: Bundle | None = None, kernel: Kernel = "s
     return header(model, bundle) + tempered + program_text(blocks)
 
 
-def bundle_program(bundle: Bundle, kernel: Kernel = "stan") -> str:
+def bundle_program(bundle: Bundle, kernel: Kernel = "stan", *, include: str = "") -> str:
     """Generate the program of a bundle."""
-    return stan_program(bundle.model, bundle, kernel)
+    return stan_program(bundle.model, bundle, kernel, include=include)
+
+
+def included_functions(model: Model, kernel: Kernel = "stan") -> str:
+    """Return the functions from ``stan/`` that a program needs, for a file that it includes."""
+    return "\n".join(stan_source(name) for name in network_functions(parts_of(model, kernel)))
 
 
 def labels(model: Model) -> dict[str, str]:
@@ -233,12 +242,14 @@ def has_log_lik(record: Family, design: Design) -> bool:
     return record.has_log_lik and not several(design) and not design.others
 
 
-def _functions(parts: Parts) -> str:
+def _functions(parts: Parts, include: str) -> str:
     if parts.integrates_theta:
         likelihood = marginal_functions(parts)
     else:
         in_cpp = parts.kernel == "cpp" and has_log_lik(parts.family, parts.design)
         likelihood = _kernel_likelihood(parts) if in_cpp else _stan_likelihood(parts)
+    if include:
+        return f"#include {include}\n\n{likelihood}"
     return "\n".join([*(stan_source(name) for name in network_functions(parts)), likelihood])
 
 

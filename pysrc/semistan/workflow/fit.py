@@ -328,8 +328,12 @@ def export_stan(
     *,
     prior_only: bool = False,
     overwrite: bool = False,
+    include: bool = False,
 ) -> None:
-    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts and scripts."""
+    """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts and scripts.
+
+    With ``include``, the hand-written functions are in a file that the program includes.
+    """
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
@@ -342,9 +346,11 @@ def export_stan(
         write_stan_folder(
             bundle, rows, folder, starts,
             grainsize=default_plan(options, len(rows)).grainsize,
-            kernel=kernel, prior_only=prior_only,
+            kernel=kernel, prior_only=prior_only, include=include,
         )  # fmt: skip
-        write_scripts(folder, resolved, keep_metric=starts.keeps_metric, kernel=kernel)
+        write_scripts(
+            folder, resolved, keep_metric=starts.keeps_metric, kernel=kernel, include=include
+        )
 
 
 def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
