@@ -131,12 +131,6 @@ class Predictor:
         blocks = tuple(term.block(table, allow_new_levels=allow_new_levels) for term in self.terms)
         return Columns(X, blocks, offset_values(self.offsets, table))
 
-    @property
-    def others_text(self) -> str:
-        """Its terms but the structured ones and the networks, as users write them."""
-        return ", ".join((*(term.text for term in self.terms),
-                          *(f"offset({text})" for text in self.offsets)))  # fmt: skip
-
 
 def learn_predictor(
     formula: PredictorFormula, table: pd.DataFrame, prefix: str, link: str = "identity"

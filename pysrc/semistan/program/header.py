@@ -54,11 +54,8 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield _predictor_line(model, predictor, own)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
-    yield (
-        "w = p_bar + Pi phi, the networks' weights"
-        if len(design.networks) > 1
-        else ("w = p_bar + Pi phi, the network's weights")
-    )
+    owner = "networks'" if len(design.networks) > 1 else "network's"
+    yield f"w = p_bar + Pi phi, the {owner} weights"
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
 
@@ -94,11 +91,7 @@ def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormul
 
 def _priors(model: Model, bundle: Bundle | None) -> Iterator[str]:
     """Yield ``b_x ~ normal(0, 5)``, the first of very many of a kind."""
-    lines = (
-        priors_as_used(bundle)
-        if bundle
-        else priors_before_training(model.config, model.design, model.units)
-    )
+    lines = priors_as_used(bundle) if bundle else priors_before_training(model)
     kinds: dict[str, list[str]] = {}
     for line in lines:
         kinds.setdefault(re.split(r"_|\[", line.parameter)[0], []).append(

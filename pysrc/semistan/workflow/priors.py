@@ -12,9 +12,7 @@ from semistan.bundle.bundle import read_bundle
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
-from semistan.model.families.families import family
 from semistan.model.priors.prior import priors_as_used, priors_before_training
-from semistan.model.units import units_of
 from semistan.posterior.run import MARKER as RUN
 from semistan.posterior.run import Run, read_run
 from semistan.workflow.prepare import configure, prepare
@@ -65,10 +63,7 @@ def priors(
         frame, settings["data"] = None, str(data)
     assert not isinstance(model, Bundle | Run)
     prepared = prepare(configure(model, settings), frame)
-    assert prepared.rows.y is not None
-    units = units_of(prepared.design, family(prepared.config.family), prepared.rows)
-    lines = priors_before_training(prepared.config, prepared.design, units)
-    return pd.DataFrame(map(asdict, lines))
+    return pd.DataFrame(map(asdict, priors_before_training(prepared.model)))
 
 
 def _trained(model: Any) -> Bundle | None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from semistan.model.bundle import Bundle
+    from semistan.model.model import Model
 
 AUTO_FACTOR = 2.0  # standard deviations of the control points in one of the prior's
 LATER = "known after training"
@@ -309,11 +310,9 @@ def priors_as_used(bundle: Bundle) -> tuple[PriorLine, ...]:
     return _lines(bundle.config, bundle.design, bundle.model.priors, phi_units(bundle))
 
 
-def priors_before_training(
-    config: ModelConfig, design: Design, units: Units
-) -> tuple[PriorLine, ...]:
+def priors_before_training(model: Model) -> tuple[PriorLine, ...]:
     """Return every prior of a model; how wide phi's is may depend on the subspace."""
-    return _lines(config, design, prior_groups(config, design, units), None)
+    return _lines(model.config, model.design, model.priors, None)
 
 
 def _lines(
