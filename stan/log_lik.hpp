@@ -47,7 +47,8 @@ inline stan::math::var node(double value, const Gradient& gradient, std::true_ty
 }
 inline double node(double value, const Gradient&, std::false_type) { return value; }
 
-// `weights` of all rows and `extra` of rows start to end may have no elements.
+// `weights` of all rows and `extra` of rows start to end may have no elements. The first elements
+// of phi move the weights at `axes`, or all weights where neither axes nor directions are given.
 template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
           typename Weights, typename Phi, typename Theta, typename Sigma, typename Extra>
 inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
@@ -62,10 +63,11 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   const auto& further = stan::math::to_ref(extra);
   const Vector phi_value = value_of(phi), theta_value = value_of(theta);
   const Vector extra_value = value_of(further);
-  const int a = static_cast<int>(axes.size()), b = static_cast<int>(Pi.cols());
+  const int b = static_cast<int>(Pi.cols()), a = static_cast<int>(phi_value.size()) - b;
+  const auto moved = [&axes](int i) { return axes.empty() ? i : axes[i] - 1; };
   Vector w = p_bar;
-  w.noalias() += Pi * phi_value.tail(b);
-  for (int i = 0; i < a; ++i) w[axes[i] - 1] += phi_value[i];
+  if (b > 0) w.noalias() += Pi * phi_value.tail(b);
+  for (int i = 0; i < a; ++i) w[moved(i)] += phi_value[i];
   Rows rows{};
   rows.start = start - 1;
   rows.rows = end - start + 1;
@@ -84,8 +86,8 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
 
   Gradient gradient(phi.size() + theta.size() + 1 + further.size());
   Vector d_phi(a + b);
-  d_phi.tail(b) = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
-  for (int i = 0; i < a; ++i) d_phi[i] = result.d_w[axes[i] - 1];
+  if (b > 0) d_phi.tail(b) = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
+  for (int i = 0; i < a; ++i) d_phi[i] = result.d_w[moved(i)];
   gradient.add(phi, d_phi.data());
   gradient.add(theta, result.d_theta.data());
   gradient.add(sigma, result.d_sigma);

@@ -119,25 +119,23 @@ class Convolution:
         return graph.apply("Squeeze", output, graph.constant(np.array([2])))
 
     @staticmethod
-    def stan_text(*, several, predictors, kernel):
+    def stan_text(*, several, predictors, kernel, frozen):
         return StanText(
             files=("layers.stanfunctions", "convolution.stanfunctions"),
             data=(
                 ("int<lower=1> filters;", "filters"),
                 ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
-                ("int<lower=0, upper=0> frozen;", "no constant layers"),
-                ("int<lower=0, upper=0> d_frozen;", "nor weights"),
             ),
             transformed=(),
             passed=(("int", "filters"), ("int", "activation")),
             n_features="Q",
-            features="Z",
+            features="",
             has_kernel=False,
         )
 
     @staticmethod
     def stan_sizes(parts):
-        return {"filters": parts[0].filters, "activation": 1, "frozen": 0, "d_frozen": 0}
+        return {"filters": parts[0].filters, "activation": 1}
 
 
 @pytest.fixture(autouse=True)

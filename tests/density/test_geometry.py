@@ -28,7 +28,8 @@ def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
     if frozen and not hidden:
         pytest.skip("the output layer is never frozen")
     bundle, rows = random_bundle(
-        "poisson", activation=activation, hidden=hidden, frozen=frozen, axes=1
+        "poisson", activation=activation, hidden=hidden, frozen=frozen,
+        subspace={"free": "bias", "k": 3},
     )  # fmt: skip
     q, k, phi_scale = states(bundle)[0], bundle.subspace.k, bundle.subspace.phi_scale
 

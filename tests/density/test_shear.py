@@ -36,7 +36,7 @@ from support.untrained import LINEAR, shared_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 SUBSPACE = {"sample": {"temperature": 2.0, "temper": "subspace"}}
-PLAIN = ({}, {"axes": 1}, {"frozen": 1, "hidden": (4, 3)})
+PLAIN = ({}, {"subspace": {"free": "bias", "k": 3}}, {"frozen": 1, "hidden": (4, 3)})
 SETTINGS = (*PLAIN, SUBSPACE)
 PROGRAMS = [
     ("gaussian", "stan", PLAIN[1]), ("poisson", "stan", SUBSPACE), ("bernoulli", "cpp", PLAIN[2]),
@@ -116,7 +116,9 @@ def test_the_likelihood_is_the_raw_programs_at_raw_theta_and_the_prior_is_on_the
         assert negative_log_posterior(prior, here) == pytest.approx(at_theta, rel=1e-12)
 
 
-@pytest.mark.parametrize("settings", ({}, {"axes": 1, "frozen": 1, "hidden": (4, 3)}), ids=str)
+@pytest.mark.parametrize(
+    "settings", ({}, {"subspace": {"free": "bias", "k": 3}, "frozen": 1, "hidden": (4, 3)}), ids=str
+)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_matrix_is_gauss_newtons(name, settings, monkeypatch):
     monkeypatch.setattr("semistan.density.target.CHUNK", 100)  # several chunks of rows

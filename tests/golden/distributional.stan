@@ -8,7 +8,7 @@
 //   x = (x1)
 //   log sigma = sigma_loc + f(v; w) + (x_sigma - x_loc_sigma)' theta_sigma
 //   x_sigma = (x1, z)
-//   w = p_bar + Pi phi, the networks' weights
+//   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)
 //   b_x1 ~ normal(0, 36.9692)
@@ -70,16 +70,6 @@ functions {
     }
   }
 
-  // Weights at phi: its first elements move the weights at `axes`, the others
-  // move all weights along the columns of Pi.
-  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
-    int a = size(axes);
-    vector[num_elements(p_bar)] w = p_bar;
-    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
-    if (a > 0) w[axes] += phi[1 : a];
-    return w;
-  }
-
   // Network output f(u; w), one number for each row of H.
   vector network(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
@@ -92,28 +82,6 @@ functions {
   //
   // `widths` has a row for each network. The columns of H are the inputs of the
   // first, then those of the second, and so on; w holds their weights likewise.
-
-  // The leading layers of each network, all followed by their activation.
-  matrix constant_layers(matrix Z, vector w, array[,] int widths,
-                         int activation) {
-    int last = size(widths[1]);
-    matrix[rows(Z), sum(widths[ : , last])] H;
-    int column = 0;  // of Z that is taken
-    int unit = 0;  // column of H that is filled
-    int used = 0;  // weights
-    for (i in 1 : size(widths)) {
-      int Q = widths[i, 1];
-      int m = widths[i, last];
-      int d = n_weights(widths[i]);
-      H[ : , unit + 1 : unit + m]
-        = hidden_layers(Z[ : , column + 1 : column + Q], w[used + 1 : used + d],
-                        widths[i], activation);
-      column += Q;
-      unit += m;
-      used += d;
-    }
-    return H;
-  }
 
   // Sum of the networks' outputs, one number for each row of H.
   vector networks(matrix H, vector w, array[,] int widths, int activation) {
@@ -153,21 +121,20 @@ functions {
 
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end, data vector y,
-                       data matrix Xc, data matrix H,
-                       data array[,] int free_widths, data int activation,
-                       data vector p_bar, data array[] int axes, data matrix Pi,
+                       data matrix Xc, data matrix H, data array[,] int widths,
+                       data int activation, data vector p_bar, data matrix Pi,
                        data real eta_loc, data real eta_scale,
                        data real sigma_loc, data matrix Xc_sigma, vector phi,
                        vector theta, vector theta_sigma) {
-    vector[num_elements(p_bar)] w = lift(phi, p_bar, axes, Pi);  // weights
+    vector[num_elements(p_bar)] w = p_bar + Pi * phi;  // weights
     vector[end - start + 1] f
-      = networks_of(H[start : end], w, free_widths, activation, 1, 1);
+      = networks_of(H[start : end], w, widths, activation, 1, 1);
     vector[end - start + 1] eta  // linear predictor
       = eta_loc + eta_scale * f + Xc[start : end] * theta;
     vector[end - start + 1] sigma  // of each row
       = exp(sigma_loc
             + Xc_sigma[start : end] * theta_sigma
-            + networks_of(H[start : end], w, free_widths, activation, 2, 2));
+            + networks_of(H[start : end], w, widths, activation, 2, 2));
     return normal_lpdf(y[start : end] | eta, sigma);
   }
 }
@@ -196,17 +163,12 @@ data {
   // of each: inputs, hidden units, 1
   array[n_networks, n_layers + 1] int<lower=1> widths;
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
-  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
-  int<lower=0> d_frozen;  // constant weights
-  vector[d_frozen] w_frozen;  // their values
 
-  // Subspace: w = p_bar + Pi phi, and single weights besides
+  // Subspace: w = p_bar + Pi phi
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  int<lower=0, upper=k> n_axes;  // weights that move by themselves
-  array[n_axes] int<lower=1, upper=d> axes;  // which
-  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Other terms and predictors
@@ -232,27 +194,17 @@ data {
 }
 transformed data {
   array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
-  // widths of the Bayesian layers
-  array[n_networks, n_layers - frozen + 1] int free_widths
-    = widths[ : , frozen + 1 : n_layers + 1];
   matrix[N, P] Xc;  // structured design, centred
   matrix[N, P_sigma] Xc_sigma;  // structured design of log sigma, centred
-  matrix[N, sum(free_widths[ : , 1])] H;  // input of the first Bayesian layer
+  matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
   for (j in 1 : P_sigma) {
     Xc_sigma[ : , j] = X_sigma[ : , j] - x_loc_sigma[j];
   }
-  if (frozen == 0) {  // large inputs are not held once more
-    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-  } else {
-    matrix[N, Q] Z;  // network inputs, standardised
-    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-    H = constant_layers(Z, w_frozen, widths[ : , 1 : frozen + 1], activation);
-  }
+  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
 }
 parameters {
-  // subspace coordinates: w = lift(phi, ...)
-  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
   // structured coefficients of log sigma
   vector<multiplier=theta_scale_sigma>[P_sigma] theta_sigma;
@@ -266,10 +218,9 @@ transformed parameters {
 }
 model {
   if (!prior_only) {
-    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
-                         free_widths, activation, p_bar, axes, Pi, eta_loc,
-                         eta_scale, sigma_loc, Xc_sigma, phi, theta,
-                         theta_sigma);
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
+                         activation, p_bar, Pi, eta_loc, eta_scale, sigma_loc,
+                         Xc_sigma, phi, theta, theta_sigma);
   }
   target += lprior;
 }
@@ -277,14 +228,12 @@ generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(networks_of(H, lift(phi, p_bar, axes, Pi), free_widths,
-                           activation, 1, 1))
+        * mean(networks_of(H, p_bar + Pi * phi, widths, activation, 1, 1))
       - dot_product(x_loc, theta);
   real b_x1 = theta[1];
   real b_sigma_Intercept  // mean of log sigma, moved to X_sigma = 0
     = sigma_loc
-      + mean(networks_of(H, lift(phi, p_bar, axes, Pi), free_widths,
-                         activation, 2, 2))
+      + mean(networks_of(H, p_bar + Pi * phi, widths, activation, 2, 2))
       - dot_product(x_loc_sigma, theta_sigma);
   real b_sigma_x1 = theta_sigma[1];  // x1
   real b_sigma_z = theta_sigma[2];  // z

@@ -7,7 +7,7 @@
 //   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta +
 //     (1 + x1 | g) + (1 + v || h) + (1 | g:h)
 //   x = (x1)
-//   w = p_bar + Pi phi, the network's weights
+//   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)
 //   b_x1 ~ normal(0, 1.83693)
@@ -73,16 +73,6 @@ functions {
     }
   }
 
-  // Weights at phi: its first elements move the weights at `axes`, the others
-  // move all weights along the columns of Pi.
-  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
-    int a = size(axes);
-    vector[num_elements(p_bar)] w = p_bar;
-    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
-    if (a > 0) w[axes] += phi[1 : a];
-    return w;
-  }
-
   // Network output f(u; w), one number for each row of H.
   vector network(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
@@ -94,16 +84,14 @@ functions {
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
-                       data array[] int free_widths, data int activation,
-                       data vector p_bar, data array[] int axes, data matrix Pi,
-                       data real eta_loc, data real eta_scale,
-                       data array[] int J_1, data matrix Z_1,
-                       data array[] int J_2, data matrix Z_2,
+                       data array[] int widths, data int activation,
+                       data vector p_bar, data matrix Pi, data real eta_loc,
+                       data real eta_scale, data array[] int J_1,
+                       data matrix Z_1, data array[] int J_2, data matrix Z_2,
                        data array[] int J_3, vector phi, vector theta,
                        matrix r_1, matrix r_2, matrix r_3) {
     vector[end - start + 1] f
-      = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
-                activation);
+      = network(H[start : end], p_bar + Pi * phi, widths, activation);
     vector[end - start + 1] alpha  // without x' theta
       = eta_loc + eta_scale * f
         + rows_dot_product(Z_1[start : end], r_1[J_1[start : end]])
@@ -137,17 +125,12 @@ data {
   int<lower=1> n_layers;  // layers, the output layer included
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
-  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
-  int<lower=0> d_frozen;  // constant weights
-  vector[d_frozen] w_frozen;  // their values
 
-  // Subspace: w = p_bar + Pi phi, and single weights besides
+  // Subspace: w = p_bar + Pi phi
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  int<lower=0, upper=k> n_axes;  // weights that move by themselves
-  array[n_axes] int<lower=1, upper=d> axes;  // which
-  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Other terms and predictors
@@ -201,22 +184,13 @@ data {
 }
 transformed data {
   array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
-  array[n_layers - frozen + 1] int free_widths  // widths of the Bayesian layers
-    = widths[frozen + 1 : n_layers + 1];
   matrix[N, P] Xc;  // structured design, centred
-  matrix[N, free_widths[1]] H;  // input of the first Bayesian layer
+  matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
-  if (frozen == 0) {  // large inputs are not held once more
-    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-  } else {
-    matrix[N, Q] Z;  // network inputs, standardised
-    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-    H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
-  }
+  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
 }
 parameters {
-  // subspace coordinates: w = lift(phi, ...)
-  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
   matrix[N_1, M_1] z_1;  // effects of g, standardised
   cholesky_factor_corr[M_1] L_1;  // Cholesky factor of the correlations of g
@@ -271,10 +245,9 @@ transformed parameters {
 }
 model {
   if (!prior_only) {
-    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
-                         free_widths, activation, p_bar, axes, Pi, eta_loc,
-                         eta_scale, J_1, Z_1, J_2, Z_2, J_3, phi, theta, r_1,
-                         r_2, r_3);
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
+                         activation, p_bar, Pi, eta_loc, eta_scale, J_1, Z_1,
+                         J_2, Z_2, J_3, phi, theta, r_1, r_2, r_3);
   }
   target += lprior;
 }
@@ -282,7 +255,7 @@ generated quantities {
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
+        * mean(network(H, p_bar + Pi * phi, widths, activation))
       - dot_product(x_loc, theta);
   real b_x1 = theta[1];
   real cor_g__Intercept__x1 = dot_product(L_1[1], L_1[2]);

@@ -7,7 +7,7 @@
 //   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta +
 //     offset(log(w))
 //   x = (x1)
-//   w = p_bar + Pi phi, the network's weights
+//   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)
 //   b_x1 ~ normal(0, 1.83693)
@@ -67,16 +67,6 @@ functions {
     }
   }
 
-  // Weights at phi: its first elements move the weights at `axes`, the others
-  // move all weights along the columns of Pi.
-  vector lift(vector phi, vector p_bar, array[] int axes, matrix Pi) {
-    int a = size(axes);
-    vector[num_elements(p_bar)] w = p_bar;
-    if (cols(Pi) > 0) w += Pi * phi[a + 1 : num_elements(phi)];
-    if (a > 0) w[axes] += phi[1 : a];
-    return w;
-  }
-
   // Network output f(u; w), one number for each row of H.
   vector network(matrix H, vector w, array[] int widths, int activation) {
     int last = size(widths);
@@ -88,13 +78,12 @@ functions {
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
-                       data array[] int free_widths, data int activation,
-                       data vector p_bar, data array[] int axes, data matrix Pi,
-                       data real eta_loc, data real eta_scale,
-                       data vector offsets, vector phi, vector theta) {
+                       data array[] int widths, data int activation,
+                       data vector p_bar, data matrix Pi, data real eta_loc,
+                       data real eta_scale, data vector offsets, vector phi,
+                       vector theta) {
     vector[end - start + 1] f
-      = network(H[start : end], lift(phi, p_bar, axes, Pi), free_widths,
-                activation);
+      = network(H[start : end], p_bar + Pi * phi, widths, activation);
     vector[end - start + 1] alpha  // without x' theta
       = eta_loc + eta_scale * f
         + offsets[start : end];
@@ -126,17 +115,12 @@ data {
   int<lower=1> n_layers;  // layers, the output layer included
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
-  int<lower=0, upper=n_layers - 1> frozen;  // leading constant layers
-  int<lower=0> d_frozen;  // constant weights
-  vector[d_frozen] w_frozen;  // their values
 
-  // Subspace: w = p_bar + Pi phi, and single weights besides
+  // Subspace: w = p_bar + Pi phi
   int<lower=1> d;  // Bayesian weights
   int<lower=1> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  int<lower=0, upper=k> n_axes;  // weights that move by themselves
-  array[n_axes] int<lower=1, upper=d> axes;  // which
-  matrix[d, k - n_axes] Pi;  // directions of the subspace
+  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Known of each row
@@ -154,22 +138,13 @@ data {
 }
 transformed data {
   array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
-  array[n_layers - frozen + 1] int free_widths  // widths of the Bayesian layers
-    = widths[frozen + 1 : n_layers + 1];
   matrix[N, P] Xc;  // structured design, centred
-  matrix[N, free_widths[1]] H;  // input of the first Bayesian layer
+  matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
-  if (frozen == 0) {  // large inputs are not held once more
-    for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-  } else {
-    matrix[N, Q] Z;  // network inputs, standardised
-    for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-    H = hidden_layers(Z, w_frozen, widths[1 : frozen + 1], activation);
-  }
+  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
 }
 parameters {
-  // subspace coordinates: w = lift(phi, ...)
-  vector<multiplier=phi_scale>[k] phi;
+  vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
 }
 transformed parameters {
@@ -179,9 +154,9 @@ transformed parameters {
 }
 model {
   if (!prior_only) {
-    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H,
-                         free_widths, activation, p_bar, axes, Pi, eta_loc,
-                         eta_scale, offsets, phi, theta);
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
+                         activation, p_bar, Pi, eta_loc, eta_scale, offsets,
+                         phi, theta);
   }
   target += lprior;
 }
@@ -189,7 +164,7 @@ generated quantities {
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, lift(phi, p_bar, axes, Pi), free_widths, activation))
+        * mean(network(H, p_bar + Pi * phi, widths, activation))
       - dot_product(x_loc, theta);
   real b_x1 = theta[1];
 }

@@ -139,7 +139,7 @@ def test_a_runs_own_temperature_replaces_the_bundles_and_nothing_else():
 def test_program_and_torch_have_one_density_and_the_gradient_of_finite_differences(
     name, prior, temper, toolchain, tmp_path
 ):
-    bundle, rows = tempered(name, 2.5, temper, prior, axes=1)
+    bundle, rows = tempered(name, 2.5, temper, prior)
     target, q = make_target(bundle, rows), states(bundle, 2)
     steps = 1e-5 * np.eye(q.shape[1])
     around = np.concatenate([q[0] + steps, q[0] - steps])

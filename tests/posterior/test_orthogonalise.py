@@ -251,8 +251,9 @@ def coverage():
     """
     priors = {"b": "normal(0, 1)", "sigma": "constant(5)", "autoscale": False}
     bundle, rows = shared_bundle(
-        formula="y ~ x1 + nn(x1, u1, u2)", rows=100, k=4, axes=4, priors=priors, **LINEAR
-    )
+        formula="y ~ x1 + nn(x1, u1, u2)", rows=100, priors=priors,
+        subspace={"construction": "full"}, **LINEAR,
+    )  # fmt: skip
     units, data = bundle.units, stan_data(bundle, rows)
     inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
     G = np.hstack([units.eta_scale * inputs @ bundle.subspace.matrix, rows.X - units.x_loc])

@@ -20,14 +20,15 @@ from support.untrained import random_bundle
 SHAPE = (4, 1000)
 
 
-def drawn(name="gaussian", seed=1, shape=SHAPE, k=3, axes=None, **priors):
-    bundle, rows = random_bundle(name, priors=priors, k=k, axes=axes)
+def drawn(name="gaussian", seed=1, shape=SHAPE, k=3, free="none", **priors):
+    settings = {"priors": priors, "subspace": {"k": k, "free": free}}
+    bundle, rows = random_bundle(name, k=k, **settings)
     return bundle, rows, semistan.prior_draws(bundle, rows, shape, np.random.default_rng(seed))
 
 
 def test_parameters_follow_their_priors():
     priors = {"b_x2": "student_t(4, -1, 3)", "phi": "normal(1, 2)"}
-    bundle, _, draws = drawn(axes=1, **priors)
+    bundle, _, draws = drawn(free="bias", **priors)
     for j, scale in enumerate(bundle.subspace.phi_scale):
         assert_mean(draws.phi[..., j], 1, "phi")
         assert_sd(draws.phi[..., j], 2 * scale, "phi")

@@ -104,7 +104,6 @@ def test_the_family_decides_the_density_and_the_type_of_the_response(name):
     [
         {"network__hidden": [5, 4]},
         {"network__activation": "relu"},
-        {"network__frozen": 1},
         {"subspace__k": 3},
         {"priors__b": "normal(1, 7)"},
         {"priors__phi": "normal(0, 1)"},
@@ -123,6 +122,9 @@ def test_numbers_networks_and_data_leave_the_code_alone(settings):
 @pytest.mark.parametrize(
     "settings",
     [
+        {"network__frozen": 1},
+        {"subspace__free": "bias"},
+        {"subspace__construction": "full"},
         {"priors__b": "student_t(3, 0, 2.5)"},
         {"priors__phi": "cauchy(0, 5)"},
         {"priors__sigma": "normal(0, 2.5)"},
@@ -213,6 +215,5 @@ def test_a_line_break_in_a_column_cannot_escape_its_comment(newline):
 def test_the_program_needs_no_stan_function_that_it_does_not_define(text):
     defined = re.findall(r"^  (?:matrix|vector|int|real) (\w+)\(", text, flags=re.MULTILINE)
     assert set(defined) == {
-        "activate", "affine", "n_weights", "hidden_layers", "lift", "network",
-            "partial_log_lik",
+        "activate", "affine", "n_weights", "hidden_layers", "network", "partial_log_lik",
     }  # fmt: skip

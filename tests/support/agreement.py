@@ -36,7 +36,9 @@ def torch_log_density(bundle, rows, data, q):
         lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
     w = tensor(data["p_bar"]) + tensor(bundle.subspace.matrix) @ phi
     Z = tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
-    f = forward(bundle.network, w, frozen_features(bundle.network, tensor(data["w_frozen"]), Z))
+    f = forward(
+        bundle.network, w, frozen_features(bundle.network, tensor(bundle.trained.w_frozen), Z)
+    )
     eta = data["eta_loc"] + data["eta_scale"] * f
     eta = eta + tensor(rows.X - rows.X.mean(axis=0)) @ theta
     y = tensor(rows.y)

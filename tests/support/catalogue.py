@@ -16,6 +16,9 @@ OTHER_PRIORS = {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}
 TRUNCATED = {"sigma": "student_t(4, 1, 0.7)"}
 SHEARED = {"orthogonalise": "all", "orthogonalise_in": "model"}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
+BOTH = {"feature": "axes", "subspace": {"free": "bias", "k": 3}}
+AXES = {"feature": "axes", "subspace": {"construction": "subnetwork", "k": 3}}
+ALL = {"feature": "axes", "subspace": {"construction": "full"}}
 
 
 def tempered(temperature=2.5, temper="likelihood"):
@@ -59,27 +62,27 @@ def _program(name, family, likelihood, terms="linear", *, formula=None, kernel="
 PROGRAMS = (
     # the plain ones, which most tests use
     _program("gaussian", "gaussian", "kernel"),
-    _program("gaussian, kernel", "gaussian", "kernel", kernel="cpp", feature="axes", axes=1),
-    _program("poisson", "poisson", "kernel", feature="axes", axes=1, frozen=1, hidden=(4, 3)),
-    _program("poisson, kernel", "poisson", "kernel", kernel="cpp"),
+    _program("gaussian, kernel", "gaussian", "kernel", kernel="cpp", **ALL),
+    _program("poisson", "poisson", "kernel", **BOTH, frozen=1, hidden=(4, 3)),
+    _program("poisson, kernel", "poisson", "kernel", kernel="cpp", **BOTH),
     _program("bernoulli", "bernoulli", "kernel"),
-    _program("bernoulli, kernel", "bernoulli", "kernel", kernel="cpp"),
+    _program("bernoulli, kernel", "bernoulli", "kernel", kernel="cpp", **AXES),
     _program("binomial", "binomial", "kernel"),
     _program("negbinomial", "negbinomial", "dispersed"),
     _program("student", "student", "dispersed"),
-    _program("lognormal", "lognormal", "dispersed", feature="axes", axes=1),
+    _program("lognormal", "lognormal", "dispersed", **AXES),
     _program("gamma", "gamma", "dispersed"),
     _program("beta", "beta", "dispersed"),
     _program("probit", "bernoulli(probit)", "link"),
-    _program("log link", "gaussian(log)", "link", feature="axes", axes=1),
+    _program("log link", "gaussian(log)", "link", **ALL),
     _program("cumulative", "cumulative(logit, 4)", "categories"),
     _program("categorical", CATEGORICAL, "categories", "linear predictor networks",
-             formula=f"y ~ x1 + {NETWORK}", feature="axes", axes=1),
+             formula=f"y ~ x1 + {NETWORK}", **BOTH),
     _program("other priors", "gaussian", "kernel", priors=OTHER_PRIORS),
-    _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, feature="axes", axes=1),
+    _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, **AXES),
     # terms
     _program("every term", "binomial", "kernel", "linear offset smooth group",
-             formula=f"y | trials(tries) + weights(w) ~ {TERMS}", feature="axes", axes=1),
+             formula=f"y | trials(tries) + weights(w) ~ {TERMS}", **BOTH),
     _program("every term, kernel", "gaussian", "kernel", "linear offset smooth group",
              formula=f"y | weights(w) ~ {TERMS}", kernel="cpp"),
     _program("every term, tempered", "negbinomial", "dispersed",
@@ -98,12 +101,12 @@ PROGRAMS = (
              formula=f"y ~ {TERMS} + nn(v), sigma ~ z", **SHEARED),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
              formula="y ~ x1 + nn(u1, u2) + nn(v), sigma ~ z + nn(u2, u3)", kernel="cpp",
-             feature="axes", axes=1, temper="likelihood", **tempered()),
+             **AXES, temper="likelihood", **tempered()),
     _program("network in C++", "negbinomial", "dispersed", "linear", kernel="cpp", frozen=1,
              formula="y ~ x1 + nn(u1, u2, u3)"),
     # theta integrated out
     _program("exact integral", "gaussian", "kernel", "linear networks", temper="subspace",
-             feature="axes", axes=1, priors={"b": "normal(1, 2)"},
+             **ALL, priors={"b": "normal(1, 2)"},
              formula="y ~ x1 + nn(u1, u2) + nn(v)", **tempered(2.5, "subspace")),
     _program("Laplace's integral", "poisson", "kernel", temper="subspace",
              priors={"b": "normal(0, 2)"}, **tempered(2.5, "subspace")),

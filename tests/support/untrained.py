@@ -59,13 +59,13 @@ def random_frame(name, generator, n=30):
 
 
 def random_bundle(
-    name, *, formula=None, n=30, hidden=(4,), activation="tanh", frozen=0, k=3, axes=None, seed=0,
+    name, *, formula=None, n=30, hidden=(4,), activation="tanh", frozen=0, k=3, seed=0,
     **settings,
 ):  # fmt: skip
     """Return a bundle and its rows; ``settings`` are sections of the configuration.
 
-    The family categorical has its categories in ``name``, as ``CATEGORICAL``. With ``axes``, so
-    many coordinates move single weights, and each has a scale of its own.
+    The family categorical has its categories in ``name``, as ``CATEGORICAL``. Where weights move
+    by themselves, they are random ones, and each coordinate has a scale of its own.
     """
     generator = np.random.default_rng(seed)
     network = {"hidden": hidden, "activation": activation, "frozen": frozen}
@@ -84,12 +84,14 @@ def random_bundle(
     spec = network_spec(config, design)
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
     subspace, singular_values = by_network(spec, *span(points, k, "random points"))
-    if axes is not None:
-        subspace = Subspace(
-            subspace.p_bar, subspace.Pi[:, axes:], "random axes",
-            np.linspace(0.5, 2, subspace.Pi.shape[1]),
-            np.random.default_rng(seed).permutation(spec.d)[:axes],
-        )  # fmt: skip
+    moves = config.subspace.moves
+    if moves != "directions":
+        count = {"both": 1, "axes": k, "all": spec.d}[moves]
+        axes, Pi = np.arange(spec.d), subspace.Pi[:, count if moves == "both" else k :]
+        if moves != "all":
+            axes = np.random.default_rng(seed).permutation(axes)[:count]
+        scale = np.linspace(0.5, 2, count + Pi.shape[1])
+        subspace = Subspace(subspace.p_bar, Pi, "random axes", scale, axes)
     if config.subspace.holds_theta:
         subspace = replace(
             subspace, theta_bar=units.theta_scale * generator.normal(size=2),

@@ -1,6 +1,7 @@
 """A linear network, Gaussian family and fixed sigma: the posterior is exactly Gaussian."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.stats import norm
 
 import semistan
 from semistan.model.names import MU
+from semistan.model.subspace import along_axes
 from semistan.model.table.rows import Columns, Rows
 from semistan.program.data import stan_data
 from support.assertions import assert_correlation, assert_mean, assert_probability, assert_sd
@@ -16,11 +18,12 @@ from support.assertions import assert_correlation, assert_mean, assert_probabili
 MODEL = Path(__file__).parents[2] / "models" / "closed_form" / "model.toml"
 
 
-@pytest.fixture(scope="module", params=["stan", "cpp"])
+@pytest.fixture(scope="module", params=[("stan", "none"), ("cpp", "none"), ("cpp", "bias")])
 def fit(request, toolchain, tmp_path_factory):
+    kernel, free = request.param
     out = tmp_path_factory.mktemp("closed-form") / "run"
-    fit = semistan.fit(MODEL, out=out, overrides={"sample.kernel": request.param})
-    assert fit.run.kernel == request.param
+    fit = semistan.fit(MODEL, out=out, overrides={"sample.kernel": kernel, "subspace.free": free})
+    assert fit.run.kernel == kernel
     return fit
 
 
@@ -29,14 +32,17 @@ def jacobian(bundle, rows):
     units, subspace = bundle.units, bundle.subspace
     inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
     offset = units.eta_loc + units.eta_scale * inputs @ subspace.p_bar
-    G = np.column_stack([units.eta_scale * inputs @ subspace.Pi, rows.X - units.x_loc])
+    G = np.column_stack([units.eta_scale * inputs @ subspace.matrix, rows.X - units.x_loc])
     return offset, G
 
 
 @pytest.fixture(scope="module")
 def exact(fit):
+    return exact_posterior(fit.run.bundle, fit.run.rows())
+
+
+def exact_posterior(bundle, rows):
     """Mean, covariance and residual sd of the Gaussian posterior of (phi, theta)."""
-    bundle, rows = fit.run.bundle, fit.run.rows()
     data = stan_data(bundle, rows)
     offset, G = jacobian(bundle, rows)
     sigma = data["prior_sigma_value"]
@@ -59,7 +65,9 @@ def test_the_metric_of_one_mode_is_kept_and_its_dimensions_are_the_programs(fit)
         given = json.loads((fit.run.path / f"metric-{chain}.json").read_text())["inv_metric"]
         lines = csv.read_text().splitlines()
         start = next(i for i, line in enumerate(lines) if "inverse mass matrix" in line) + 1
-        used = [[float(x) for x in line[1:].split(",")] for line in lines[start : start + 5]]
+        used = [
+            [float(x) for x in line[1:].split(",")] for line in lines[start : start + len(given)]
+        ]
         assert used == pytest.approx(np.array(given), rel=1e-4)
 
 
@@ -120,15 +128,34 @@ def test_predictive_distribution_of_new_rows(fit, exact, new):
             assert_probability(by_chain, quantile, p, f"y {i}")
 
 
-def test_intercept(fit, exact):
+def intercept_weights(bundle, rows):
     """b_Intercept is affine in (phi, theta), so it is Gaussian too."""
+    _, G = jacobian(bundle, rows)
+    return G.mean(axis=0) - np.concatenate([np.zeros(bundle.subspace.k), bundle.units.x_loc])
+
+
+def test_intercept(fit, exact):
     mean, covariance, _ = exact
-    rows, units = fit.run.rows(), fit.run.bundle.units
-    offset, G = jacobian(fit.run.bundle, rows)
-    weights = G.mean(axis=0) - np.concatenate([np.zeros(fit.run.bundle.subspace.k), units.x_loc])
+    rows, bundle = fit.run.rows(), fit.run.bundle
+    weights, (offset, _) = intercept_weights(bundle, rows), jacobian(bundle, rows)
     intercept = fit.posterior.draws.coefficients["b_Intercept"]
     assert_mean(intercept, offset.mean() + weights @ mean, "b_Intercept")
     assert_sd(intercept, np.sqrt(weights @ covariance @ weights), "b_Intercept")
+
+
+def test_a_free_output_bias_gives_the_intercept_the_error_of_all_weights(fit):
+    bundle, rows = fit.run.bundle, fit.run.rows()
+    every = along_axes(np.zeros(bundle.subspace.d), np.arange(bundle.subspace.d), "all")
+    errors = []
+    for subspace in (bundle.subspace, every):
+        inside = replace(bundle, trained=replace(bundle.trained, subspace=subspace))
+        weights, (_, covariance, _) = intercept_weights(inside, rows), exact_posterior(inside, rows)
+        errors.append(np.sqrt(weights @ covariance @ weights))
+    assert errors[1] == pytest.approx(0.1123, abs=5e-5)
+    if bundle.config.subspace.free == "bias":
+        assert errors[0] == pytest.approx(errors[1], rel=0.02)
+    else:
+        assert errors[0] < 0.5 * errors[1]
 
 
 def test_sigma_stays_at_its_constant(fit, exact):

@@ -112,6 +112,8 @@ MODEL_FLAGS = (
          "Weights of a subnetwork: variance, magnitude, swag or last_layer.", MODEL),
     Flag("curvature", ("subspace.curvature",), str,
          "Of low_rank_laplace: diagonal or kronecker.", MODEL),
+    Flag("free", ("subspace.free",), str,
+         "What also moves by itself: none, the output bias, or the whole output layer.", MODEL),
     Flag("snapshots", ("subspace.snapshots",), int,
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("prior_b", ("priors.b",), str, "Prior on coefficients, as 'normal(0, 2.5)'.", MODEL),

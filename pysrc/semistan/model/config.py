@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.construction import construction_facts, known_construction
+from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import dispersion_keys, family
 from semistan.model.families.family import SIGMA
 from semistan.model.priors.density import parse_prior
+
+Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
 
 
 class _Section(BaseModel):
@@ -35,7 +37,8 @@ class SubspaceConfig(_Section):
     ``low_rank_laplace`` (the generalised Gauss-Newton matrix's approximation), ``snapshots`` for
     ``pca`` and the other constructions that average the last epochs (how many). ``full`` takes
     all weights, whatever ``k`` is; ``curve`` has k = 2. With several ``nn()``, each network moves
-    in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all.
+    in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all. ``free``
+    lets the output ``bias`` of each network move by itself too, or the whole ``output`` layer.
     """
 
     construction: str = "bezier"
@@ -43,6 +46,7 @@ class SubspaceConfig(_Section):
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2)
+    free: Free = "none"
 
     @property
     def holds_theta(self) -> bool:
@@ -53,6 +57,12 @@ class SubspaceConfig(_Section):
     def scales_phi(self) -> bool:
         """Whether training gives each coordinate a prior scale of its own."""
         return construction_facts(self.construction).scales_phi
+
+    @property
+    def moves(self) -> Moves:
+        """What phi moves: weights along directions, single weights, or all of them."""
+        moves = construction_facts(self.construction).moves
+        return "both" if moves == "directions" and self.free != "none" else moves
 
     @field_validator("construction")
     @classmethod

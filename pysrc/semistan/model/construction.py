@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Literal
 
 from semistan.errors import InputError, did_you_mean
+
+Moves = Literal["directions", "axes", "both", "all"]  # what phi moves: along Pi, single weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +29,16 @@ class ConstructionFacts:
         Whether the structured coefficients lie in the subspace, without a prior of their own.
     scales_phi : bool
         Whether training gives each coordinate a prior scale of its own.
+    moves : str
+        What phi moves: weights along the ``directions`` of Pi, single weights (``axes``), or
+        ``all`` weights, in their order.
     """
 
     name: str
     text: str
     holds_theta: bool = False
     scales_phi: bool = False
+    moves: Moves = "directions"
 
 
 # A module whose CONSTRUCTION is the record, or the record itself.

@@ -30,7 +30,7 @@ def parameters_of(
         The arguments of the priors as used, which a horseshoe's parameters need.
     """
     scale = np.zeros(0) if phi_scale is None else phi_scale
-    text = "subspace coordinates: w = lift(phi, ...)"
+    text = "subspace coordinates"
     found = [Parameter(PHI, text, scale.shape, ("k",), unit=scale, multiplier="phi_scale")]
     for predictor in model.design.predictors:
         found += _linear_parameters(model, predictor, prior_data or {})

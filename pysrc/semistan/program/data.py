@@ -12,6 +12,7 @@ from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.program.predictors import predictor_data
 from semistan.program.program import known_of_rows
+from semistan.program.subspace import subspace_data
 
 
 def stan_data(
@@ -52,14 +53,8 @@ def stan_data(
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
         **network.stan_sizes,
-        "w_frozen": bundle.trained.w_frozen,
-        "d": bundle.subspace.d,
-        "k": bundle.subspace.k,
-        "p_bar": bundle.subspace.p_bar,
-        "n_axes": len(bundle.subspace.axes),
-        "axes": bundle.subspace.axes + 1,
-        "Pi": bundle.subspace.Pi,
-        "phi_scale": bundle.subspace.phi_scale,
+        **({"w_frozen": bundle.trained.w_frozen} if network.frozen else {}),
+        **subspace_data(bundle.subspace, bundle.config.subspace.moves),
         **{
             name: rows.known[name].astype(int) if name == "trials" else rows.known[name]
             for name in known_of_rows(bundle.design)

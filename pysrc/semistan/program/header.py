@@ -15,6 +15,7 @@ from semistan.model.model import Model
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.model.stan_text import comment
+from semistan.program.subspace import TEXTS
 from semistan.version import __version__
 
 TIED = "\0"  # stands for a blank at which no line is broken
@@ -54,8 +55,7 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield _predictor_line(model, predictor, own)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
-    owner = "networks'" if len(design.networks) > 1 else "network's"
-    yield f"w = p_bar + Pi phi, the {owner} weights"
+    yield TEXTS[model.config.subspace.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
 

@@ -19,7 +19,7 @@ from semistan.model.predictor import Predictor
 from semistan.model.stan_text import declarations
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import Lines
-from semistan.program.networks import network_call, shared_weights
+from semistan.program.networks import NetworkText
 
 FUNCTIONS = {"log": "exp", "logit": "inv_logit"}  # Stan's inverse of each link
 LOCATED = {
@@ -122,17 +122,17 @@ def other_sums(predictor: Predictor, rows: str) -> list[str]:
     return [*offset, *(term.summand(rows) for term in predictor.terms)]
 
 
-def parameter_vectors(design: Design, rows: str, size: str) -> str:
+def parameter_vectors(network: NetworkText, rows: str, size: str) -> str:
     """Declare each parameter with a predictor over some rows, as ``[start : end]``.
 
-    It stands behind ``weights_lines``.
+    It stands behind the network's ``weights_lines``.
     """
-    return "".join(_vector(design, item, rows, size) for item in design.others)
+    return "".join(_vector(network, item, rows, size) for item in network.design.others)
 
 
-def _vector(design: Design, item: Predictor, rows: str, size: str) -> str:
+def _vector(network: NetworkText, item: Predictor, rows: str, size: str) -> str:
     function = FUNCTIONS.get(item.link, "")
-    level, *others = _sums(design, item, rows)
+    level, *others = _sums(network, item, rows)
     if not others:
         made = (
             f"rep_vector({function}({level}), {size})"
@@ -152,23 +152,23 @@ def _level(item: Predictor) -> str:
     return f"{item.name}_loc" + (f" + {item.tau}" if item.has_tau else "")
 
 
-def _sums(design: Design, item: Predictor, rows: str) -> list[str]:
+def _sums(network: NetworkText, item: Predictor, rows: str) -> list[str]:
     sums = [_level(item)]
     sums += [f"Xc_{item.name}{rows} * {item.theta}"] if item.coefficients else []
     if item.networks:
         column = 6 if item.link == "identity" else 10
-        w = shared_weights(design)
-        sums.append(network_call(design, column, rows=rows, predictor=item.name, weights=w))
+        w = network.shared_weights
+        sums.append(network.call(column, rows=rows, predictor=item.name, weights=w))
     return [*sums, *other_sums(item, rows)]
 
 
-def other_quantities(design: Design) -> str:
+def other_quantities(network: NetworkText) -> str:
     """Declare intercepts, coefficients and correlations of the predictors behind commas."""
     text = ""
-    for item in design.others:
+    for item in network.design.others:
         sums = [_level(item)]
         if item.networks:
-            sums.append(f"mean({network_call(design, 11, predictor=item.name)})")
+            sums.append(f"mean({network.call(11, predictor=item.name)})")
         value = "\n    + ".join(sums)
         if item.coefficients:
             value += f"\n    - dot_product(x_loc_{item.name}, {item.theta})"

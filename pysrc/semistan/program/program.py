@@ -35,16 +35,7 @@ from semistan.model.stan_text import (
 )
 from semistan.model.temper import Temper
 from semistan.program.header import header
-from semistan.program.networks import (
-    network_arguments,
-    network_call,
-    network_name,
-    network_signature,
-    network_text,
-    several,
-    shared_weights,
-    weights_lines,
-)
+from semistan.program.networks import NetworkText
 from semistan.program.predictors import (
     centred_columns,
     made_lines,
@@ -64,12 +55,21 @@ from semistan.program.tempered import marginal_data, marginal_functions, margina
 Kernel = Literal["stan", "cpp"]
 
 SLICE = "[start : end]"
+UNITS = ["data real eta_loc", "data real eta_scale"]
 NOTHING = "zeros_vector(0)"
 LKJ = [("real<lower=0> prior_cor_shape;", "lkj prior on the correlations: shape")]
 GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
 LEAST_SQUARES = """\
 matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
   = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
+"""
+INPUTS = "for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+CONSTANT_LAYERS = """\
+{{
+  matrix[N, Q] Z;  // network inputs, standardised
+  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  H = {features};
+}}
 """
 GIVEN = {
     "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
@@ -122,6 +122,11 @@ class Parts:
     def orthogonal(self) -> tuple[int, ...]:
         """Positions of the coefficients that are sampled orthogonalised to the network."""
         return self.model.orthogonal if self.model.samples_orthogonal else ()
+
+    @cached_property
+    def network(self) -> NetworkText:
+        """The networks, at weights that follow from phi."""
+        return NetworkText(self.model, self.kernel)
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -233,13 +238,13 @@ def raw_labels(model: Model) -> dict[str, str]:
 
 def parts_of(model: Model, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
-    in_stan = model.integrates_theta or not network_text(model.design).has_kernel
+    in_stan = model.integrates_theta or not NetworkText(model).architecture.has_kernel
     return Parts(model, "stan" if in_stan else kernel)
 
 
 def has_log_lik(record: Family, design: Design) -> bool:
     """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
-    return record.has_log_lik and not several(design) and not design.others
+    return record.has_log_lik and len(design.networks) == 1 and not design.others
 
 
 def _functions(parts: Parts, include: str) -> str:
@@ -258,7 +263,7 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
     horseshoe = (HORSESHOE,) if parts.horseshoe else ()
     return (
-        *network_text(parts.design, parts.kernel).files,
+        *parts.network.files,
         *shear,
         *horseshoe,
         *parts.family.density_functions,
@@ -276,14 +281,14 @@ def _signature(parts: Parts) -> list[str]:
     other_data, other_sampled = other_arguments(parts.design)
     kinds = {"trials": "array[] int"}
     given = [f"data {kinds.get(name, 'vector')} {name}" for name in known_of_rows(parts.design)]
-    return [*_likelihood_data(parts), *given, *term_data, *other_data,
-            *_main_parameters(parts), *term_sampled, *other_sampled]  # fmt: skip
+    known = [*given, *term_data, *other_data]
+    subspace = parts.network.subspace.arguments
+    sampled = [*_main_parameters(parts), *term_sampled, *other_sampled]
+    return [*_row_data(parts), *parts.network.sizes, *subspace, *UNITS, *known, *sampled]
 
 
-def _likelihood_data(parts: Parts) -> list[str]:
-    return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H",
-            *network_signature(parts.design), "data vector p_bar", "data array[] int axes",
-            "data matrix Pi", "data real eta_loc", "data real eta_scale"]  # fmt: skip
+def _row_data(parts: Parts) -> list[str]:
+    return ["int start", "int end", f"data {parts.y_type} y", "data matrix Xc", "data matrix H"]
 
 
 def _main_parameters(parts: Parts) -> list[str]:
@@ -292,16 +297,16 @@ def _main_parameters(parts: Parts) -> list[str]:
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
-    w = shared_weights(parts.design)
-    name, passed = network_name(parts.design), network_arguments(parts.design, SLICE, weights=w)
+    network = parts.network
+    passed = network.arguments(SLICE, weights=network.shared_weights)
     plain = "weights" not in parts.design.given and not parts.design.others
     has_glm = parts.family.glm and plain
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
-        + indent(declarations(weights_lines(parts.design)), "  ")
+        + indent(declarations(network.weights_lines), "  ")
         + "  vector[end - start + 1] f\n"
-        + indent(call(f"= {name}", passed, ";", width=WIDTH - 6), "    ")
+        + indent(call(f"= {network.name}", passed, ";", width=WIDTH - 6), "    ")
         + (_glm(parts) if has_glm else _density(parts))
         + "}\n"
     )
@@ -321,7 +326,7 @@ def _density(parts: Parts) -> str:
     sums = [f"eta_loc + eta_scale * f + Xc{SLICE} * theta", *other_sums(parts.design.mean, SLICE)]
     mean = parts.design.mean_name
     eta = _sum_of("eta", f"linear predictor{f', {mean}' if mean else ''}", sums)
-    eta += indent(parameter_vectors(parts.design, SLICE, "end - start + 1"), "  ")
+    eta += indent(parameter_vectors(parts.network, SLICE, "end - start + 1"), "  ")
     eta += indent(density_vectors(parts, "end - start + 1"), "  ")
     density, (name, _) = parts.family.density, parts.family.on_default
     design = parts.design
@@ -391,18 +396,28 @@ def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
     It takes weights and what further terms add to the linear predictor, or neither.
     """
     given, terms = known_of_rows(parts.design), parts.design.mean.terms
-    plain = _likelihood_data(parts) + ["data array[] int trials"] * ("trials" in given)
-    parameters = _main_parameters(parts)
+    trials = ["data array[] int trials"] * ("trials" in given)
+    plain = [
+        *_by_name([*_row_data(parts), *parts.network.sizes]),
+        *parts.network.subspace.kernel_arguments,
+        *_by_name([*UNITS, *trials]),
+    ]
+    parameters = _by_name(_main_parameters(parts))
     if "weights" not in given and "offsets" not in given and not terms:
-        return [(argument, argument.split()[-1]) for argument in [*plain, *parameters]]
+        return [*plain, *parameters]
     weights = "weights" if "weights" in given else NOTHING
     offsets = f"offsets{SLICE}" if "offsets" in given else NOTHING
     return [
-        *((argument, argument.split()[-1]) for argument in plain),
+        *plain,
         ("data vector weights", weights),
-        *((argument, argument.split()[-1]) for argument in parameters),
+        *parameters,
         ("vector extra", "extra" if terms else offsets),
     ]
+
+
+def _by_name(declared: list[str]) -> list[tuple[str, str]]:
+    """Pair arguments with values of the same names."""
+    return [(argument, argument.split()[-1]) for argument in declared]
 
 
 def _data(parts: Parts) -> str:
@@ -450,16 +465,8 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("real eta_loc;", "location of the linear predictor"),
         ("real<lower=0> eta_scale;", "unit of the linear predictor"),
         heading("Network"),
-        *network_text(parts.design).data,
-        ("vector[d_frozen] w_frozen;", "their values"),
-        heading("Subspace: w = p_bar + Pi phi, and single weights besides"),
-        ("int<lower=1> d;", "Bayesian weights"),
-        ("int<lower=1> k;", "dimension of the subspace"),
-        ("vector[d] p_bar;", "weights at phi = 0"),
-        ("int<lower=0, upper=k> n_axes;", "weights that move by themselves"),
-        ("array[n_axes] int<lower=1, upper=d> axes;", "which"),
-        ("matrix[d, k - n_axes] Pi;", "directions of the subspace"),
-        ("vector<lower=0>[k] phi_scale;", "unit of each coordinate"),
+        *parts.network.architecture.data,
+        *parts.network.subspace.declarations,
         *([heading("Known of each row")] if known else []),
         *known,
         *([heading("Other terms and predictors")] if terms else []),
@@ -520,7 +527,7 @@ def _transformed_data(parts: Parts) -> str:
 
 def prepared_inputs(parts: Parts) -> str:
     """Centre X, and take U through the layers that are constant; prepare least squares on X."""
-    network, (lines, loops) = network_text(parts.design), centred_columns(parts.design)
+    network, (lines, loops) = parts.network.architecture, centred_columns(parts.design)
     return (
         declarations(
             [
@@ -532,13 +539,7 @@ def prepared_inputs(parts: Parts) -> str:
         )
         + (
             f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}"
-            "if (frozen == 0) {  // large inputs are not held once more\n"
-            "  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-            "} else {\n"
-            "  matrix[N, Q] Z;  // network inputs, standardised\n"
-            "  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-            f"  H = {network.features};\n"
-            "}\n"
+            + (CONSTANT_LAYERS.format(features=network.features) if network.features else INPUTS)
         )
         + (LEAST_SQUARES if parts.orthogonal else "")
     )
@@ -578,7 +579,7 @@ def _theta_raw(parts: Parts) -> str:
         "vector[P] theta_raw\n"
         "  = shear(theta, orth,\n"
         "          along\n"
-        f"          * {network_call(parts.design, 12)});\n"
+        f"          * {parts.network.call(12)});\n"
     )
 
 
@@ -624,7 +625,7 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
-    mean = f"mean({network_call(parts.design, 13)})"
+    mean = f"mean({parts.network.call(13)})"
     beside = parts.design.mean.terms or parts.design.mean.offsets
     eta = parts.design.mean_name or "eta"
     mean_of = "network and x' theta" if beside else f"{eta} over the rows"
@@ -638,7 +639,7 @@ def _generated_quantities(parts: Parts) -> str:
     names = parts.design.coefficients
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
     reported = term_quantity_lines(parts.design.mean)
-    others = other_quantities(parts.design)
+    others = other_quantities(parts.network)
     return intercept + declarations([*coefficients, *raw, *reported]) + others
 
 

@@ -13,7 +13,6 @@ from textwrap import indent
 from semistan.model.bundle import Bundle
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
 from semistan.program.header import header
-from semistan.program.networks import network_call, shared_weights, weights_lines
 from semistan.program.predictors import other_sums, parameter_vectors
 from semistan.program.program import (
     Parts,
@@ -83,15 +82,15 @@ def _generated_quantities(parts: Parts) -> str:
     replicate = parts.family.stan_rng.format(**of_row)
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *other_sums(parts.design.mean, "")]
-    w = shared_weights(parts.design)
+    network = parts.network
     local = (
-        declarations(weights_lines(parts.design)) + "vector[N] eta  // linear predictor\n"
+        declarations(network.weights_lines) + "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        f"      * {network_call(parts.design, 8, weights=w)}"
+        f"      * {network.call(8, weights=network.shared_weights)}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
-        + parameter_vectors(parts.design, "", "N")
+        + parameter_vectors(network, "", "N")
         + density_vectors(parts, "N")
         + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"

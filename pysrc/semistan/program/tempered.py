@@ -6,7 +6,6 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from semistan.model.stan_text import WIDTH, call
-from semistan.program.networks import network_call
 from semistan.program.sources import stan_source
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def marginal_model(parts: Parts) -> str:
         "vector[N] known  // linear predictor without the structured terms\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        f"      * {network_call(parts.design)}"
+        f"      * {parts.network.call()}"
         + ("\n    + Xc * (theta_raw - theta);\n" if parts.orthogonal else ";\n")
         + glm
         + "// p(y | phi), theta integrated out, to the power 1 / T instead of 1\n"

@@ -17,6 +17,7 @@ from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
 from semistan.subspace.descent import Progress
+from semistan.subspace.free import freed
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -100,9 +101,10 @@ class Construction(ConstructionFacts):
         generator: Generator,
         progress: Progress | None = None,
     ) -> Trained:
-        """Check and build; parameters as ``Build``."""
+        """Check and build, and free what is to move by itself; parameters as ``Build``."""
         self.check(subspace, problem.network)
-        return self.build(problem, units, subspace, train, generator, progress)
+        trained = self.build(problem, units, subspace, train, generator, progress)
+        return freed(trained, problem.network, subspace.free)
 
 
 def construction(name: str) -> Construction:

@@ -50,4 +50,4 @@ def full(
     return hand_over(problem, units, best, history, whole, np.ones(d))
 
 
-CONSTRUCTION = Construction(name="full", text="all weights", build=full)
+CONSTRUCTION = Construction(name="full", text="all weights", build=full, moves="all")

@@ -117,6 +117,7 @@ def _epochs(subspace: SubspaceConfig, train: TrainConfig) -> int:
 CONSTRUCTION = Construction(
     name="subnetwork",
     text="single weights",
+    moves="axes",
     build=subnetwork,
     check=_check,
     epochs=_epochs,

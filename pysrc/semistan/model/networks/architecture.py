@@ -54,8 +54,8 @@ class StanText:
     files : tuple of str
         The functions, in ``stan/``.
     data : pairs
-        Declarations of the data that say how large the networks are. ``frozen`` is 0 if no layer
-        is constant, and ``d_frozen`` the number of constant weights.
+        Declarations of the data that say how large the networks are, and of the constant weights
+        ``w_frozen``, if there are any.
     transformed : pairs
         Declarations that follow from them.
     passed : pairs
@@ -63,7 +63,7 @@ class StanText:
     n_features : str
         Expression for the columns of H.
     features : str
-        Expression for H, given the standardised inputs Z.
+        Expression for H, given the standardised inputs Z; empty if no layer is constant.
     has_kernel : bool
         Whether the C++ kernel computes these networks.
     """
@@ -147,10 +147,11 @@ class Architecture(Protocol):
         """Write ``forward`` down, for weights (S, d) from a column of w on; return (S, N)."""
 
     @staticmethod
-    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
+    def stan_text(*, several: bool, predictors: bool, kernel: bool, frozen: bool) -> StanText:
         """Return the program's text for one or several, of one predictor or of more.
 
-        With ``kernel``, the functions are those of the C++ kernel, if it has them.
+        With ``kernel``, the functions are those of the C++ kernel, if it has them; with
+        ``frozen``, leading layers are constants.
         """
 
     @staticmethod

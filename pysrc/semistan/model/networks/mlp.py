@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.networks.architecture import Graph, Layer, StanText
+from semistan.model.networks.architecture import Graph, Layer, Lines, StanText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,19 +172,20 @@ class FullyConnected:
         return graph.apply("Squeeze", onnx_affine(graph, w, h, last), graph.constant(np.array([2])))
 
     @staticmethod
-    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
+    def stan_text(*, several: bool, predictors: bool, kernel: bool, frozen: bool) -> StanText:
         """Return the program's text for one network or several, of one predictor or of more.
 
         ``widths`` has a row for each of several networks.
         """
-        rows, columns = ("n_networks, ", " : , ") if several else ("", "")
         size, of = ("n_networks, ", "of each: inputs, ") if several else ("", "Q, ")
-        name = "constant_layers" if several else "hidden_layers"
+        free = "free_widths" if frozen else "widths"
+        constant = _constant_layers(several=several) if frozen else _NONE_CONSTANT
         return StanText(
             files=(
                 "layers.stanfunctions",
                 f"network{'_in_cpp' * kernel}.stanfunctions",
                 *["networks.stanfunctions"] * several,
+                *["constant_layers.stanfunctions"] * (several and frozen),
                 *["networks_of.stanfunctions"] * predictors,
             ),
             data=(
@@ -192,19 +193,12 @@ class FullyConnected:
                 ("int<lower=1> n_layers;", "layers, the output layer included"),
                 (f"array[{size}n_layers + 1] int<lower=1> widths;", f"{of}hidden units, 1"),
                 ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
-                ("int<lower=0, upper=n_layers - 1> frozen;", "leading constant layers"),
-                ("int<lower=0> d_frozen;", "constant weights"),
+                *constant.data,
             ),
-            transformed=(
-                (
-                    f"array[{rows}n_layers - frozen + 1] int free_widths",
-                    "widths of the Bayesian layers",
-                ),
-                (f"  = widths[{columns}frozen + 1 : n_layers + 1];", ""),
-            ),
-            passed=((f"array[{',' * several}] int", "free_widths"), ("int", "activation")),
-            n_features="sum(free_widths[ : , 1])" if several else "free_widths[1]",
-            features=f"{name}(Z, w_frozen, widths[{columns}1 : frozen + 1], activation)",
+            transformed=constant.transformed,
+            passed=((f"array[{',' * several}] int", free), ("int", "activation")),
+            n_features=(f"sum({free}[ : , 1])" if several else f"{free}[1]") if frozen else "Q",
+            features=constant.features,
             has_kernel=True,
         )
 
@@ -212,14 +206,43 @@ class FullyConnected:
     def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
         """Return the values of what ``stan_text`` declares as data."""
         widths, several = [list(part.widths) for part in parts], len(parts) > 1
+        d_frozen = sum(part.d_frozen for part in parts)
         return {
             **({"n_networks": len(widths)} if several else {}),
             "n_layers": len(widths[0]) - 1,
             "widths": widths if several else widths[0],
             "activation": 1 + ACTIVATIONS.index(parts[0].activation),
-            "frozen": parts[0].frozen,
-            "d_frozen": sum(part.d_frozen for part in parts),
+            **({"frozen": parts[0].frozen, "d_frozen": d_frozen} if d_frozen else {}),
         }
+
+
+class _Constant(NamedTuple):
+    """What constant layers add to a program's data, and the inputs of those behind them."""
+
+    data: Lines = ()
+    transformed: Lines = ()
+    features: str = ""
+
+
+_NONE_CONSTANT = _Constant()
+
+
+def _constant_layers(*, several: bool) -> _Constant:
+    rows, columns = ("n_networks, ", " : , ") if several else ("", "")
+    name = "constant_layers" if several else "hidden_layers"
+    sizes = f"array[{rows}n_layers - frozen + 1] int free_widths"
+    return _Constant(
+        data=(
+            ("int<lower=1, upper=n_layers - 1> frozen;", "leading constant layers"),
+            ("int<lower=1> d_frozen;", "constant weights"),
+            ("vector[d_frozen] w_frozen;", "their values"),
+        ),
+        transformed=(
+            (sizes, "widths of the Bayesian layers"),
+            (f"  = widths[{columns}frozen + 1 : n_layers + 1];", ""),
+        ),
+        features=f"{name}(Z, w_frozen, widths[{columns}1 : frozen + 1], activation)",
+    )
 
 
 def n_weights(widths: tuple[int, ...]) -> int:
