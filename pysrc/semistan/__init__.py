@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import fit as fit
     from semistan.workflow.fit import read_fit as read_fit
     from semistan.workflow.fit import sample as sample
-    from semistan.workflow.fit import train as train
     from semistan.workflow.kfold import kfold as kfold
     from semistan.workflow.outputs import draws as draws
     from semistan.workflow.outputs import generate as generate
@@ -47,7 +46,9 @@ if TYPE_CHECKING:
     from semistan.workflow.priors import priors as priors
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
+    from semistan.workflow.several import resume as resume
     from semistan.workflow.subspace import subspace_measures as subspace_measures
+    from semistan.workflow.train import train as train
 
     stan_code = bundle_program
 
@@ -82,12 +83,13 @@ _PUBLIC = {
     "read_fit": ("workflow.fit", "read_fit"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
+    "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "score": ("workflow.score", "score"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),
-    "train": ("workflow.fit", "train"),
+    "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }

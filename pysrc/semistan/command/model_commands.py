@@ -48,7 +48,7 @@ def fit(
     from semistan.workflow.prepare import configure
 
     config = configure(model, overrides)
-    epochs = training_epochs(config.subspace, config.train)
+    epochs = config.subspace.subspaces * training_epochs(config.subspace, config.train)
     with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
         result = workflow.fit(
             config,
@@ -73,7 +73,7 @@ def train(
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs
-    from semistan.workflow import fit as workflow
+    from semistan.workflow import train as training
     from semistan.workflow.prepare import configure, prepare
 
     config = configure(model, overrides)
@@ -81,8 +81,13 @@ def train(
     prepared = prepare(config)
     for note in prepared.notes:
         screen.say(note)
+    if config.subspace.subspaces > 1:
+        screen.say(
+            f"a bundle holds one subspace, the first of {config.subspace.subspaces}; "
+            "'semistan fit' trains and samples all"
+        )
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
-        bundle = workflow.train(prepared, progress)
+        bundle = training.train(prepared, progress)
     write_bundle(bundle, out, overwrite=overwrite)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
@@ -97,16 +102,17 @@ def subspace(
     """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
-    from semistan.posterior.run import MARKER, read_run
+    from semistan.posterior.run import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows
+    from semistan.workflow.runs import one_subspace
     from semistan.workflow.subspace import subspace_measures
 
     if picture is not None:
         check_suffix(picture)
         check_output_file(picture, overwrite=overwrite)
-    run = read_run(source) if (source / MARKER).is_file() else None
+    run = one_subspace(source) if (source / MARKER).is_file() else None
     bundle = run.bundle if run else read_bundle(source)
     rows = run.rows() if run else training_rows(bundle, data)
     screen.show_table(subspace_measures(bundle, rows), as_json=as_json)

@@ -2,7 +2,7 @@
 
 # Typer reads annotations at run time: no postponed evaluation here.
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from semistan.command.arguments import (
 from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, configurable
 from semistan.errors import InputError
 
+if TYPE_CHECKING:
+    from semistan.posterior.run import Run
+
 
 @configurable(*SAMPLE_FLAGS, SEED_FLAG)
 def stan(
@@ -36,9 +39,12 @@ def stan(
 ) -> None:
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
     from semistan.bundle.bundle import read_bundle
+    from semistan.posterior.run import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import training_rows
 
+    if (bundle / MARKER).is_file():
+        raise InputError(f"'{bundle}' is a run; name the bundle in it, as '{_bundle_of(bundle)}'")
     trained = read_bundle(bundle)
     workflow.export_stan(
         trained,
@@ -68,22 +74,23 @@ def sample(
     overrides: dict[str, Any],
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
-    from semistan.posterior.run import MARKER, read_run
+    from semistan.posterior.run import MARKER
     from semistan.workflow import fit as workflow
+    from semistan.workflow.compiled import toolchain_for
 
     if (source / MARKER).is_file():
         if overrides:
             raise InputError(
                 f"'{source}' is a run with options of its own; sample its bundle into a new "
-                f"run instead: semistan sample {source / 'bundle'} --out NAME"
+                f"run instead: semistan sample {_bundle_of(source)} --out NAME"
             )
-        run = read_run(source)
+        run = _resumed(source)
     else:
         run = workflow.start_run(
             source, data, out, overrides,
             prior_only=prior_only, overwrite=overwrite, say=screen.say,
         )  # fmt: skip
-    toolchain = workflow.toolchain_for(run.options)
+    toolchain = toolchain_for(run.options)
     with screen.chain_bars() as progress:
         result = workflow.sample(
             run,
@@ -94,8 +101,37 @@ def sample(
     finish(result, as_json)
 
 
-def summary(run: RunFolder, as_json: Json = False) -> None:
+def _bundle_of(run: Path) -> Path:
+    """Return the folder of a run's bundle, or of the first of several."""
+    from semistan.posterior.run import read_manifest, subspace_folder
+
+    several = "subspaces" in read_manifest(run)
+    return (subspace_folder(run, 1) if several else run) / "bundle"
+
+
+def _resumed(folder: Path) -> "Run":
+    """Read a run, after training the subspaces that it lacks."""
+    from semistan.workflow.several import epochs_left, resume
+
+    with screen.training_bar(epochs_left(folder)) as progress:
+        return resume(folder, progress=progress, say=screen.say)
+
+
+def summary(
+    run: RunFolder,
+    by: Annotated[
+        str | None, typer.Option(help="subspace: the estimates of each subspace alone.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Print a run's coefficient table and diagnostics."""
+    from semistan.posterior.posterior import read_posterior
+    from semistan.posterior.summary import by_subspace
     from semistan.workflow.fit import read_fit
 
-    finish(read_fit(run), as_json)
+    if by is None:
+        finish(read_fit(run), as_json)
+    elif by == "subspace":
+        screen.show_table(by_subspace(read_posterior(run)), as_json=as_json)
+    else:
+        raise InputError(f"--by takes 'subspace', got '{by}'")

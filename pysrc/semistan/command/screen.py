@@ -107,8 +107,8 @@ def show_fit(fit: Fit) -> None:
     out.print(escape(facts_text(fit.run.facts())) + "\n")
     _print_whole(coefficient_table(fit.summary.rows))
     out.print()
-    for note in fit.summary.notes:
-        out.print(escape(note))
+    for remark in fit.summary.remarks():
+        out.print(escape(remark))
     out.print("Priors as used: " + escape("; ".join(_priors(fit))) + ".")
     show_diagnostics(fit.summary)
     out.print(escape(f"Run: {fit.run.path}"))
@@ -221,6 +221,7 @@ def summary_json(fit: Fit) -> dict[str, Any]:
         "phi": {name: _finite(value) for name, value in asdict(summary.phi).items()},
         "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
         "checks": [asdict(check) for check in summary.checks],
+        **({"agreement": asdict(summary.agreement)} if summary.agreement else {}),
         "seconds": fit.run.manifest["seconds"],
     }
 

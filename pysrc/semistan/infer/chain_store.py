@@ -8,6 +8,7 @@ it would have had.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +31,25 @@ class FileTask(Task[bytes], Protocol):
     @property
     def number(self) -> int:
         """The chain's number, from 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filed:
+    """A task, and where its result goes.
+
+    Attributes
+    ----------
+    task : FileTask
+        What is to be done.
+    folder : Path
+        Where ``chain-<c>.csv`` goes.
+    before : int
+        How many chains precede those of this folder, where chains of several are counted through.
+    """
+
+    task: FileTask
+    folder: Path
+    before: int = 0
 
 
 def chain_file(folder: Path, chain: int) -> Path:
@@ -58,6 +78,7 @@ def chain_tasks(
     keep_metric: bool = False,
     prior_only: bool = False,
     rows: Rows | None = None,
+    where: str = "",
 ) -> list[ChainTask]:
     """Return the tasks of the chains that a run does not have yet.
 
@@ -67,7 +88,7 @@ def chain_tasks(
         The run's folder, as ``write_stan_folder`` writes it, with ``chains/``.
     method : Method
         How the chains are drawn.
-    bundle, options, kernel, threads, keep_metric, prior_only
+    bundle, options, kernel, threads, keep_metric, prior_only, where
         As in ``ChainTask``.
     rows : Rows, optional
         The training rows, if PyTorch runs the method.
@@ -83,7 +104,7 @@ def chain_tasks(
             mode=content_of(mode) if mode.is_file() else None,
             keep_metric=keep_metric, program=program, data=data, kernel=kernel,
             threads=threads, rows=rows,
-            left=partial.read_bytes() if partial.is_file() else None,
+            left=partial.read_bytes() if partial.is_file() else None, where=where,
         )  # fmt: skip
 
     return [task(chain) for chain in missing_chains(folder, options.chains)]
@@ -97,14 +118,25 @@ def complete(
     at_once: int | None = None,
     progress: ChainProgress | None = None,
 ) -> None:
+    """Let a backend do tasks, and keep each chain's file in one folder; see ``complete_all``."""
+    filed = [Filed(task, folder) for task in tasks]
+    folder.mkdir(exist_ok=True)
+    complete_all(filed, backend, at_once=at_once, progress=progress)
+
+
+def complete_all(
+    filed: Sequence[Filed],
+    backend: Backend,
+    *,
+    at_once: int | None = None,
+    progress: ChainProgress | None = None,
+) -> None:
     """Let a backend do tasks, and keep each chain's file as soon as it is there.
 
     Parameters
     ----------
-    folder : Path
-        Where ``chain-<c>.csv`` go; made if it is not there.
-    tasks : sequence of FileTask
-        What is missing.
+    filed : sequence of Filed
+        What is missing, and where it goes.
     backend : Backend
         What does it.
     at_once : int, optional
@@ -112,19 +144,20 @@ def complete(
     progress : callable, optional
         Called with a chain's number, its iteration and the number of iterations.
     """
-    folder.mkdir(exist_ok=True)
 
     def report(index: int) -> Report:
-        chain = tasks[index].number
+        item = filed[index]
 
         def step(iteration: int, iterations: int) -> None:
             if progress is not None:
-                progress(chain, iteration, iterations)
+                progress(item.before + item.task.number, iteration, iterations)
 
-        return Report(step, lambda state: _write(partial_file(folder, chain), state))
+        partial = partial_file(item.folder, item.task.number)
+        return Report(step, lambda state: _write(partial, state))
 
+    tasks = [item.task for item in filed]
     for index, content in backend.map(tasks, at_once=at_once, report=report):
-        chain = tasks[index].number
+        folder, chain = filed[index].folder, tasks[index].number
         _write(chain_file(folder, chain), content)
         partial_file(folder, chain).unlink(missing_ok=True)
 

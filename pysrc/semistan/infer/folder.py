@@ -9,6 +9,7 @@ from semistan.bundle.files import atomic_file, write_json
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle
+from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
 from semistan.program.program import (
@@ -51,19 +52,28 @@ def write_stan_folder(
     kernel, its headers are written too: ``log_lik.hpp`` is CmdStan's USER_HEADER. With ``include``,
     the program's hand-written functions are in a file of their own.
     """
-    included = FUNCTIONS if include else ""
-    texts = {"program.stan": bundle_program(bundle, kernel, include=included)}
-    texts |= {FUNCTIONS: included_functions(bundle.model, kernel)} if include else {}
-    if kernel == "cpp":
-        texts |= {name: stan_source(name) for name in KERNEL_HEADERS}
-    for name, text in texts.items():
-        with atomic_file(folder / name) as path:
-            path.write_text(text, "utf-8")
+    program = bundle_program(bundle, kernel, include=FUNCTIONS if include else "")
+    write_program(bundle.model, program, folder, kernel)
+    if include:
+        _write(folder / FUNCTIONS, included_functions(bundle.model, kernel))
     data = stan_data(bundle, rows, grainsize=grainsize, prior_only=prior_only)
     write_stan_json(folder / "data.json", data)
     write_starts(folder, starts)
-    further = raw_labels(bundle.model)
-    write_json(folder / "labels.json", labels(bundle.model) | further)
+
+
+def write_program(model: Model, program: str, folder: Path, kernel: Kernel) -> None:
+    """Write a model's ``program.stan`` with the kernel's headers, and ``labels.json``."""
+    texts = {"program.stan": program}
+    if kernel == "cpp":
+        texts |= {name: stan_source(name) for name in KERNEL_HEADERS}
+    for name, text in texts.items():
+        _write(folder / name, text)
+    write_json(folder / "labels.json", labels(model) | raw_labels(model))
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, "utf-8")
 
 
 def write_starts(folder: Path, starts: Starts) -> None:

@@ -96,6 +96,8 @@ class ChainTask:
         The training rows, for a method that PyTorch runs.
     left : bytes, optional
         What an interrupted attempt kept.
+    where : str
+        Of which of several runs the chain is, for an error message.
     """
 
     draw: Callable[[ChainTask, Report], bytes]
@@ -112,11 +114,12 @@ class ChainTask:
     threads: int
     rows: Rows | None = None
     left: bytes | None = None
+    where: str = ""
 
     @property
     def name(self) -> str:
         """What it is, for an error message."""
-        return f"chain {self.number}"
+        return f"chain {self.number}{self.where}"
 
     @property
     def in_thread(self) -> bool:

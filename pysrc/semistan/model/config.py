@@ -39,6 +39,9 @@ class SubspaceConfig(_Section):
     all weights, whatever ``k`` is; ``curve`` has k = 2. With several ``nn()``, each network moves
     in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all. ``free``
     lets the output ``bias`` of each network move by itself too, or the whole ``output`` layer.
+
+    ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
+    pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
     """
 
     construction: str = "bezier"
@@ -47,6 +50,8 @@ class SubspaceConfig(_Section):
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2)
     free: Free = "none"
+    subspaces: int = Field(default=1, ge=1)
+    weights: Literal["equal", "stacking"] = "equal"
 
     @property
     def holds_theta(self) -> bool:

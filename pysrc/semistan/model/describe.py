@@ -10,17 +10,18 @@ if TYPE_CHECKING:
     from semistan.model.bundle import Bundle
 
 
-def bundle_facts(bundle: Bundle) -> dict[str, str]:
-    """Return what was trained on what, by name."""
+def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
+    """Return what was trained on what, by name; how many times if in several subspaces."""
     network = bundle.network
     frozen = f", {network.frozen} frozen" if network.frozen else ""
+    number = f"{subspaces} subspaces" if subspaces > 1 else "a subspace"
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
         "Formula": bundle.config.formula,
         "Data": f"{bundle.source.rows} rows{dropped}",
         "Network": f"{network.text}, {network.activation}{frozen}; {bundle.subspace.d} weights "
-        f"in a subspace of k = {bundle.subspace.k} ({bundle.subspace.origin})",
+        f"in {number} of k = {bundle.subspace.k} ({bundle.subspace.origin})",
     }
 
 

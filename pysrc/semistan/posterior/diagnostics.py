@@ -9,8 +9,9 @@ An approximation is judged by the importance weights of its draws, p / g: their 
 how far it is from the posterior (Yao et al., 2018, ICML; Vehtari et al., 2024, JMLR 25(72)).
 Independent approximations have to agree as chains do.
 
-The posteriors of different subspaces differ: of a mixture, the figures are the worst within a
-member, and chains have to agree with those of their member alone.
+The posteriors of different subspaces differ, so that chains have to agree with those of their
+subspace alone. Of a mixture, a quantity's Rhat is the largest within a subspace, and its effective
+sample size is the sum over the subspaces, whose draws are independent.
 """
 
 from __future__ import annotations
@@ -76,10 +77,22 @@ def worst(several: list[Convergence]) -> Convergence:
     )
 
 
+def together(several: list[Convergence]) -> Convergence:
+    """Return the figures of one quantity in several subspaces: largest Rhat, sum of ESS."""
+    known = [item for item in several if np.isfinite(item.bulk_ess)]
+    if len(known) < 2:
+        return worst(known)
+    return Convergence(
+        float(np.max([item.rhat for item in known])),
+        float(np.sum([item.bulk_ess for item in known])),
+        float(np.sum([item.tail_ess for item in known])),
+    )
+
+
 def named_convergence(posterior: Posterior, name: str) -> Convergence:
-    """Return the figures of an interpreted quantity, the worst within a member."""
+    """Return the figures of an interpreted quantity."""
     members = posterior.members
-    return worst([convergence(member.draws.interpreted[name]) for member in members])
+    return together([convergence(member.draws.interpreted[name]) for member in members])
 
 
 def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
@@ -88,21 +101,23 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     Unordered categories but the first have one each, and so may sigma and other parameters: their
     networks can disagree between chains where eta and the coefficients agree.
     """
-    return worst([_eta_convergence(member, rows) for member in posterior.members])
+    several = [_eta_convergence(member, rows) for member in posterior.members]
+    return worst([together(list(figures)) for figures in zip(*several, strict=True)])
 
 
-def _eta_convergence(member: One, rows: Rows) -> Convergence:
+def _eta_convergence(member: One, rows: Rows) -> list[Convergence]:
+    """Return the figures of each linear predictor at each row, in one subspace."""
     chosen = rows.evenly(ETA_ROWS)
     others = [item.name for item in member.design.others]
     found = [
         posterior_linpred(member, chosen, dpar=name).reshape(member.chains, -1, len(chosen))
         for name in (None, *others)
     ]
-    return worst([convergence(eta[..., i]) for eta in found for i in range(len(chosen))])
+    return [convergence(eta[..., i]) for eta in found for i in range(len(chosen))]
 
 
 def phi_convergence(posterior: Posterior) -> Convergence:
-    """Return the worst figures over the subspace coordinates."""
+    """Return the worst figures over the coordinates of each subspace, which have their own."""
     return worst(
         [
             convergence(member.draws.phi[..., i])
@@ -205,7 +220,7 @@ def _mixing(what: str, figures: Convergence, posterior: Posterior) -> tuple[Chec
 
 def _chains_mix(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, Check]:
     chains = posterior.members[0].chains
-    needed = ESS_PER_CHAIN * chains
+    needed = ESS_PER_CHAIN * posterior.chains
     least = min(figures.bulk_ess, figures.tail_ess)
     return (
         Check(

@@ -1,9 +1,9 @@
 """What was learnt: the posterior of one subspace, or a mixture of those of several.
 
 Everything that answers questions takes a ``Posterior``, and asks it for draws of predictors and
-parameters. A mixture pools the draws of its members, which all count alike. What belongs to a
-chain, as Rhat, is found within each member: the posteriors of different subspaces differ, so that
-their chains need not agree.
+parameters. A mixture pools the draws of its members, which all count alike (Yao, Vehtari and
+Gelman, 2022, JMLR 23(79)). What belongs to a chain, as Rhat, is found within each member: the
+posteriors of different subspaces differ, so that their chains need not agree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, read_draws
-from semistan.posterior.engine import Engine
+from semistan.posterior.engine import Engine, engine_named
 from semistan.posterior.predictors import parameter_draws, predictor_draws
 from semistan.posterior.run import Run, read_run
 
@@ -254,15 +254,15 @@ def _check_same(first: One, other: One) -> None:
             )
 
 
-def read_posterior(run: Run | str | Path, engine: Engine | None = None) -> One:
-    """Read a run's posterior.
+def read_posterior(run: Run | str | Path, engine: str = "torch") -> Posterior:
+    """Read a run's posterior: of several subspaces, the mixture.
 
     Parameters
     ----------
     run : Run or path
         A finished run, or its folder.
-    engine : callable, optional
-        What computes eta; PyTorch by default.
+    engine : str
+        What computes eta: ``torch``, or ``onnx`` (the graphs of the bundles).
 
     Raises
     ------
@@ -270,4 +270,14 @@ def read_posterior(run: Run | str | Path, engine: Engine | None = None) -> One:
         If a chain is missing.
     """
     run = run if isinstance(run, Run) else read_run(run)
-    return One(run.bundle, read_draws(run), engine)
+    _ = run.csv_files  # a missing chain is told of the whole run
+    members = tuple(
+        One(member.bundle, read_draws(member), member_engine(member, engine))
+        for member in run.members
+    )
+    return Mixture(members) if run.parts else members[0]
+
+
+def member_engine(member: Run, name: str) -> Engine:
+    """Return an engine for the run of one subspace by its name; see ``engine_named``."""
+    return engine_named(name, member.bundle, member.path / "bundle")

@@ -2,11 +2,16 @@
 
 bundle/  program.stan  data.json  training.parquet  inits-*.json  labels.json  manifest.json
 chains/*.csv  posterior.nc  summary.csv
+
+A fit with several subspaces has such a folder for each of them, and above these what they share:
+
+subspaces/1/ ...  program.stan  training.parquet  labels.json  manifest.json
+posterior.nc  summary.csv
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +31,7 @@ from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, with_temper
-from semistan.model.config import SampleConfig
+from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
 from semistan.model.table.rows import Rows
@@ -37,9 +42,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT_VERSION = 1
+SEVERAL_FORMAT_VERSION = 2  # of a run with several subspaces
 MARKER = "manifest.json"
 TRAINING = "training.parquet"
+SHARED = {"program_sha256": "program.stan", "table_sha256": TRAINING}
 HASHED = {"program_sha256": "program.stan", "data_sha256": "data.json", "table_sha256": TRAINING}
+SUBSPACES = "subspaces"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,19 +59,39 @@ class Run:
     path : Path
         The folder.
     bundle : Bundle
-        The trained model, with the run's own temperature.
+        The trained model, with the run's own temperature; of several subspaces the first one's,
+        with which the others share all but what was trained.
     manifest : dict
         Versions, seeds, hashes and timings.
+    parts : tuple of Run
+        The runs of the subspaces, if there are several.
     """
 
     path: Path
     bundle: Bundle
     manifest: dict[str, Any]
+    parts: tuple[Run, ...] = ()
+
+    @property
+    def members(self) -> tuple[Run, ...]:
+        """The runs of single subspaces that it is made of; itself if it has one."""
+        return self.parts or (self,)
 
     @property
     def options(self) -> SampleConfig:
-        """How the run is sampled."""
+        """How the run is sampled; ``chains`` are those of each subspace."""
         return SampleConfig.model_validate(self.manifest["sample"])
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model and how to fit it once more; only warm-up may be ``auto``."""
+        if self.parts:
+            return parse_config(self.manifest["config"], MARKER)
+        config, sample = self.bundle.config, self.options
+        if config.sample.warmup == "auto":
+            sample = sample.model_copy(update={"warmup": "auto"})
+        subspace = config.subspace.model_copy(update={"subspaces": 1})
+        return config.model_copy(update={"sample": sample, "subspace": subspace})
 
     @property
     def prior_only(self) -> bool:
@@ -89,12 +117,15 @@ class Run:
 
     @property
     def missing(self) -> list[int]:
-        """Chains that have not been sampled yet."""
-        return missing_chains(self.path / "chains", self.options.chains)
+        """Chains that have not been sampled yet, numbered through all subspaces."""
+        if not self.parts:
+            return missing_chains(self.path / "chains", self.options.chains)
+        C = self.options.chains
+        return [i * C + chain for i, part in enumerate(self.parts) for chain in part.missing]
 
     @property
     def csv_files(self) -> list[Path]:
-        """CmdStan's files, one for each chain.
+        """CmdStan's files, one for each chain, subspace after subspace.
 
         Raises
         ------
@@ -102,12 +133,14 @@ class Run:
             If a chain is missing.
         """
         if self.missing:
+            through = f" (each subspace has {self.options.chains})" if self.parts else ""
             raise InputError(
-                f"'{self.path}' lacks chains {self.missing}; complete it with "
+                f"'{self.path}' lacks chains {self.missing}{through}; complete it with "
                 f"'semistan sample {self.path}'"
             )
         chains = range(1, self.options.chains + 1)
-        return [chain_file(self.path / "chains", chain) for chain in chains]
+        folders = [member.path / "chains" for member in self.members]
+        return [chain_file(folder, chain) for folder in folders for chain in chains]
 
     def rows(self) -> Rows:
         """Apply the design to the training table."""
@@ -126,10 +159,12 @@ class Run:
         prior = ", draws from the PRIOR" if self.prior_only else ""
         method = method_of(options)
         kind = "chain" if method.has_warmup else "approximation"
-        number = f"{options.chains} {kind}{'s' * (options.chains != 1)}"
-        after = f" after {options.warmup} warm-up draws" if method.has_warmup else " draws"
+        each = f"{len(self.parts)} subspaces x " if self.parts else ""
+        number = f"{each}{options.chains} {kind}{'s' * (options.chains != 1)}"
+        warmup = warmup_text(self.manifest)
+        after = f" after {warmup} warm-up draws" if method.has_warmup else " draws"
         draws = f"{number} x {options.draws}{after}{prior}{lacking}"
-        facts = bundle_facts(self.bundle) | {"Draws": draws}
+        facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if method.hamiltonian and options.temperature == 1:
             return facts
         return facts | {"Method": "; ".join(reservations(options)) or method.text}
@@ -139,6 +174,16 @@ class Run:
 
     def _repr_html_(self) -> str:
         return facts_html("Run", self.facts() | {"Folder": str(self.path)})
+
+
+def subspace_folder(run: Path, number: int) -> Path:
+    """Return the folder of one of several subspaces, counted from 1."""
+    return run / SUBSPACES / str(number)
+
+
+def warmup_text(manifest: dict[str, Any]) -> str:
+    """Return the length of warm-up, or the lengths in different subspaces: ``300 or 1000``."""
+    return " or ".join(map(str, manifest.get("warmups", [manifest["sample"]["warmup"]])))
 
 
 def create_run(
@@ -198,7 +243,7 @@ def record_seconds(run: Run, **seconds: float) -> Run:
     manifest = dict(run.manifest)
     manifest["seconds"] = {**manifest["seconds"], **seconds}
     write_json(run.path / MARKER, manifest)
-    return Run(run.path, run.bundle, manifest)
+    return replace(run, manifest=manifest)
 
 
 def read_run(path: Path | str) -> Run:
@@ -207,24 +252,66 @@ def read_run(path: Path | str) -> Run:
     Raises
     ------
     InputError
-        If the folder is no run, of a newer format, or its files do not match their hashes.
+        If the folder is no run, of a newer format, or its files do not match their hashes, or if
+        one of several subspaces has not been trained yet.
     """
     path = Path(path)
-    if not (path / MARKER).is_file():
-        raise InputError(f"'{path}' is not a run (it has no {MARKER})")
-    manifest = read_json(path / MARKER)
-    if manifest.get("format_version", 0) > FORMAT_VERSION:
-        raise InputError(
-            f"'{path}' has run format {manifest['format_version']}, this semistan reads up to "
-            f"{FORMAT_VERSION}; upgrade semistan"
-        )
-    for key, name in HASHED.items():
-        if not (path / name).is_file():
-            raise InputError(f"'{path}' is incomplete: it has no {name}")
-        if sha256_file(path / name) != manifest.get(key):
-            raise InputError(f"'{path / name}' does not match its hash in {MARKER}; it was changed")
+    manifest = read_manifest(path)
+    if "subspaces" in manifest:
+        return _read_several(path, manifest)
+    _check_hashes(path, manifest, HASHED)
     bundle = read_bundle(path / "bundle")
     if bundle.sha256 != manifest["bundle_sha256"]:
         raise InputError(f"'{path}/bundle' is not the bundle that this run was sampled with")
     options = SampleConfig.model_validate(manifest["sample"])
     return Run(path, with_temper(bundle, options), manifest)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a run's manifest, that of a run whose subspaces are not all trained too.
+
+    Raises
+    ------
+    InputError
+        If the folder is no run, or of a newer format.
+    """
+    if not (path / MARKER).is_file():
+        raise InputError(f"'{path}' is not a run (it has no {MARKER})")
+    manifest: dict[str, Any] = read_json(path / MARKER)
+    if manifest.get("format_version", 0) > SEVERAL_FORMAT_VERSION:
+        raise InputError(
+            f"'{path}' has run format {manifest['format_version']}, this semistan reads up to "
+            f"{SEVERAL_FORMAT_VERSION}; upgrade semistan"
+        )
+    return manifest
+
+
+def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:
+    """Return which of several subspaces have not been trained yet, counted from 1."""
+    numbers = range(1, manifest["subspaces"] + 1)
+    return [i for i in numbers if not (subspace_folder(path, i) / MARKER).is_file()]
+
+
+def _read_several(path: Path, manifest: dict[str, Any]) -> Run:
+    """Read a run with several subspaces."""
+    missing = untrained(path, manifest)
+    if missing or "plan" not in manifest:
+        raise InputError(
+            f"'{path}' was interrupted in training: {len(missing)} of {manifest['subspaces']} "
+            f"subspaces are not trained yet; go on with 'semistan sample {path}'"
+        )
+    _check_hashes(path, manifest, SHARED)
+    parts = tuple(read_run(subspace_folder(path, i)) for i in range(1, manifest["subspaces"] + 1))
+    if [part.bundle.sha256 for part in parts] != manifest["bundle_sha256"]:
+        raise InputError(
+            f"'{path / SUBSPACES}' does not have the bundles that this run was sampled with"
+        )
+    return Run(path, parts[0].bundle, manifest, parts)
+
+
+def _check_hashes(path: Path, manifest: dict[str, Any], hashed: dict[str, str]) -> None:
+    for key, name in hashed.items():
+        if not (path / name).is_file():
+            raise InputError(f"'{path}' is incomplete: it has no {name}")
+        if sha256_file(path / name) != manifest.get(key):
+            raise InputError(f"'{path / name}' does not match its hash in {MARKER}; it was changed")

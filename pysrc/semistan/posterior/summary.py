@@ -14,10 +14,12 @@ from semistan.bundle.files import atomic_file
 from semistan.model.design import Design
 from semistan.model.orthogonal import ORTHOGONAL, RAW
 from semistan.model.table.rows import Rows
+from semistan.posterior.agreement import Agreement, agreement
 from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
     Check,
     Convergence,
+    convergence,
     diagnose,
     eta_convergence,
     named_convergence,
@@ -85,6 +87,8 @@ class Summary:
         What keeps the draws from being those of the posterior.
     notes : tuple of str
         Sentences on how to read the coefficients beside the network.
+    agreement : Agreement, optional
+        How far the subspaces agree, if there are several.
     """
 
     rows: tuple[Row, ...]
@@ -93,6 +97,7 @@ class Summary:
     checks: tuple[Check, ...]
     reservations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    agreement: Agreement | None = None
 
     @property
     def passed(self) -> bool:
@@ -123,12 +128,16 @@ class Summary:
         """Name what was judged, each kind of diagnostic once."""
         return ", ".join(dict.fromkeys(check.name.partition(" of ")[0] for check in self.checks))
 
+    def remarks(self) -> tuple[str, ...]:
+        """Return the sentences that stand under the table."""
+        return (*([self.agreement.text()] if self.agreement else []), *self.notes)
+
     def __repr__(self) -> str:
-        text = "\n\n".join((*self.notes, self.verdict()))
+        text = "\n\n".join((*self.remarks(), self.verdict()))
         return f"{self._shown().to_string()}\n\n{text}"
 
     def _repr_html_(self) -> str:
-        text = "".join(f"<p>{escape(text)}</p>" for text in (*self.notes, self.verdict()))
+        text = "".join(f"<p>{escape(text)}</p>" for text in (*self.remarks(), self.verdict()))
         return f"{self._shown().to_html()}{text}"
 
     def _shown(self) -> pd.DataFrame:
@@ -155,7 +164,28 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
             *_orthogonal_note(posterior),
             *filter(None, [collinearity(posterior, rows).warning()]),
         ),
+        agreement(posterior, rows),
     )
+
+
+def by_subspace(posterior: Posterior) -> pd.DataFrame:
+    """Return the coefficient table of each subspace alone.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``variable``, ``subspace`` (from 1) and the columns of the table; the lines of a variable
+        stand together.
+    """
+    import pandas as pd
+
+    lines = [
+        (name, number, *_row(name, values, convergence(values)).values)
+        for name in posterior.interpreted
+        for number, member in enumerate(posterior.members, start=1)
+        for values in [member.draws.interpreted[name]]
+    ]
+    return pd.DataFrame(lines, columns=["variable", "subspace", *COLUMNS])
 
 
 def _names_note(design: Design) -> tuple[str, ...]:

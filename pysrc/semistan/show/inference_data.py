@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array
+from semistan.posterior.draws import Array, Draws
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, posterior_predict
 from semistan.posterior.run import Run
@@ -29,20 +30,26 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. The
     log-likelihood of a tempered run is left out too: ``az.loo`` would take the draws as those of
     temperature 1. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
-    numbered from 1, the attribute ``categories`` has their names. A mixture has the chains of
-    its members one after the other, and no ``phi``, which belongs to a subspace.
+    numbered from 1, the attribute ``categories`` has their names.
+
+    With several subspaces, ``posterior`` and ``sample_stats`` have the dim ``subspace`` after
+    ``chain`` and ``draw``, so that ArviZ judges chains within a subspace. What is said of rows is
+    pooled: there the chains of the subspaces follow each other, and ``az.loo`` is that of the
+    mixture.
 
     Returns
     -------
     arviz.InferenceData
-        With dims ``coef``, ``subspace_dim`` and ``__obs__``.
+        With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``.
     """
     arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
     response = parse_formula(run.bundle.config.formula).response
+    variables, sampler = _by_subspace(_variables, posterior), _by_subspace(_sampler, posterior)
+    subspace = ["subspace"] * (len(posterior.members) > 1)
     groups: dict[str, Any] = {
-        group: _variables(posterior),
-        "sample_stats_prior" if run.prior_only else "sample_stats": _sampler(posterior),
+        group: variables,
+        "sample_stats_prior" if run.prior_only else "sample_stats": sampler,
         "observed_data": {response: rows.y},
     }
     if posterior.size * len(rows) <= POINTWISE_LIMIT:
@@ -53,14 +60,16 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
             "coef": list(run.bundle.design.coefficients),
             "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
             "__obs__": np.arange(len(rows)),
+            **({"subspace": np.arange(1, len(posterior.members) + 1)} if subspace else {}),
         },
         dims={
-            "theta": ["coef"],
-            "theta_raw": ["coef"],
-            "phi": ["subspace_dim"],
+            **dict.fromkeys([*variables, *sampler], subspace),
+            "theta": [*subspace, "coef"],
+            "theta_raw": [*subspace, "coef"],
+            "phi": [*subspace, "subspace_dim"],
             response: ["__obs__"],
         },
-        attrs=_attributes(run),
+        attrs=_attributes(run, posterior),
     )
 
 
@@ -70,21 +79,24 @@ def write_inference_data(data: Any, path: Path) -> None:
         data.to_netcdf(str(temporary), engine="h5netcdf")
 
 
-def _variables(posterior: Posterior) -> dict[str, Array]:
-    first, *others = (member.draws for member in posterior.members)
-    sampled = posterior.pooled(lambda draws: draws.theta)
-    theta = {"theta": sampled} if sampled.shape[-1] else {}
-    if first.orthogonal and first.orthogonal.in_model:
-        theta = {"theta": posterior.pooled(lambda draws: draws.effects), "theta_raw": sampled}
-    phi = {} if others else {"phi": first.phi}
-    return {**posterior.interpreted, **theta, **phi, "lprior": posterior.lprior}
+def _by_subspace(of: Callable[[Draws], dict[str, Array]], posterior: Posterior) -> dict[str, Array]:
+    """Return arrays (C, S, ...) by name, of several subspaces (C, S, M, ...)."""
+    first, *others = (of(member.draws) for member in posterior.members)
+    if not others:
+        return first
+    return {name: np.stack([each[name] for each in (first, *others)], axis=2) for name in first}
 
 
-def _sampler(posterior: Posterior) -> dict[str, Array]:
+def _variables(draws: Draws) -> dict[str, Array]:
+    theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
+    if draws.orthogonal and draws.orthogonal.in_model:
+        theta = {"theta": draws.effects, "theta_raw": draws.theta}
+    return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
+
+
+def _sampler(draws: Draws) -> dict[str, Array]:
     integer = {"tree_depth": np.int64, "n_steps": np.int64, "diverging": np.bool_}
-    return {
-        name: values.astype(integer.get(name, float)) for name, values in posterior.sampler.items()
-    }
+    return {name: x.astype(integer.get(name, float)) for name, x in draws.sampler.items()}
 
 
 def _pointwise(
@@ -101,8 +113,9 @@ def _pointwise(
     return groups
 
 
-def _attributes(run: Run) -> dict[str, Any]:
+def _attributes(run: Run, posterior: Posterior) -> dict[str, Any]:
     bundle = run.bundle
+    hashes = [member.bundle.sha256 for member in posterior.members]
     names = category_names(bundle.family, bundle.design)
     return {
         **({"categories": list(names)} if names else {}),
@@ -115,7 +128,7 @@ def _attributes(run: Run) -> dict[str, Any]:
         "seed": run.options.seed,
         "semistan_version": __version__,
         "cmdstan_version": run.manifest["cmdstan"],
-        "bundle_sha256": bundle.sha256,
+        "bundle_sha256": hashes if len(hashes) > 1 else hashes[0],
         "note": _note(run),
     }
 

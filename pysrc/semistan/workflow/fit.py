@@ -7,37 +7,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistan.bundle.bundle import library_versions, read_bundle
+from semistan.bundle.bundle import read_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
-from semistan.density.problem import make_problem
-from semistan.errors import InputError, ToolchainError
-from semistan.infer.backends.backend import SILENT, Backend, Report
+from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
-from semistan.infer.chain_store import ChainProgress, chain_tasks, complete
+from semistan.infer.chain_store import ChainProgress, Filed, chain_tasks, complete_all
 from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.cmdstan.kernel import kernel_failure
-from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import check_version, method_of
-from semistan.infer.plan import Plan, default_plan, timed_plan
+from semistan.infer.methods import method_of
+from semistan.infer.plan import default_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
-from semistan.infer.task import torch_threads
-from semistan.lazy import torch
+from semistan.infer.task import ChainTask
 from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
-from semistan.model.model import Model
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.posterior.orthogonal import STORED, write_gamma
-from semistan.posterior.posterior import One, read_posterior
-from semistan.posterior.run import MARKER, Run, create_run, read_run, record_seconds
+from semistan.posterior.posterior import Posterior, read_posterior
+from semistan.posterior.run import (
+    MARKER,
+    Run,
+    create_run,
+    read_run,
+    record_seconds,
+    warmup_text,
+)
 from semistan.posterior.summary import Summary, summarise, write_summary
-from semistan.program.program import Kernel, bundle_program, stan_program
+from semistan.program.program import Kernel
 from semistan.show.inference_data import inference_data, write_inference_data
-from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
+from semistan.workflow.compiled import compile_model, plan_of, toolchain_for, trusted_kernel
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
+from semistan.workflow.several import begin_run, train_missing
+from semistan.workflow.train import train, training_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +57,7 @@ class Fit:
     """A finished fit: the run's folder, its posterior and the summary of it."""
 
     run: Run
-    posterior: One
+    posterior: Posterior
     summary: Summary
 
     def __repr__(self) -> str:
@@ -60,46 +65,6 @@ class Fit:
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_() + self.summary._repr_html_()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainTask:
-    """The training of one subspace."""
-
-    prepared: Prepared
-
-    @property
-    def name(self) -> str:
-        """What it is, for an error message."""
-        return "training"
-
-    @property
-    def in_thread(self) -> bool:
-        """PyTorch computes in this process."""
-        return False
-
-    def run(self, report: Report) -> Bundle:
-        """Train, and report each epoch with its losses."""
-        model, config = self.prepared.model, self.prepared.config
-        problem = make_problem(model, self.prepared.rows, _device(config.train.device))
-        generator = torch.Generator().manual_seed(config.train.seed)
-        with torch_threads(len(problem) * model.network.widest):
-            construct = construction(config.subspace.construction)
-            trained = construct(
-                problem, model.units, config.subspace, config.train, generator, report.step
-            )
-        return Bundle(
-            config, model.design, model.units, trained, self.prepared.source, library_versions()
-        )
-
-
-def train(
-    prepared: Prepared, progress: Progress | None = None, *, backend: Backend = LOCAL
-) -> Bundle:
-    """Train the subspace of a prepared model."""
-    report = SILENT if progress is None else Report(progress)
-    ((_, bundle),) = backend.map([TrainTask(prepared)], report=lambda _: report)
-    return bundle
 
 
 def fit(
@@ -158,32 +123,40 @@ def fit(
         say(orthogonal)
     toolchain = toolchain_for(config.sample)
     kernel = compile_model(prepared.model, toolchain, say)
+    if config.subspace.subspaces > 1:
+        begin_run(prepared, Path(out), toolchain, overwrite=overwrite)
+        run = train_missing(
+            Path(out), prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+        )
+    else:
+        run = _trained_run(
+            prepared, Path(out), toolchain, kernel,
+            overwrite=overwrite, progress=progress, say=say, backend=backend,
+        )  # fmt: skip
+    return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
+
+
+def _trained_run(
+    prepared: Prepared,
+    out: Path,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    *,
+    overwrite: bool,
+    progress: Progress | None,
+    say: Say,
+    backend: Backend,
+) -> Run:
+    """Train one subspace and make the run's folder."""
     started = time.monotonic()
     bundle = train(prepared, progress, backend=backend)
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
-    run = new_run(
-        bundle, prepared.rows, Path(out), config.sample, toolchain,
+    return new_run(
+        bundle, prepared.rows, out, prepared.config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
-    return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
-
-
-def toolchain_for(options: SampleConfig) -> Toolchain | None:
-    """Find CmdStan if the method needs it.
-
-    Raises
-    ------
-    ToolchainError
-        If it is missing, or too old for the method.
-    """
-    method = method_of(options)
-    if not method.by_stan:
-        return None
-    toolchain = find_toolchain()
-    check_version(method, toolchain.version)
-    return toolchain
 
 
 def sample(
@@ -219,9 +192,10 @@ def sample(
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     posterior, rows = read_posterior(run), run.rows()
-    draws = posterior.draws
-    if draws.orthogonal and not draws.orthogonal.in_model:
-        write_gamma(run.path / STORED, draws.phi, draws.orthogonal)
+    for member, learnt in zip(run.members, posterior.members, strict=True):
+        draws = learnt.draws
+        if draws.orthogonal and not draws.orthogonal.in_model:
+            write_gamma(member.path / STORED, draws.phi, draws.orthogonal)
     summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
@@ -238,16 +212,26 @@ def draw_missing(
     """Let the run's method draw the chains that are missing; arguments as of ``sample``."""
     if not run.missing:
         return
-    method = method_of(run.options)
-    tasks = chain_tasks(
-        run.path, method, run.bundle, run.options,
-        kernel=run.kernel, threads=run.plan.threads, keep_metric=run.keep_metric,
-        prior_only=run.prior_only, rows=None if method.by_stan else run.rows(),
-    )  # fmt: skip
+    rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chains
+    filed = [
+        Filed(task, member.path / "chains", i * C)
+        for i, member in enumerate(run.members)
+        for task in _tasks(member, rows, f" of subspace {i + 1}" if run.parts else "")
+    ]
     toolchain = toolchain or toolchain_for(run.options)
     if toolchain is not None:  # before any chain begins, in case that it fails
-        compile_program(tasks[0].program, toolchain, run.kernel)
-    complete(run.path / "chains", tasks, backend, at_once=run.plan.chains, progress=progress)
+        program = (run.path / "program.stan").read_text("utf-8")
+        compile_program(program, toolchain, run.kernel)
+    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+
+
+def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:
+    """Return the tasks of the chains that a run of one subspace lacks."""
+    return chain_tasks(
+        member.path, method_of(member.options), member.bundle, member.options,
+        kernel=member.kernel, threads=member.plan.threads, keep_metric=member.keep_metric,
+        prior_only=member.prior_only, rows=rows, where=where,
+    )  # fmt: skip
 
 
 def read_fit(run: Run | str | Path) -> Fit:
@@ -277,23 +261,11 @@ def new_run(
     starts = find_starts(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
-    plan = _plan(sampled, rows, options, toolchain, kernel)
+    plan = plan_of(sampled, rows, options, toolchain, kernel)
     return create_run(
         bundle, rows, out, options, starts, plan, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
     )  # fmt: skip
-
-
-def _plan(
-    bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
-) -> Plan:
-    """Plan the cores: PyTorch takes one chain at a time, and Hamiltonian chains have threads."""
-    if toolchain is None:
-        return Plan(1, 1, len(rows))
-    if not method_of(options).hamiltonian or bundle.model.integrates_theta:
-        return default_plan(options.model_copy(update={"threads": 1}), len(rows))
-    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
-    return timed_plan(bundle, rows, options, compiled.executable)
 
 
 def start_run(
@@ -358,66 +330,6 @@ def run_options(bundle: Bundle, overrides: dict[str, Any]) -> SampleConfig:
     return with_overrides(bundle.config, overrides).sample
 
 
-def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel:
-    """Compile the program, with the C++ kernel unless it is refused, and return which.
-
-    Without a toolchain nothing is compiled; pure Stan is what is written then.
-    """
-    if toolchain is None:
-        return "stan"
-    integrated, chosen = model.integrates_theta, model.config.sample.kernel
-    wanted: Kernel = "stan" if chosen == "stan" or integrated else "cpp"
-    if integrated and chosen != "stan":
-        say("pure Stan is used, on one thread for each chain, because theta is integrated out")
-    try:
-        compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
-    except ToolchainError as error:
-        if wanted == "stan":
-            raise
-        say(f"warning: pure Stan is used, because the C++ kernel fails: {error}")
-        return compile_model(_in_stan(model), toolchain, say)
-    state = "already compiled" if compiled.cached else "compiled"
-    with_kernel = " with the C++ kernel" if wanted == "cpp" else ""
-    say(f"Stan program{with_kernel} {state} (CmdStan {toolchain.version_text})")
-    return wanted
-
-
-def trusted_kernel(
-    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain | None, say: Say
-) -> Kernel:
-    """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
-    if kernel == "stan" or toolchain is None:
-        return kernel
-    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
-    failure = kernel_failure(bundle, rows, program.executable)
-    if failure is None:
-        return kernel
-    say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
-    return compile_model(_in_stan(bundle.model), toolchain, say)
-
-
-def _in_stan(model: Model) -> Model:
-    """Return the model whose program has no C++ kernel."""
-    return model.replace(config=with_overrides(model.config, {"sample.kernel": "stan"}))
-
-
-def training_text(bundle: Bundle, seconds: float) -> str:
-    """Say what was trained and how it went."""
-    trained, d = bundle.trained, bundle.subspace.d
-    number = len(bundle.network.parts)
-    networks = f"{number} networks" if number > 1 else "a network"
-    if not trained.curve:
-        return (
-            f"trained {networks} of {d} weights and its subspace ({bundle.subspace.origin}) in "
-            f"{seconds:.0f} s, loss {trained.history['loss'][-1]:.4f}"
-        )
-    return (
-        f"trained a curve of length {trained.arc_length:.3g} through "
-        f"{len(trained.control_points)} points of {d} weights in {seconds:.0f} s, "
-        f"loss {trained.curve['loss'].mean():.4f} along it"
-    )
-
-
 def sampling_text(run: Run) -> str:
     """Say what is about to be sampled."""
     options, missing, plan = run.options, len(run.missing), run.plan
@@ -427,14 +339,6 @@ def sampling_text(run: Run) -> str:
             f"{method.text}: {missing} approximation{'s' * (missing != 1)} x {options.draws} draws"
         )
     return (
-        f"sampling {missing} chain{'s' * (missing != 1)} x ({options.warmup} + {options.draws}) "
-        f"draws, {min(missing, plan.chains)} at a time, {plan.text()}"
+        f"sampling {missing} chain{'s' * (missing != 1)} x ({warmup_text(run.manifest)} + "
+        f"{options.draws}) draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )
-
-
-def _device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto'")
-    return name

@@ -101,7 +101,7 @@ def kfold(
     folder = run.path / FOLDER
     options = {
         "folds": folds, "group": group, "seed": seed, "interval": interval,
-        "save_fits": save_fits, "bundle_sha256": run.bundle.sha256,
+        "save_fits": save_fits, "bundle_sha256": run.manifest["bundle_sha256"],
     }  # fmt: skip
     _begin(run, folder, options, data, overwrite=overwrite)
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
@@ -238,11 +238,8 @@ def _packed(run: Path) -> bytes:
 
 
 def fold_config(run: Run) -> ModelConfig:
-    """Return the model with the run's own sampling options; only warm-up may be ``auto``."""
-    sample = run.options
-    if run.bundle.config.sample.warmup == "auto":
-        sample = sample.model_copy(update={"warmup": "auto"})
-    return run.bundle.config.model_copy(update={"sample": sample, "data": None})
+    """Return the model with the run's own sampling options."""
+    return run.config.model_copy(update={"data": None})
 
 
 def _begin(

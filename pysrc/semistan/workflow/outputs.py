@@ -10,6 +10,7 @@ from semistan.errors import InputError
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
+from semistan.posterior.draws import read_draws
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.generated import generate_quantities
@@ -26,7 +27,7 @@ from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
-from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.runs import RunLike, one_subspace, opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,14 +142,14 @@ def plot_subspace(
     Raises
     ------
     InputError
-        If the file's suffix is unknown, a run lacks chains, or a bundle's rows are not given and
-        no longer where they were.
+        If the file's suffix is unknown, a run lacks chains or has several subspaces, or a bundle's
+        rows are not given and no longer where they were.
     """
     if isinstance(source, Bundle):
         measured = Measured(source, rows or training_rows(source))
     else:
-        run = opened(source)
-        measured = Measured(run.bundle, run.rows(), read_posterior(run).draws, run.prior_only)
+        run = one_subspace(source)
+        measured = Measured(run.bundle, run.rows(), read_draws(run), run.prior_only)
     figure = draw_measures(measured)
     if out is not None:
         write_picture(figure, Path(out))

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from semistan.posterior.engine import Engine, engine_named
 from semistan.posterior.options import PredictOptions
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import (
+    Mixture,
+    One,
+    Posterior,
+    member_engine,
+    read_posterior,
+)
 from semistan.posterior.prediction import (
     Prediction,
     check_prediction,
@@ -102,17 +107,27 @@ def _predictions(
     run: Run, frame: pd.DataFrame, options: PredictOptions, say: Say | None
 ) -> Iterator[Prediction]:
     check_prediction(run.bundle.family, run.bundle.design, options)
-    engine = engine_named(options.engine, run.bundle, run.path / "bundle")
+    member_engine(run.members[0], options.engine)  # an unknown one is refused first
     rows = new_rows(
         run.bundle, frame.reset_index(drop=True), drop_missing=options.drop_missing,
         allow_new_levels=options.allow_new_levels, say=say,
     )  # fmt: skip
     generator = np.random.default_rng(options.seed)
-    posterior = _prior(run, generator, engine) if options.prior else read_posterior(run, engine)
+    if options.prior:
+        posterior = _prior(run, generator, options.engine)
+    else:
+        posterior = read_posterior(run, options.engine)
     return predict_chunks(posterior, rows, options, generator)
 
 
-def _prior(run: Run, generator: np.random.Generator, engine: Engine) -> One:
-    """Draw from the priors, as many as the run has."""
-    shape = (run.options.chains, run.options.draws)
-    return One(run.bundle, prior_draws(run.bundle, run.rows(), shape, generator), engine)
+def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:
+    """Draw from the priors, as many as the run has, in each of its subspaces."""
+    shape, rows = (run.options.chains, run.options.draws), run.rows()
+    members = tuple(
+        One(
+            member.bundle, prior_draws(member.bundle, rows, shape, generator),
+            member_engine(member, engine),
+        )
+        for member in run.members
+    )  # fmt: skip
+    return Mixture(members) if run.parts else members[0]

@@ -15,6 +15,23 @@ def opened(run: RunLike) -> Run:
     return run if isinstance(run, Run) else read_run(run)
 
 
+def one_subspace(run: RunLike) -> Run:
+    """Read a run of one subspace.
+
+    Raises
+    ------
+    InputError
+        If it has several, of which one has to be named.
+    """
+    run = opened(run)
+    if run.parts:
+        raise InputError(
+            f"'{run.path}' has {len(run.parts)} subspaces: name one of them, as "
+            f"'{run.parts[0].path}'"
+        )
+    return run
+
+
 def posterior_run(run: RunLike) -> Run:
     """Read a run whose draws are from the posterior.
 

@@ -1,0 +1,87 @@
+"""From a model to a program that runs: CmdStan, the compilation, the kernel's check, the cores."""
+
+from __future__ import annotations
+
+from semistan.errors import ToolchainError
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.kernel import kernel_failure
+from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
+from semistan.infer.methods import check_version, method_of
+from semistan.infer.plan import Plan, default_plan, timed_plan
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig, with_overrides
+from semistan.model.model import Model
+from semistan.model.table.rows import Rows
+from semistan.program.program import Kernel, bundle_program, stan_program
+from semistan.workflow.prepare import Say
+
+
+def toolchain_for(options: SampleConfig) -> Toolchain | None:
+    """Find CmdStan if the method needs it.
+
+    Raises
+    ------
+    ToolchainError
+        If it is missing, or too old for the method.
+    """
+    method = method_of(options)
+    if not method.by_stan:
+        return None
+    toolchain = find_toolchain()
+    check_version(method, toolchain.version)
+    return toolchain
+
+
+def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel:
+    """Compile the program, with the C++ kernel unless it is refused, and return which.
+
+    Without a toolchain nothing is compiled; pure Stan is what is written then.
+    """
+    if toolchain is None:
+        return "stan"
+    integrated, chosen = model.integrates_theta, model.config.sample.kernel
+    wanted: Kernel = "stan" if chosen == "stan" or integrated else "cpp"
+    if integrated and chosen != "stan":
+        say("pure Stan is used, on one thread for each chain, because theta is integrated out")
+    try:
+        compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
+    except ToolchainError as error:
+        if wanted == "stan":
+            raise
+        say(f"warning: pure Stan is used, because the C++ kernel fails: {error}")
+        return compile_model(_in_stan(model), toolchain, say)
+    state = "already compiled" if compiled.cached else "compiled"
+    with_kernel = " with the C++ kernel" if wanted == "cpp" else ""
+    say(f"Stan program{with_kernel} {state} (CmdStan {toolchain.version_text})")
+    return wanted
+
+
+def trusted_kernel(
+    kernel: Kernel, bundle: Bundle, rows: Rows, toolchain: Toolchain | None, say: Say
+) -> Kernel:
+    """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
+    if kernel == "stan" or toolchain is None:
+        return kernel
+    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    failure = kernel_failure(bundle, rows, program.executable)
+    if failure is None:
+        return kernel
+    say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
+    return compile_model(_in_stan(bundle.model), toolchain, say)
+
+
+def _in_stan(model: Model) -> Model:
+    """Return the model whose program has no C++ kernel."""
+    return model.replace(config=with_overrides(model.config, {"sample.kernel": "stan"}))
+
+
+def plan_of(
+    bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
+) -> Plan:
+    """Plan the cores: PyTorch takes one chain at a time, and Hamiltonian chains have threads."""
+    if toolchain is None:
+        return Plan(1, 1, len(rows))
+    if not method_of(options).hamiltonian or bundle.model.integrates_theta:
+        return default_plan(options.model_copy(update={"threads": 1}), len(rows))
+    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    return timed_plan(bundle, rows, options, compiled.executable)

@@ -1,0 +1,329 @@
+"""A fit with several subspaces: one model and one program, trained from several seeds side by side.
+
+The run's folder is there from the beginning. A subspace gets a folder of its own as soon as it is
+trained: an ordinary run, with the draws that a fit with its seed alone would have. So an
+interrupted training goes on with the subspaces that are not there yet.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
+from semistan.infer.backends.backend import SILENT, Backend, Report
+from semistan.infer.backends.local import LOCAL
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.folder import write_program
+from semistan.infer.methods import method_of
+from semistan.infer.plan import Plan
+from semistan.infer.starts import Starts, find_starts
+from semistan.model.bundle import Bundle, Source, with_temper
+from semistan.model.config import ModelConfig, SampleConfig, parse_config
+from semistan.posterior.run import (
+    MARKER,
+    SEVERAL_FORMAT_VERSION,
+    SHARED,
+    TRAINING,
+    Run,
+    create_run,
+    read_manifest,
+    read_run,
+    subspace_folder,
+    untrained,
+)
+from semistan.program.program import Kernel, stan_program
+from semistan.subspace.construction import training_epochs
+from semistan.subspace.descent import Progress
+from semistan.version import __version__
+from semistan.workflow.compiled import compile_model, plan_of, toolchain_for, trusted_kernel
+from semistan.workflow.prepare import Prepared, Say, prepare
+from semistan.workflow.train import TrainTask, training_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def member_config(config: ModelConfig, number: int) -> ModelConfig:
+    """Return the model of one of several subspaces, counted from 1: with seeds of its own."""
+    later = number - 1
+    return config.model_copy(
+        update={
+            "subspace": config.subspace.model_copy(update={"subspaces": 1}),
+            "train": config.train.model_copy(update={"seed": config.train.seed + later}),
+            "sample": config.sample.model_copy(update={"seed": config.sample.seed + later}),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedSubspace:
+    """A trained subspace, where its chains start, and how long either took."""
+
+    bundle: Bundle
+    starts: Starts
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubspaceTask:
+    """The training of one of several subspaces, and the search for its chains' starts.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The model, with this subspace's seeds.
+    number : int
+        The subspace, from 1.
+    """
+
+    prepared: Prepared
+    number: int
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"training of subspace {self.number}"
+
+    @property
+    def in_thread(self) -> bool:
+        """PyTorch computes in this process."""
+        return False
+
+    def run(self, report: Report) -> TrainedSubspace:
+        """Train, and climb to the modes at which the chains start."""
+        begun = time.monotonic()
+        bundle = TrainTask(self.prepared).run(report)
+        trained, options = time.monotonic(), self.prepared.config.sample
+        starts = find_starts(with_temper(bundle, options), self.prepared.rows, options)
+        seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
+        return TrainedSubspace(bundle, starts, seconds)
+
+
+def begin_run(
+    prepared: Prepared, path: Path, toolchain: Toolchain | None, *, overwrite: bool = False
+) -> None:
+    """Make the folder of a run whose subspaces are not trained yet; it replaces an older run.
+
+    Raises
+    ------
+    InputError
+        If the folder exists and may not be replaced.
+    """
+    check_output_folder(path, MARKER, overwrite=overwrite)
+    config, frame = prepared.config, prepared.rows.frame
+    assert frame is not None
+    with atomic_folder(path) as folder:
+        frame.to_parquet(folder / TRAINING, index=False)
+        manifest = {
+            "format_version": SEVERAL_FORMAT_VERSION,
+            "semistan": __version__,
+            "formula": config.formula,
+            "family": prepared.model.family.name,
+            "subspaces": config.subspace.subspaces,
+            "config": config.model_dump(),
+            "source": asdict(prepared.source),
+            "table_sha256": sha256_file(folder / TRAINING),
+            "cmdstan": toolchain.version_text if toolchain else "not used",
+            "compiler": toolchain.compiler if toolchain else "not used",
+            "prior_only": False,
+        }
+        write_json(folder / MARKER, manifest)
+
+
+def resume(
+    path: Path | str,
+    *,
+    progress: Progress | None = None,
+    say: Say = lambda _: None,
+    backend: Backend = LOCAL,
+) -> Run:
+    """Read a run, after training those of its subspaces that an interruption left out.
+
+    Parameters
+    ----------
+    path : Path or str
+        The run's folder.
+    progress, say, backend
+        As of ``semistan.fit``.
+
+    Raises
+    ------
+    InputError
+        As ``read_run``.
+    SemistanError
+        If training fails; what is trained is kept.
+    """
+    path = Path(path)
+    manifest = read_manifest(path)
+    if not _unfinished(path, manifest):
+        return read_run(path)
+    prepared = _prepared_again(path, manifest)
+    toolchain = toolchain_for(prepared.config.sample)
+    kernel = compile_model(prepared.model, toolchain, say)
+    return train_missing(
+        path, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+    )
+
+
+def epochs_left(path: Path | str) -> int:
+    """Return the epochs of the trainings that a run lacks."""
+    manifest = read_manifest(Path(path))
+    if not _unfinished(Path(path), manifest):
+        return 0
+    config = parse_config(manifest["config"], MARKER)
+    each = training_epochs(config.subspace, config.train)
+    return each * len(untrained(Path(path), manifest))
+
+
+def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
+    return "subspaces" in manifest and ("plan" not in manifest or bool(untrained(path, manifest)))
+
+
+def _prepared_again(path: Path, manifest: dict[str, Any]) -> Prepared:
+    """Learn the design once more from the rows that the run keeps."""
+    import pandas as pd
+
+    frame: pd.DataFrame = pd.read_parquet(path / TRAINING)
+    prepared = prepare(parse_config(manifest["config"], MARKER), frame)
+    return replace(prepared, source=Source(**manifest["source"]))
+
+
+def train_missing(
+    path: Path,
+    prepared: Prepared,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    *,
+    progress: Progress | None = None,
+    say: Say = lambda _: None,
+    backend: Backend = LOCAL,
+) -> Run:
+    """Train the subspaces that a run lacks, side by side, and return the run.
+
+    Parameters
+    ----------
+    path : Path
+        The folder that ``begin_run`` made.
+    prepared : Prepared
+        The model.
+    toolchain, kernel
+        CmdStan, and what the program was compiled with.
+    progress : callable, optional
+        Called with the epochs of all trainings together, and the losses of the one that reports.
+    say, backend
+        As of ``semistan.fit``.
+    """
+    manifest, started = read_manifest(path), time.monotonic()
+    numbers = untrained(path, manifest)
+    tasks = [
+        SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i)
+        for i in numbers
+    ]
+    settled = _settled(path, manifest)
+    try:
+        for index, found in backend.map(tasks, report=_together(progress, len(tasks))):
+            task = tasks[index]
+            say(_trained_text(found, task, manifest["subspaces"]))
+            if settled is None:
+                kernel = trusted_kernel(kernel, found.bundle, prepared.rows, toolchain, say)
+                settled = kernel, _plan(found.bundle, prepared, toolchain, kernel)
+            _write_member(path, task, found, toolchain, *settled)
+    except KeyboardInterrupt:
+        say(f"interrupted; go on with: semistan sample {path}")
+        raise
+    return _finish(path, manifest, time.monotonic() - started)
+
+
+def _together(progress: Progress | None, number: int) -> Callable[[int], Report]:
+    """Return where each of several trainings reports to, so that their epochs add up."""
+    epochs = [0] * number
+
+    def report(index: int) -> Report:
+        def step(epoch: int, loss: float, held_out: float) -> None:
+            epochs[index] = epoch
+            if progress is not None:
+                progress(sum(epochs), loss, held_out)
+
+        return SILENT if progress is None else Report(step)
+
+    return report
+
+
+def _settled(path: Path, manifest: dict[str, Any]) -> tuple[Kernel, Plan] | None:
+    """Return the kernel and the plan of the subspaces that are trained already, if any are."""
+    missing = untrained(path, manifest)
+    there = (i for i in range(1, manifest["subspaces"] + 1) if i not in missing)
+    first = next(there, None)
+    if first is None:
+        return None
+    run = read_run(subspace_folder(path, first))
+    return run.kernel, run.plan
+
+
+def _plan(bundle: Bundle, prepared: Prepared, toolchain: Toolchain | None, kernel: Kernel) -> Plan:
+    """Plan the cores for the chains of all subspaces together."""
+    config = prepared.config
+    chains = config.sample.chains * config.subspace.subspaces
+    options = config.sample.model_copy(update={"chains": chains})
+    return plan_of(with_temper(bundle, options), prepared.rows, options, toolchain, kernel)
+
+
+def _write_member(
+    path: Path,
+    task: SubspaceTask,
+    found: TrainedSubspace,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    plan: Plan,
+) -> None:
+    folder = subspace_folder(path, task.number)
+    shutil.rmtree(folder, ignore_errors=True)  # what is there without a manifest is unfinished
+    create_run(
+        found.bundle, task.prepared.rows, folder, task.prepared.config.sample, found.starts,
+        plan, toolchain, kernel=kernel, timings=found.seconds,
+    )  # fmt: skip
+
+
+def _trained_text(found: TrainedSubspace, task: SubspaceTask, number: int) -> str:
+    """Say how a training went, and where its chains start."""
+    options = task.prepared.config.sample
+    starts = found.starts.text(
+        found.starts.resolve(options), with_metric=method_of(options).hamiltonian
+    )
+    trained = training_text(found.bundle, found.seconds["train"])
+    return f"subspace {task.number} of {number}: {trained}; {starts}"
+
+
+def _finish(path: Path, manifest: dict[str, Any], seconds: float) -> Run:
+    """Write what all subspaces share, once they are trained."""
+    numbers = range(1, manifest["subspaces"] + 1)
+    members = [read_run(subspace_folder(path, i)) for i in numbers]
+    first, options = members[0], parse_config(manifest["config"], MARKER).sample
+    program = stan_program(first.bundle.model, kernel=first.kernel)
+    write_program(first.bundle.model, program, path, first.kernel)
+    shared = {
+        "bundle_sha256": [member.bundle.sha256 for member in members],
+        **{key: sha256_file(path / name) for key, name in SHARED.items()},
+        "sample": _shared_options(options, members).model_dump(),
+        "warmups": sorted({member.manifest["sample"]["warmup"] for member in members}),
+        "keep_metric": all(member.keep_metric for member in members),
+        "plan": first.manifest["plan"],
+        "kernel": first.kernel,
+        "seconds": {"train": seconds},
+    }
+    write_json(path / MARKER, manifest | shared)
+    return read_run(path)
+
+
+def _shared_options(options: SampleConfig, members: list[Run]) -> SampleConfig:
+    """Replace ``auto`` and a metric that was not found, where that is so in all subspaces."""
+    own = [member.options for member in members]
+    found = {name: {getattr(item, name) for item in own} for name in ("warmup", "metric")}
+    return options.model_copy(
+        update={name: values.pop() for name, values in found.items() if len(values) == 1}
+    )
