@@ -180,11 +180,14 @@ def test_the_summary_pools_draws_and_judges_each_member(members, mixed):
     assert lines["b_x"].estimate == pytest.approx(values.mean())
     assert lines["b_x"].est_error == pytest.approx(values.std(ddof=1))
     assert lines["b_x"].rhat == max(convergence(chains).rhat for chains in values)
-    alone = [summarise(each, rows) for each in (one, other)]
-    for name in ("eta", "phi"):
-        figures = [getattr(summary, name) for summary in alone]
-        assert getattr(found, name).rhat == max(item.rhat for item in figures)
-        assert getattr(found, name).bulk_ess == min(item.bulk_ess for item in figures)
+    assert lines["b_x"].bulk_ess == sum(convergence(chains).bulk_ess for chains in values)
+    phi = [summarise(each, rows).phi for each in (one, other)]
+    assert found.phi.rhat == max(item.rhat for item in phi)
+    assert found.phi.bulk_ess == min(item.bulk_ess for item in phi)
+    eta = [posterior_linpred(each, rows).reshape(CHAINS, -1, 30) for each in (one, other)]
+    rows_of = [[convergence(draws[..., i]) for draws in eta] for i in range(30)]
+    assert found.eta.rhat == max(item.rhat for pair in rows_of for item in pair)
+    assert found.eta.tail_ess == min(sum(item.tail_ess for item in pair) for pair in rows_of)
 
 
 def test_members_that_differ_are_no_failure_of_the_chains(members):
@@ -289,7 +292,11 @@ def test_tables_of_draws_and_inference_data_have_the_chains_of_both(members, mix
     data = inference_data(Run(tmp_path, members[0].bundle, manifest), posterior, rows)
     expected = pooled(log_lik, members).reshape(2 * CHAINS, ITERATIONS, 30)
     assert np.array_equal(data.log_likelihood["y"], expected)
-    assert "phi" not in data.posterior
+    for i, member in enumerate(members[:2]):
+        one = data.posterior.sel(subspace=i + 1)
+        assert np.array_equal(one["b_x"], member.draws.coefficients["b_x"])
+        assert np.array_equal(one["phi"], member.draws.phi)
+        assert one["phi"].dims == ("chain", "draw", "subspace_dim")
 
 
 @pytest.mark.parametrize(

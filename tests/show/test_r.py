@@ -212,7 +212,7 @@ TOKENS = re.compile(
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
 SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
-SETTINGS |= {"TRUE", "FALSE"}
+SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept"}
 
 
 def settings_of(script):

@@ -81,7 +81,7 @@ def agreement(posterior: Posterior, rows: Rows) -> Agreement | None:
     rows : Rows
         The training rows, of which evenly spaced ones are taken.
     """
-    members = posterior.members
+    members = posterior.counted
     if len(members) < 2:
         return None
     chosen = rows.evenly(ETA_ROWS)

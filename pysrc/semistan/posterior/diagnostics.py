@@ -11,12 +11,13 @@ Independent approximations have to agree as chains do.
 
 The posteriors of different subspaces differ, so that chains have to agree with those of their
 subspace alone. Of a mixture, a quantity's Rhat is the largest within a subspace, and its effective
-sample size is the sum over the subspaces, whose draws are independent.
+sample size is the sum over the subspaces, whose draws are independent; of each the share of draws
+that counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,22 +78,31 @@ def worst(several: list[Convergence]) -> Convergence:
     )
 
 
-def together(several: list[Convergence]) -> Convergence:
-    """Return the figures of one quantity in several subspaces: largest Rhat, sum of ESS."""
-    known = [item for item in several if np.isfinite(item.bulk_ess)]
-    if len(known) < 2:
-        return worst(known)
+def together(several: Sequence[Convergence], shares: Sequence[float]) -> Convergence:
+    """Return the figures of one quantity in several subspaces: largest Rhat, sum of ESS.
+
+    Parameters
+    ----------
+    several : sequence of Convergence
+        The figures in each subspace.
+    shares : sequence of float
+        Which share of its draws counts; a subspace without any is not judged.
+    """
+    pairs = zip(several, shares, strict=True)
+    known = [(item, share) for item, share in pairs if share > 0 and np.isfinite(item.bulk_ess)]
+    if not known:
+        return worst([])
     return Convergence(
-        float(np.max([item.rhat for item in known])),
-        float(np.sum([item.bulk_ess for item in known])),
-        float(np.sum([item.tail_ess for item in known])),
+        float(np.max([item.rhat for item, _ in known])),
+        float(np.sum([share * item.bulk_ess for item, share in known])),
+        float(np.sum([share * item.tail_ess for item, share in known])),
     )
 
 
 def named_convergence(posterior: Posterior, name: str) -> Convergence:
     """Return the figures of an interpreted quantity."""
-    members = posterior.members
-    return together([convergence(member.draws.interpreted[name]) for member in members])
+    found = [convergence(member.draws.interpreted[name]) for member in posterior.members]
+    return together(found, posterior.shares)
 
 
 def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
@@ -102,7 +112,7 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     networks can disagree between chains where eta and the coefficients agree.
     """
     several = [_eta_convergence(member, rows) for member in posterior.members]
-    return worst([together(list(figures)) for figures in zip(*several, strict=True)])
+    return worst([together(item, posterior.shares) for item in zip(*several, strict=True)])
 
 
 def _eta_convergence(member: One, rows: Rows) -> list[Convergence]:
@@ -180,10 +190,11 @@ def _importance(posterior: Posterior) -> Check:
 
 
 def _divergences(posterior: Posterior) -> Check:
-    count = int(posterior.sampler["diverging"].sum())
+    diverging = posterior.sampler["diverging"]
+    count = int(diverging.sum())
     return Check(
         "divergences",
-        f"{count} of {posterior.size} transitions diverged",
+        f"{count} of {diverging.size} transitions diverged",
         count == 0,
         "raise adapt_delta (--adapt-delta 0.95, then 0.99); if they stay, choose a smaller k "
         "or a tighter prior on phi",
@@ -191,11 +202,11 @@ def _divergences(posterior: Posterior) -> Check:
 
 
 def _tree_depth(posterior: Posterior) -> Check:
-    limit = posterior.max_treedepth
-    count = int((posterior.sampler["tree_depth"] >= limit).sum())
+    limit, depth = posterior.max_treedepth, posterior.sampler["tree_depth"]
+    count = int((depth >= limit).sum())
     return Check(
         "tree depth",
-        f"{count} of {posterior.size} transitions hit the maximum tree depth of {limit}",
+        f"{count} of {depth.size} transitions hit the maximum tree depth of {limit}",
         count == 0,
         "the sampler is slow, not wrong: raise --max-treedepth, lengthen --warmup, or choose "
         "a smaller k",
@@ -220,7 +231,7 @@ def _mixing(what: str, figures: Convergence, posterior: Posterior) -> tuple[Chec
 
 def _chains_mix(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, Check]:
     chains = posterior.members[0].chains
-    needed = ESS_PER_CHAIN * posterior.chains
+    needed = ESS_PER_CHAIN * chains * len(posterior.counted)
     least = min(figures.bulk_ess, figures.tail_ess)
     return (
         Check(

@@ -15,7 +15,7 @@ from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
-from semistan.infer.chain_store import chain_file, complete, missing_chains
+from semistan.infer.chain_store import Filed, chain_file, complete_all, missing_chains
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -66,7 +66,8 @@ def generate_quantities(
     Returns
     -------
     list of Path
-        ``generated/chain-<c>.csv`` in the run's folder, with twelve significant digits.
+        ``generated/chain-<c>.csv`` in the run's folder, or in that of each subspace, with twelve
+        significant digits.
 
     Raises
     ------
@@ -83,21 +84,35 @@ def generate_quantities(
             f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
             "its log_lik unless it is tempered"
         )
-    chains, folder = len(run.csv_files), run.path / FOLDER
+    _ = run.csv_files  # nothing is computed unless all chains are there
     program = quantities_program(run.bundle)
     compile_program(program, toolchain)
-    with atomic_file(folder / PROGRAM) as temporary:
-        temporary.write_text(program, "utf-8")
-    complete(folder, _tasks(run, program, seed), backend, at_once=run.plan.chains)
-    return [chain_file(folder, chain) for chain in range(1, chains + 1)]
-
-
-def _tasks(run: Run, program: str, seed: int | None) -> list[QuantitiesTask]:
-    """Return the tasks of the chains that have no quantities yet."""
-    data, seed = content_of(run.path / "data.json"), run.options.seed if seed is None else seed
+    for member in run.members:
+        with atomic_file(member.path / FOLDER / PROGRAM) as temporary:
+            temporary.write_text(program, "utf-8")
+    filed = [
+        task
+        for i, member in enumerate(run.members)
+        for task in _tasks(member, program, None if seed is None else seed + i)
+    ]
+    complete_all(filed, backend, at_once=run.plan.chains)
     return [
-        QuantitiesTask(chain, program, data, content_of(run.csv_files[chain - 1]), seed)
-        for chain in missing_chains(run.path / FOLDER, run.options.chains)
+        chain_file(member.path / FOLDER, chain)
+        for member in run.members
+        for chain in range(1, run.options.chains + 1)
+    ]
+
+
+def _tasks(member: Run, program: str, seed: int | None) -> list[Filed]:
+    """Return the tasks of a subspace's chains that have no quantities yet."""
+    data, folder = content_of(member.path / "data.json"), member.path / FOLDER
+    seed = member.options.seed if seed is None else seed
+    return [
+        Filed(
+            QuantitiesTask(chain, program, data, content_of(member.csv_files[chain - 1]), seed),
+            folder,
+        )
+        for chain in missing_chains(folder, member.options.chains)
     ]
 
 
@@ -109,14 +124,15 @@ def read_generated(run: Run) -> Generated:
     InputError
         If it has not been written, or only in part.
     """
-    folder, chains = run.path / FOLDER, run.options.chains
-    missing = missing_chains(folder, chains)
-    if missing:
-        raise InputError(
-            f"'{folder}' lacks chains {missing}; write them with 'semistan generate {run.path}'"
-        )
-    values = np.concatenate([_read(chain_file(folder, chain)) for chain in range(1, chains + 1)])
-    log_lik, y_rep = np.split(values, 2, axis=1)
+    chains = run.options.chains
+    folders = [member.path / FOLDER for member in run.members]
+    for folder in folders:
+        if missing := missing_chains(folder, chains):
+            raise InputError(
+                f"'{folder}' lacks chains {missing}; write them with 'semistan generate {run.path}'"
+            )
+    files = [chain_file(folder, chain) for folder in folders for chain in range(1, chains + 1)]
+    log_lik, y_rep = np.split(np.concatenate([_read(file) for file in files]), 2, axis=1)
     return Generated(log_lik, y_rep)
 
 

@@ -9,8 +9,8 @@ posteriors of different subspaces differ, so that their chains need not agree.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -35,13 +35,25 @@ MEAN = "mu"  # the predictor of the mean, or of an unordered response's second c
 class Posterior(Protocol):
     """Draws from a posterior, S in all: those of its members, one after the other.
 
-    The members share formula, family, design and units; each has a subspace of its own.
+    The members share formula, family, design and units; each has a subspace of its own. Where all
+    have as many draws that count, the pooled draws have the chains of all, C in number; else they
+    are in one sequence, C = 1.
     """
 
     @property
     @abstractmethod
     def members(self) -> tuple[One, ...]:
-        """The posteriors of single subspaces that it is made of, each with as many draws."""
+        """The posteriors of single subspaces that it is made of, with their whole chains."""
+
+    @property
+    @abstractmethod
+    def counted(self) -> tuple[One, ...]:
+        """Those of them that have a weight, with the draws that count."""
+
+    @property
+    @abstractmethod
+    def shares(self) -> tuple[float, ...]:
+        """Which share of each member's draws counts, from 0 to 1."""
 
     @abstractmethod
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
@@ -107,13 +119,13 @@ class Posterior(Protocol):
 
     @property
     def chains(self) -> int:
-        """Number of chains C over all members."""
-        return sum(member.draws.chains for member in self.members)
+        """Number of chains C of the pooled draws."""
+        return len(self.lprior)
 
     @property
     def size(self) -> int:
-        """Number of draws S over all chains."""
-        return sum(member.draws.size for member in self.members)
+        """Number of pooled draws S over all chains."""
+        return sum(member.draws.size for member in self.counted)
 
     @property
     def interpreted(self) -> dict[str, Array]:
@@ -132,8 +144,10 @@ class Posterior(Protocol):
 
     @property
     def sampler(self) -> dict[str, Array]:
-        """What the method reports, under ArviZ's names, each (C, S / C)."""
-        return self.pooled_by_name(lambda draws: draws.sampler)
+        """What the method reports, under ArviZ's names, of each whole chain of the members."""
+        shares = zip(self.members, self.shares, strict=True)
+        several = [member.draws.sampler for member, share in shares if share > 0]
+        return {name: _joined([each[name] for each in several]) for name in several[0]}
 
     @property
     def lprior(self) -> Array:
@@ -141,18 +155,26 @@ class Posterior(Protocol):
         return self.pooled(lambda draws: draws.lprior)
 
     def pooled(self, of: Callable[[Draws], Array]) -> Array:
-        """Return an array of each member's draws, one member after the other on the first axis."""
-        return _joined([of(member.draws) for member in self.members])
+        """Return an array (C, S / C, ...) of each member's draws, one member after the other."""
+        return _joined([of(member.draws) for member in self.counted])
 
     def pooled_by_name(self, of: Callable[[Draws], dict[str, Array]]) -> dict[str, Array]:
         """Return arrays by name, each pooled over the members."""
-        several = [of(member.draws) for member in self.members]
+        several = [of(member.draws) for member in self.counted]
         return {name: _joined([each[name] for each in several]) for name in several[0]}
 
 
 def _joined(arrays: list[Array]) -> Array:
-    """Put arrays one after the other; a single one is not copied."""
-    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+    """Put chains one after the other, in one sequence if they differ in length.
+
+    A single array is not copied.
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    if len({array.shape[1] for array in arrays}) == 1:
+        return np.concatenate(arrays)
+    flat = [array.reshape(1, -1, *array.shape[2:]) for array in arrays]
+    return np.concatenate(flat, axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +200,16 @@ class One(Posterior):
         """Itself."""
         return (self,)
 
+    @property
+    def counted(self) -> tuple[One, ...]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """All draws count."""
+        return (1.0,)
+
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
         """Return draws (S, N) of a predictor."""
         of = None if name in (MEAN, self.design.mean_name) else name
@@ -197,22 +229,30 @@ class One(Posterior):
 
 @dataclass(frozen=True, slots=True)
 class Mixture(Posterior):
-    """A mixture of the posteriors of several subspaces, with equal weights.
+    """A mixture of the posteriors of several subspaces.
 
-    The weights are equal because the members have as many draws each, which all count alike.
+    The draws that count all count alike: a member of smaller weight has fewer of them, at even
+    distances in its chains, and the member of the largest weight has all.
 
     Attributes
     ----------
     members : tuple of One
         Fits of the same model to the same rows, with equal numbers of chains and draws.
+    weights : tuple of float
+        Their weights, which need not sum to 1; equal if there are none.
+    counted : tuple of One
+        The members with a weight, thinned in proportion to it.
 
     Raises
     ------
     InputError
-        If there are none, or they are not of one model, or differ in their numbers of draws.
+        If there are none, or they are not of one model, or differ in their numbers of draws, or if
+        the weights are not one for each or none is positive.
     """
 
     members: tuple[One, ...]
+    weights: tuple[float, ...] = ()
+    counted: tuple[One, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -220,23 +260,55 @@ class Mixture(Posterior):
         first = self.members[0]
         for member in self.members[1:]:
             _check_same(first, member)
+        _check_weights(self.weights, len(self.members))
+        object.__setattr__(self, "counted", self._counted())
+
+    def _counted(self) -> tuple[One, ...]:
+        if not self.weights:
+            return self.members
+        sizes = [round(share * member.draws.size) for member, share in self._with_shares()]
+        pairs = zip(self.members, sizes, strict=True)
+        return tuple(member.thin(size) for member, size in pairs if size > 0)
+
+    def _with_shares(self) -> list[tuple[One, float]]:
+        return list(zip(self.members, self.shares, strict=True))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Each member's share of draws that count; none where less than one in each chain does."""
+        equal = (1.0,) * len(self.members)
+        return shares_of(self.weights or equal, self.members[0].draws.lprior.shape[1])
 
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
         """Return draws (S, N) of a predictor."""
-        return np.concatenate([member.predictor(rows, name, part) for member in self.members])
+        return np.concatenate([member.predictor(rows, name, part) for member in self.counted])
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
-        several = [member.parameters(rows) for member in self.members]
+        several = [member.parameters(rows) for member in self.counted]
         return {name: np.concatenate([each[name] for each in several]) for name in several[0]}
 
     def thin(self, size: int) -> Mixture:
-        """Keep about ``size`` draws in all, as many of each member."""
-        each = max(1, size // len(self.members))
-        return Mixture(tuple(member.thin(each) for member in self.members))
+        """Keep about ``size`` draws in all, of each member in proportion to its weight."""
+        each = max(1, int(size / sum(self.shares)))
+        return Mixture(tuple(member.thin(each) for member in self.members), self.weights)
 
     def __repr__(self) -> str:
         return f"Mixture of {len(self.members)} posteriors. Each: {self.members[0].draws!r}"
+
+
+def shares_of(weights: Sequence[float], draws: int) -> tuple[float, ...]:
+    """Return which share of a member's draws counts: whole numbers of those of a chain."""
+    most = max(weights)
+    return tuple(round(draws * weight / most) / draws for weight in weights)
+
+
+def _check_weights(weights: tuple[float, ...], members: int) -> None:
+    if weights and not (len(weights) == members and min(weights) >= 0 and max(weights) > 0):
+        raise InputError(
+            f"a mixture of {members} posteriors has a weight for each, none of them negative and "
+            f"one positive, got {weights}"
+        )
 
 
 def _check_same(first: One, other: One) -> None:
@@ -275,7 +347,7 @@ def read_posterior(run: Run | str | Path, engine: str = "torch") -> Posterior:
         One(member.bundle, read_draws(member), member_engine(member, engine))
         for member in run.members
     )
-    return Mixture(members) if run.parts else members[0]
+    return Mixture(members, run.weights) if run.parts else members[0]
 
 
 def member_engine(member: Run, name: str) -> Engine:

@@ -116,6 +116,11 @@ class Run:
         return bool(self.manifest["keep_metric"])
 
     @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of several subspaces, if they are not equal."""
+        return tuple(self.manifest.get("weights", ()))
+
+    @property
     def missing(self) -> list[int]:
         """Chains that have not been sampled yet, numbered through all subspaces."""
         if not self.parts:
@@ -165,6 +170,8 @@ class Run:
         after = f" after {warmup} warm-up draws" if method.has_warmup else " draws"
         draws = f"{number} x {options.draws}{after}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
+        if self.weights:
+            facts |= {"Weights": f"{', '.join(f'{w:.2f}' for w in self.weights)} by stacking"}
         if method.hamiltonian and options.temperature == 1:
             return facts
         return facts | {"Method": "; ".join(reservations(options)) or method.text}
@@ -240,8 +247,16 @@ def create_run(
 
 def record_seconds(run: Run, **seconds: float) -> Run:
     """Add timings to the manifest and return the run with them."""
-    manifest = dict(run.manifest)
-    manifest["seconds"] = {**manifest["seconds"], **seconds}
+    return _recorded(run, seconds={**run.manifest["seconds"], **seconds})
+
+
+def record_weights(run: Run, weights: tuple[float, ...]) -> Run:
+    """Keep the weights of the subspaces in the manifest and return the run with them."""
+    return _recorded(run, weights=list(weights))
+
+
+def _recorded(run: Run, **content: Any) -> Run:
+    manifest = run.manifest | content
     write_json(run.path / MARKER, manifest)
     return replace(run, manifest=manifest)
 

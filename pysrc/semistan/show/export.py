@@ -46,7 +46,8 @@ def _coordinates(posterior: Posterior) -> dict[str, np.ndarray]:
 
 def _sampler(posterior: Posterior) -> dict[str, np.ndarray]:
     columns = posterior.method.columns
+    pooled = posterior.pooled_by_name(lambda draws: draws.sampler)
     return {
         columns[name]: values.astype(np.int64) if name in WHOLE_NUMBERS else values
-        for name, values in posterior.sampler.items()
+        for name, values in pooled.items()
     }

@@ -129,6 +129,7 @@ def _attributes(run: Run, posterior: Posterior) -> dict[str, Any]:
         "semistan_version": __version__,
         "cmdstan_version": run.manifest["cmdstan"],
         "bundle_sha256": hashes if len(hashes) > 1 else hashes[0],
+        **({"weights": list(run.weights)} if run.weights else {}),
         "note": _note(run),
     }
 

@@ -14,6 +14,7 @@ from semistan.bundle.files import atomic_file, read_json
 from semistan.errors import InputError
 from semistan.infer.methods import reservations
 from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.posterior.posterior import shares_of
 from semistan.posterior.run import Run
 from semistan.version import __version__
 
@@ -60,7 +61,9 @@ def _settings(run: Run, relative: str) -> str:
         *_elsewhere(run),
         "",
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
-        f"chains <- {run.options.chains}",
+        f"subspaces <- {len(run.members)}",
+        f"chains <- {run.options.chains}{'  # of each subspace' * bool(run.parts)}",
+        f"kept <- c({', '.join(map(str, _kept(run)))})  # draws that count, in each of its chains",
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
@@ -73,6 +76,12 @@ def _settings(run: Run, relative: str) -> str:
         ")",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _kept(run: Run) -> tuple[int, ...]:
+    """Return how many draws count in each chain of each subspace: fewer with a smaller weight."""
+    shares = shares_of(run.weights or (1.0,) * len(run.members), run.options.draws)
+    return tuple(round(run.options.draws * share) for share in shares)
 
 
 def _categories(run: Run) -> list[str]:

@@ -19,7 +19,11 @@ run <- normalizePath(file.path(script_folder(), run_from_here), mustWork = TRUE)
 
 # ---- Draws and diagnostics -------------------------------------------------
 
-files <- file.path(run, "chains", sprintf("chain-%d.csv", seq_len(chains)))
+# Several subspaces have a folder each; the posterior is the mixture of theirs.
+folders <- if (subspaces > 1) file.path(run, "subspaces", seq_len(subspaces)) else run
+files <- file.path(rep(folders, each = chains), "chains",
+                   sprintf("chain-%d.csv", rep(seq_len(chains), subspaces)))
+subspace_of <- rep(seq_len(subspaces), each = chains)  # of each file
 absent <- files[!file.exists(files)]
 if (length(absent) > 0) {
   stop("these chains are missing: ", paste(absent, collapse = ", "),
@@ -34,22 +38,39 @@ read_table <- function(file) {
   as_draws_matrix(as.matrix(table))
 }
 
-if (method != "nuts") {
-  draws <- as_draws_array(do.call(bind_draws, c(lapply(files, read_table), along = "chain")))
-} else if (requireNamespace("cmdstanr", quietly = TRUE)) {
-  fit <- cmdstanr::as_cmdstan_fit(files)
-  draws <- as_draws_array(fit$draws())
-} else {
-  fit <- rstan::read_stan_csv(files)
-  draws <- as_draws_array(as.array(fit))
+# The chains of one subspace, whose warm-up may differ from that of another.
+read_fit <- function(files) {
+  if (requireNamespace("cmdstanr", quietly = TRUE)) {
+    cmdstanr::as_cmdstan_fit(files)
+  } else {
+    rstan::read_stan_csv(files)
+  }
 }
+draws_of <- function(fit) {
+  as_draws_array(if (inherits(fit, "stanfit")) as.array(fit) else fit$draws())
+}
+
+if (method != "nuts") {
+  tables <- lapply(files, read_table)
+} else {
+  fits <- lapply(split(files, subspace_of), read_fit)
+  tables <- lapply(fits, draws_of)
+}
+draws <- as_draws_array(do.call(bind_draws, c(unname(tables), along = "chain")))
+
+# With unequal weights, the draws that count are at even distances in each chain.
+counts <- sapply(kept[subspace_of], function(n) {
+  seq_len(niterations(draws)) %in% (1 + round(seq(0, niterations(draws) - 1, length.out = n)))
+})
 
 cat(if (prior_only) "prior" else "posterior", "draws:", ndraws(draws), "\n")
 cat("chains:", nchains(draws), "\n")
 for (reservation in reservations) cat("not the posterior:", reservation, "\n")
 
 if (method == "nuts") {
-  nuts <- nuts_params(fit)
+  nuts <- do.call(rbind, Map(function(fit, before) {
+    transform(nuts_params(fit), Chain = as.integer(Chain) + before)
+  }, fits, chains * (seq_len(subspaces) - 1)))
   sampler <- function(name) subset(nuts, Parameter == name)
   divergences <- sum(sampler("divergent__")$Value)
   deepest <- sum(sampler("treedepth__")$Value >= max_treedepth)
@@ -66,17 +87,25 @@ if (method == "nuts") {
 coefficients <- subset_draws(draws, variable = names(labels))
 variables(coefficients) <- unname(labels)
 
-# brms's table: posterior mean, sd, 95% interval, and convergence.
+# What `f` says of the chains of each subspace that counts.
+by_subspace <- function(f, x) {
+  x <- as.matrix(x)
+  sapply(which(kept > 0), function(m) f(x[, subspace_of == m, drop = FALSE]))
+}
+share <- (kept / niterations(draws))[kept > 0]  # of a subspace's draws that count
+
+# brms's table: posterior mean, sd, 95% interval, and convergence: the largest Rhat within a
+# subspace, and effective sample sizes summed over the subspaces.
 brms_table <- function(draws) {
   summarise_draws(
     draws,
-    Estimate = mean,
-    Est.Error = sd,
-    "l-95% CI" = function(x) quantile(x, 0.025, names = FALSE),
-    "u-95% CI" = function(x) quantile(x, 0.975, names = FALSE),
-    Rhat = rhat,
-    Bulk_ESS = ess_bulk,
-    Tail_ESS = ess_tail
+    Estimate = function(x) mean(x[counts]),
+    Est.Error = function(x) sd(x[counts]),
+    "l-95% CI" = function(x) quantile(x[counts], 0.025, names = FALSE),
+    "u-95% CI" = function(x) quantile(x[counts], 0.975, names = FALSE),
+    Rhat = function(x) max(by_subspace(rhat, x)),
+    Bulk_ESS = function(x) sum(share * by_subspace(ess_bulk, x)),
+    Tail_ESS = function(x) sum(share * by_subspace(ess_tail, x))
   )
 }
 
@@ -93,11 +122,12 @@ if (length(dispersion) > 0) {
 # ---- Log-likelihood and replicated responses -------------------------------
 
 # CmdStan's generated quantities, one column for each row of the data.
-generated <- file.path(run, "generated", basename(files))
+generated <- file.path(dirname(dirname(files)), "generated", basename(files))
 has_generated <- all(file.exists(generated))
 if (has_generated) {
   columns <- do.call(rbind, lapply(generated, read.csv, comment.char = "#",
                                    colClasses = "numeric"))
+  columns <- columns[as.vector(counts), ]
   log_lik <- as.matrix(columns[startsWith(names(columns), "log_lik.")])
   y_rep <- as.matrix(columns[startsWith(names(columns), "y_rep.")])
 } else {
@@ -136,7 +166,7 @@ if (length(slopes) > 0) {
               mcmc_intervals(coefficients, pars = slopes, prob_outer = 0.95))
 }
 save_figure("trace", mcmc_trace(few))
-if (chains > 1) {
+if (nchains(draws) > 1) {
   save_figure("densities", mcmc_dens_overlay(few))
   save_figure("ranks", mcmc_rank_overlay(few))
 } else {
@@ -144,7 +174,7 @@ if (chains > 1) {
 }
 
 if (has_generated && !prior_only) {
-  lines <- readLines(file.path(run, "data.json"))
+  lines <- readLines(file.path(folders[1], "data.json"))
   y <- scan(text = gsub('^"y": \\[|\\],?$', "", grep('^"y":', lines, value = TRUE)),
             sep = ",", quiet = TRUE)
   some <- unique(round(seq(1, nrow(y_rep), length.out = 50)))

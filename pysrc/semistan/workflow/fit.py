@@ -26,15 +26,18 @@ from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.posterior.orthogonal import STORED, write_gamma
-from semistan.posterior.posterior import Posterior, read_posterior
+from semistan.posterior.posterior import Mixture, Posterior, read_posterior
 from semistan.posterior.run import (
     MARKER,
     Run,
     create_run,
     read_run,
     record_seconds,
+    record_weights,
     warmup_text,
 )
+from semistan.posterior.scoring.loo import obstacle_of
+from semistan.posterior.scoring.stacking import stack
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -121,6 +124,7 @@ def fit(
         say(note)
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
+    _check_weights(prepared)
     toolchain = toolchain_for(config.sample)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
@@ -134,6 +138,14 @@ def fit(
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
+
+
+def _check_weights(prepared: Prepared) -> None:
+    """Refuse, before anything is trained, stacking by a PSIS-LOO that cannot be computed."""
+    config = prepared.config
+    obstacle = obstacle_of(method_of(config.sample), config, prepared.design)
+    if config.subspace.subspaces > 1 and config.subspace.weights == "stacking" and obstacle:
+        raise InputError(f"subspace.weights is 'stacking', but {obstacle}, or weights = 'equal'")
 
 
 def _trained_run(
@@ -196,6 +208,11 @@ def sample(
         draws = learnt.draws
         if draws.orthogonal and not draws.orthogonal.in_model:
             write_gamma(member.path / STORED, draws.phi, draws.orthogonal)
+    if run.parts and run.config.subspace.weights == "stacking" and not run.weights:
+        stacked = stack(posterior, rows)
+        say(stacked.text())
+        run = record_weights(run, stacked.weights)
+        posterior = Mixture(posterior.members, stacked.weights)
     summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.infer.method import Method
+from semistan.model.config import ModelConfig
+from semistan.model.design import Design
 from semistan.model.table.rows import Rows
 from semistan.model.temper import temper_of
 from semistan.posterior.arviz import quiet_arviz
@@ -122,12 +125,17 @@ def standard_error(values: Array) -> float:
 
 def loo_obstacle(posterior: Posterior) -> str | None:
     """Say why PSIS-LOO of a posterior cannot be computed, or None if it can."""
-    if posterior.method.approximate:
+    return obstacle_of(posterior.method, posterior.config, posterior.design)
+
+
+def obstacle_of(method: Method, config: ModelConfig, design: Design) -> str | None:
+    """Say why PSIS-LOO of a fit could not be computed, or None if it could."""
+    if method.approximate:
         return (
             "PSIS-LOO needs draws from the posterior, but these are from an approximation "
-            f"({posterior.method.text}); sample by --method nuts, or use 'semistan kfold'"
+            f"({method.text}); sample by --method nuts, or use 'semistan kfold'"
         )
-    temper = temper_of(posterior.config, posterior.design)
+    temper = temper_of(config, design)
     if temper is not None and temper.integral is not None:
         return (
             "PSIS-LOO needs the temperature to act on each row's likelihood, but these draws have "

@@ -7,6 +7,7 @@ a chain is ranked among the draws of its own member.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,17 +40,17 @@ def draw_trace(material: Material) -> Figure:
     """Draw the trace of each quantity by chain, those with the largest Rhat first."""
     figure, shown, caption = _grid(material, "iteration")
     for axes, name in shown:
-        for j, values in enumerate(material.posterior.interpreted[name]):
+        for j, values in enumerate(_chains(material.posterior, name)):
             iteration = np.arange(1, len(values) + 1)
             axes.plot(iteration, values, color=colour(j), linewidth=0.5, alpha=0.75,
                       rasterized=True)  # fmt: skip
-        axes.set_xlim(1, max(2, material.posterior.lprior.shape[1]))
+        axes.set_xlim(1, max(2, material.posterior.members[0].draws.lprior.shape[1]))
     return finish(figure, "Traces by chain", caption=caption, handles=_handles(material.posterior))
 
 
 def trace_alt(material: Material) -> str:
     """Say the Rhat of each quantity."""
-    chains = material.posterior.chains
+    chains = _number(material.posterior)
     return f"Traces of {chains} chain{'s' if chains > 1 else ''}. {_rhats(material.posterior)}."
 
 
@@ -79,8 +80,8 @@ def rank_alt(material: Material) -> str:
     heights = np.array([_heights(posterior, name) for name in posterior.interpreted])
     outside = int(((heights < lower) | (heights > upper)).sum())
     return (
-        f"Rank histograms of {posterior.chains} chains: {outside} of {heights.size} bars leave the "
-        f"99% band of independent draws. {_rhats(posterior)}."
+        f"Rank histograms of {_number(posterior)} chains: {outside} of {heights.size} bars leave "
+        f"the 99% band of independent draws. {_rhats(posterior)}."
     )
 
 
@@ -111,6 +112,17 @@ def _grid(material: Material, x_label: str) -> tuple[Figure, list[tuple[Axes, st
     left = len(ordered) - len(shown)
     caption = f"{left} more with smaller Rhat are left out." if left else ""
     return figure, [(panel, name) for panel, (name, _) in zip(axes, shown, strict=True)], caption
+
+
+def _number(posterior: Posterior) -> int:
+    """Return the number of chains of all members."""
+    return sum(member.chains for member in posterior.members)
+
+
+def _chains(posterior: Posterior, name: str) -> Iterator[Array]:
+    """Yield a quantity's draws in each chain, member after member."""
+    for member in posterior.members:
+        yield from member.draws.interpreted[name]
 
 
 def _heights(posterior: Posterior, name: str) -> Array:
@@ -153,10 +165,11 @@ def _rhats(posterior: Posterior) -> str:
 def _handles(posterior: Posterior) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    shown = min(posterior.chains, len(SERIES))
+    chains = _number(posterior)
+    shown = min(chains, len(SERIES))
     return [
         Line2D([], [], color=colour(j), label=", ".join(
-            f"chain {c + 1}" for c in range(j, posterior.chains, len(SERIES))
+            f"chain {c + 1}" for c in range(j, chains, len(SERIES))
         ))
         for j in range(shown)
     ]  # fmt: skip

@@ -159,9 +159,7 @@ def _columns_text(results: Results) -> str:
 def _caveats(results: Results) -> tuple[str, ...]:
     intercept = results.posterior.design.intercept
     return (
-        "The subspace was trained on the same response. Intervals are conditional on it.",
-        f"The subspace depends on the seed of the training (here {_seed(results)}), which Rhat "
-        "cannot see. Fit with two or three seeds before you trust the third digit.",
+        *_subspace_caveats(results),
         f"The network's output bias is the intercept. `{intercept}` is the mean over the training "
         "rows of the linear predictor less `x' theta`. That bias moves only within the subspace, "
         f"so `{intercept}` and the overall level can come out too certain; `theta` is sampled in "
@@ -172,5 +170,18 @@ def _caveats(results: Results) -> tuple[str, ...]:
     )
 
 
-def _seed(results: Results) -> int:
-    return results.bundle.config.train.seed
+def _subspace_caveats(results: Results) -> tuple[str, ...]:
+    """Say what the intervals do not know of the subspace, or of several."""
+    if results.summary.agreement:
+        return (
+            "The subspaces were trained on the same response. Intervals are conditional on them.",
+            f"{results.summary.agreement.text()} The draws of all count alike, so that this is in "
+            "the standard errors and intervals. Rhat is the largest within a subspace, the "
+            "effective sample sizes are sums over the subspaces.",
+        )
+    seed = results.bundle.config.train.seed
+    return (
+        "The subspace was trained on the same response. Intervals are conditional on it.",
+        f"The subspace depends on the seed of the training (here {seed}), which Rhat cannot see. "
+        "Fit several (`--subspaces 5`) before you trust the third digit.",
+    )

@@ -55,13 +55,14 @@ def _title(results: Results) -> str:
 
 def _glance(results: Results) -> tuple[str, ...]:
     options, bundle, members = results.options, results.bundle, len(results.posterior.members)
+    chains = sum(member.chains for member in results.posterior.members)
     failed = sum(not check.passed for check in results.summary.checks)
     return (
         f"{bundle.family.name}, link {bundle.family.link}",
         count(len(results.rows), "row"),
         f"k = {bundle.subspace.k} of d = {bundle.subspace.d:,}",
         *([count(members, "subspace")] if members > 1 else []),
-        f"{results.posterior.chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
+        f"{chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
         *results.posterior.reservations,
         f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
     )

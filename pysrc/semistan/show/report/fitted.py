@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from semistan.model.formula.formula import PredictorFormula
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
+from semistan.posterior.run import warmup_text
 from semistan.show.report.blocks import (
     Cell,
     Column,
@@ -127,7 +128,10 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
     bundles = [member.bundle for member in results.posterior.members]
     subspace, train = bundles[0].subspace, bundles[0].config.train
     if len(bundles) > 1:
-        yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with equal weights")
+        weights = results.manifest.get("weights", [])
+        listed = ", ".join(f"{weight:.2f}" for weight in weights)
+        how = f"the weights {listed}, by stacking" if weights else "equal weights"
+        yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with {how}")
     yield Fact(
         "Subspace",
         f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions",
@@ -154,7 +158,8 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
     where = f"in CmdStan {manifest['cmdstan']}" if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
     number = count(options.chains, "chain" if method.has_warmup else "approximation")
-    after = f" after {options.warmup} of warm-up" if method.has_warmup else ""
+    number += " in each subspace" * (len(results.posterior.members) > 1)
+    after = f" after {warmup_text(manifest)} of warm-up" if method.has_warmup else ""
     yield Fact("Draws", f"{number}, {count(options.draws, 'draw')} each{after}")
     if options.temperature != 1:
         yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")

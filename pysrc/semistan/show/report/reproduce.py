@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semistan.model.config import ModelConfig, config_toml
+from semistan.posterior.run import SUBSPACES
 from semistan.show.report.blocks import Code, Fact, Facts, Paragraph, Section
 from semistan.show.report.results import Results
 
@@ -108,7 +109,7 @@ def reproduce_section(results: Results) -> Section:
             ),
             Facts(
                 (
-                    *(Fact(name, manifest[key], code=True) for key, name in HASHES.items()),
+                    *(Fact(name, text, code=True) for name, text in _hashes(results)),
                     Fact("Compiler", manifest["compiler"]),
                     Fact("Versions in training", _versions(results)),
                 )
@@ -117,10 +118,25 @@ def reproduce_section(results: Results) -> Section:
     )
 
 
+def _hashes(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield files and their hashes; several subspaces have a bundle each."""
+    for key, name in HASHES.items():
+        found = results.manifest.get(key, [])
+        if isinstance(found, str):
+            yield name, found
+        else:
+            yield from ((f"{SUBSPACES}/{i}/{name}", text) for i, text in enumerate(found, start=1))
+
+
 def _config(results: Results) -> ModelConfig:
     """Return the configuration with the options that sampled, and the data file's bare name."""
-    update = {"data": results.data_name, "sample": results.options}
-    return results.bundle.config.model_copy(update=update)
+    config, number = results.bundle.config, len(results.posterior.members)
+    several = {"subspaces": number, "weights": results.weights}
+    update = {
+        "data": results.data_name, "sample": results.options,
+        "subspace": config.subspace.model_copy(update=several),
+    }  # fmt: skip
+    return config.model_copy(update=update)
 
 
 def _instructions(results: Results) -> str:

@@ -61,6 +61,12 @@ class Results:
         return SampleConfig.model_validate(self.manifest["sample"])
 
     @property
+    def weights(self) -> str:
+        """How the subspaces are weighted."""
+        content = self.manifest.get("config", {"subspace": {"weights": "equal"}})
+        return str(content["subspace"]["weights"])
+
+    @property
     def formula(self) -> Formula:
         """The formula's parts."""
         return parse_formula(self.bundle.config.formula)

@@ -105,10 +105,10 @@ def chains_table(results: Results) -> Table:
     names = ("Divergent", "At tree limit", "Acceptance", "Step size", "Leapfrog steps", "E-BFMI")
     posterior, sampler = results.posterior, results.posterior.sampler
     fractions = (
-        ebfmi(sampler["energy"]) if np.ptp(sampler["energy"]) else [np.nan] * posterior.chains
+        ebfmi(sampler["energy"]) if np.ptp(sampler["energy"]) else [np.nan] * len(sampler["energy"])
     )
     return Table(
-        f"NUTS by chain, over {count(posterior.lprior.shape[1], 'draw')} each",
+        f"NUTS by chain, over {count(sampler['energy'].shape[1], 'draw')} each",
         (Column("Chain"), *map(Column, names)),
         tuple(
             (
@@ -120,7 +120,7 @@ def chains_table(results: Results) -> Table:
                 number_cell(sampler["n_steps"][chain].mean(), 1),
                 number_cell(fractions[chain], 2),
             )
-            for chain in range(posterior.chains)
+            for chain in range(len(sampler["energy"]))
         ),
         sortable=False,
     )
