@@ -107,7 +107,7 @@ def test_the_files_that_the_scripts_name_are_there(settings, tmp_path):
     for name in ("run.sh", "run.R"):
         text = (tmp_path / "folder" / name).read_text()
         assert ("log_lik.hpp" in text) == (settings["kernel"] == "cpp")
-        assert ("metric-" in text) == (options.metric == "ggn")
+        assert ("metric-" in text) == (options.metric in ("auto", "ggn"))
         for chain in range(1, options.chains + 1):
             named = re.findall(r"[\w%$-]+\.(?:json|hpp|stan)\b", text)
             files = {re.sub(r"%d|\$i", str(chain), name) for name in named}

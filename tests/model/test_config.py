@@ -21,7 +21,9 @@ def refusal(content):
 def test_the_defaults_are_those_of_the_field():
     config = parse_config({"formula": FORMULA}, "model.toml")
     sample = config.sample
-    assert (sample.metric, sample.threads, sample.kernel) == ("ggn", "auto", "auto")
+    assert (sample.metric, sample.threads, sample.kernel) == ("auto", "auto", "auto")
+    assert (config.subspace.construction, config.subspace.k) == ("bezier", "auto")
+    assert (config.priors.w, config.priors.phi) == ("normal(0, 2)", None)
     assert (sample.chains, sample.warmup, sample.draws) == (4, "auto", 1000)
     assert (config.family, config.network.hidden, config.network.activation) == (
         "gaussian",
@@ -74,7 +76,7 @@ def test_overrides_replace_dotted_keys_and_leave_the_rest():
     changed = with_overrides(config, {"subspace.k": 3, "sample.seed": 9, "family": "normal"})
     assert (changed.subspace.k, changed.sample.seed, changed.family) == (3, 9, "gaussian")
     assert changed.train == config.train
-    assert config.subspace.k == 8
+    assert config.subspace.k == "auto"
 
 
 def test_overrides_are_checked():
@@ -116,11 +118,12 @@ def test_every_key_survives_the_file(tmp_path):
         "orthogonalise_in": "model",
         "network": {"hidden": [], "activation": "relu", "frozen": 0},
         "subspace": {
-            "construction": "pca", "k": 3, "select": "swag", "curvature": "kronecker",
+            "construction": "pca", "k": 3, "curve": 2, "select": "swag", "curvature": "kronecker",
             "snapshots": 7, "free": "output",
         },
         "priors": {
-            "b": "student_t(3, 0, 1)", "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
+            "b": "student_t(3, 0, 1)", "w": "normal(0, 3)", "Intercept": "normal(0, 4)",
+            "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
             "sd": "normal(0, 2)", "sds": "cauchy(0, 1)", "cor": "lkj(2)", "autoscale": False,
         },
         "train": {
@@ -130,7 +133,7 @@ def test_every_key_survives_the_file(tmp_path):
         "sample": {
             "method": "fullrank", "temperature": 2.0, "temper": "subspace",
             "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.95, "max_treedepth": 5,
-            "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7,
+            "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7, "budget": 2.5,
         },
     }  # fmt: skip
     config = parse_config(content, "")

@@ -210,11 +210,21 @@ def test_before_training_only_phis_width_is_unknown():
     assert table["parameter"].tolist() == ["phi", "b_x", "sigma"]
     assert table["used"].tolist()[0] == "known after training"
     assert table.iloc[1:].to_numpy().tolist() == trained.iloc[2:].to_numpy().tolist()
-    fixed = semistan.priors("y ~ x + nn(u)", frame)
+    fixed = semistan.priors("y ~ x + nn(u)", frame, overrides={"priors.phi": "normal(0, 5)"})
     assert fixed["used"].tolist()[0] == "normal(0, 5)"
-    assert set(fixed["source"]) == {"default"}
-    pca = semistan.priors("y ~ x + nn(u)", frame, overrides={"subspace.construction": "pca"})
+    scaled = {"priors.phi": "normal(0, 5)", "subspace.construction": "pca"}
+    pca = semistan.priors("y ~ x + nn(u)", frame, overrides=scaled)
     assert pca["used"].tolist()[0] == "known after training"
+
+
+def test_the_prior_of_the_weights_is_known_before_training():
+    table = semistan.priors("y ~ x + nn(u)", small_frame())
+    assert table["parameter"].tolist() == ["w", "output biases", "b_x", "sigma"]
+    used = ["normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases", "normal(0, 2.5)"]
+    assert table["used"].tolist()[:2] == used
+    assert set(table["source"]) == {"default"}
+    given = semistan.priors("y ~ x + nn(u)", small_frame(), overrides={"priors.w": "normal(0, 1)"})
+    assert given["source"].tolist()[:2] == ["class", "default"]
 
 
 def test_the_priors_of_a_folder_are_listed(tmp_path):

@@ -8,9 +8,10 @@ from semistan.density.ggn import diagonal_ggn, kronecker_ggn
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.subspace import along
+from semistan.subspace import leading
 from semistan.subspace import low_rank_laplace as module
 from semistan.subspace.construction import construction
-from semistan.subspace.low_rank_laplace import leading_directions
+from semistan.subspace.leading import directions_of
 from semistan.subspace.measures import relative_error, state_of
 from support.random_problem import (
     naive_ggn,
@@ -88,7 +89,7 @@ def test_no_subspace_of_a_linear_network_has_a_smaller_error(k):
 def test_with_the_exact_curvature_the_error_is_the_least_of_its_rank(name, k):
     problem, state = random_problem(name, hidden=(4, 3))
     J = torch.tensor(naive_jacobian(problem, state))
-    Pi, _ = leading_directions(J, Exact(naive_ggn(problem, state)), k)
+    Pi, _ = directions_of(J, Exact(naive_ggn(problem, state)), k)
     least = error_of(problem, state, directions(Pi))
     assert least == pytest.approx(best_error(problem, state, k), rel=1e-8)
     noise = np.random.default_rng(0).normal(size=(20, *Pi.shape))
@@ -143,11 +144,10 @@ def test_the_subspace_goes_through_the_trained_network(monkeypatch):
 def test_the_predictions_of_a_long_table_are_those_of_some_random_rows(monkeypatch):
     problem, _ = random_problem(n=60)
     whole, seen = constructed(problem, 3).subspace.Pi, []
-    monkeypatch.setattr(module, "ROWS", 20)
+    monkeypatch.setattr(leading, "ROWS", 20)
     monkeypatch.setattr(
-        module, "leading_directions",
-        lambda J, *rest: seen.append(J) or leading_directions(J, *rest),
-    )  # fmt: skip
+        leading, "directions_of", lambda J, *rest: seen.append(J) or directions_of(J, *rest)
+    )
     first, again = constructed(problem, 3), constructed(problem, 3)
     constructed(problem, 13)
     assert [len(J) for J in seen] == [20, 20, 26]

@@ -10,7 +10,13 @@ from semistan.subspace.construction import construction
 from semistan.subspace.descent import Parameters
 from semistan.subspace.hand_over import hand_over
 from semistan.subspace.measures import measure, relative_error, state_of, trace_criterion
-from support.random_problem import naive_ggn, naive_jacobian, random_problem, units_for
+from support.random_problem import (
+    naive_ggn,
+    naive_jacobian,
+    random_problem,
+    units_for,
+    with_precision,
+)
 
 CASES = [
     ("gaussian", {"hidden": (4,)}),
@@ -52,10 +58,8 @@ def test_error_and_traces_are_those_of_the_definition(name, network, prior_preci
     rows, _ = random_problem(name, **network, n=11, seed=1)
     subspace = mixed_subspace(problem.network.d)
     sigma, sigma_P = naive_covariances(problem, rows, state, subspace.matrix, prior_precision)
-    found = measure(
-        problem, units_for(problem), hand(problem, state, subspace),
-        prior_precision=prior_precision, rows=rows,
-    )  # fmt: skip
+    problem = with_precision(problem, prior_precision)
+    found = measure(problem, units_for(problem), hand(problem, state, subspace), rows=rows)
     error = np.linalg.norm(sigma - sigma_P) / np.linalg.norm(sigma)
     assert 0.01 < error < 0.99
     assert found.relative_error == pytest.approx(error, rel=1e-9)

@@ -14,6 +14,7 @@ from pathlib import Path
 import semistan
 from semistan.posterior.arviz import quiet_arviz
 from semistan.program.program import stan_program
+from semistan.workflow.dimension import with_dimension
 from semistan.workflow.prepare import configure
 from support.untrained import CATEGORICAL, random_bundle
 
@@ -38,7 +39,7 @@ def model_folders():
 
 def golden_program(folder):
     prepared = semistan.prepare(configure(folder / "model.toml"))
-    return stan_program(prepared.model)
+    return stan_program(with_dimension(prepared, lambda _: 0.0).prepared.model)
 
 
 def case_program(name):

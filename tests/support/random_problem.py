@@ -50,6 +50,12 @@ def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0,
     return replace(blank, y=torch.tensor(y)), state
 
 
+def with_precision(problem, precision):
+    """Return the problem with a normal prior of the weights."""
+    scale = torch.full((problem.network.d,), precision**-0.5, dtype=torch.float64)
+    return replace(problem, prior_scale=scale)
+
+
 def units_for(problem):
     P, Q = problem.Z.shape[1], problem.U.shape[1]
     return Units(

@@ -8,6 +8,7 @@ from semistan.workflow.fit import train
 from semistan.workflow.prepare import prepare
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
+PAPERS = "normal(0, 5)"  # the paper's prior of phi, around the trained weights
 RESPONSES = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}
 MORE_RESPONSES = {
     "negbinomial": "count", "student": "y", "lognormal": "z", "gamma": "z", "beta": "I(z / 3)",
@@ -41,7 +42,7 @@ def small_config(formula=FORMULA, **settings):
         "subspace": {"k": 2},
         "train": {"epochs": 3, "validation": 0.2, "device": "cpu"},
         "sample": {},
-        "priors": {},
+        "priors": {"phi": PAPERS},
     }
     for key, value in settings.items():
         section, _, name = key.rpartition("__")

@@ -74,7 +74,8 @@ def random_bundle(
         parsed = with_levels(parsed, record.levels)
     config = parse_config(
         {"formula": parsed.text, "family": name, "network": network, "subspace": {"k": k}}
-        | settings,
+        | settings
+        | {"priors": {"phi": "normal(0, 5)"} | settings.get("priors", {})},
         "test",
     )
     links = {item.name: item.link for item in record.parameters}

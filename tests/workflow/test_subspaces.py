@@ -288,7 +288,7 @@ class Counting:
     def __init__(self, most=99):
         self.most, self.done = most, []
 
-    def map(self, tasks, *, at_once=None, report=None):
+    def map(self, tasks, *, at_once=None, report=None):  # noqa: ARG002 - one at a time
         """See ``Backend``."""
         for index, result in LOCAL.map(tasks, at_once=1, report=report):
             if len(self.done) == self.most:

@@ -170,7 +170,8 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             subspace=Subspace(
                 arrays["p_bar"], arrays["Pi"], content["subspace"]["origin"],
                 arrays["phi_scale"], arrays["axes"].astype(np.int64),
-                **{name: arrays[name] for name in ("theta_bar", "theta_Pi") if name in arrays},
+                **{name: arrays[name] for name in ("phi_location", "theta_bar", "theta_Pi")
+                   if name in arrays},
             ),
             singular_values=arrays["singular_values"],
             control_points=arrays["control_points"],

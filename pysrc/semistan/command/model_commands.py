@@ -74,6 +74,7 @@ def train(
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import train as training
+    from semistan.workflow.dimension import resolved
     from semistan.workflow.prepare import configure, prepare
 
     config = configure(model, overrides)
@@ -86,6 +87,7 @@ def train(
             f"a bundle holds one subspace, the first of {config.subspace.subspaces}; "
             "'semistan fit' trains and samples all"
         )
+    prepared = resolved(prepared, say=screen.say)
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         bundle = training.train(prepared, progress)
     write_bundle(bundle, out, overwrite=overwrite)

@@ -2,20 +2,19 @@
 
 With J = d eta / d w (N, d) at the trained weights and h_i = -d^2 log p(y_i | eta_i) / d eta_i^2,
 
-    H = J' diag(h) J + prior_precision I
+    H = J' diag(h) J + diag(p)
 
 is the precision of the weights' posterior under the linearised Laplace approximation. theta and
-the dispersion are held at their trained values, and the prior is assumed to be Gaussian,
-isotropic and centred at the trained weights, which training found without a prior. Its scale is
-1 in the network's own units by default (precision 1, as in appendix A.4 of the low-rank paper);
-the ``[priors] phi`` of the sampled model is not used here.
+the dispersion are held at their trained values. p is the precision of the weights' prior; where
+phi has a prior of its own, it is 1, as in appendix A.4 of the low-rank paper.
 
     diagonal     only the diagonal of H
     kronecker    one block a layer, G x A: G is the mean over the rows of g g' h and A the sum of
                  a a', with a the layer's inputs and 1, g the derivatives of eta by its sums
     full         H itself, d x d, for small networks
 
-The first two never form a d x d matrix, and derivatives are taken in chunks of rows.
+In kronecker, the biases of a layer have the prior of its weights. The first two never form a d x d
+matrix, and derivatives are taken in chunks of rows.
 
 References: Schraudolph (2002), Neural Computation 14(7); Martens and Grosse (2015), ICML;
 Ritter, Botev and Barber (2018), A scalable Laplace approximation for neural networks, ICLR.
@@ -149,9 +148,7 @@ def curvature(function: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor,
     return first.detach(), second
 
 
-def diagonal_ggn(
-    problem: Problem, state: Weights, prior_precision: float = PRIOR_PRECISION
-) -> DiagonalPrecision:
+def diagonal_ggn(problem: Problem, state: Weights) -> DiagonalPrecision:
     """Return the diagonal of H.
 
     Parameters
@@ -160,18 +157,14 @@ def diagonal_ggn(
         The rows over which the curvature is summed.
     state : Weights
         The trained state, with weights (d,).
-    prior_precision : float
-        Of the isotropic Gaussian prior of the weights around them.
     """
-    values = torch.full_like(state.w, prior_precision)
+    values = problem.precision.clone()
     for part in linearised_chunks(problem, state):
         values += part.h @ part.J.square()
     return DiagonalPrecision(values)
 
 
-def kronecker_ggn(
-    problem: Problem, state: Weights, prior_precision: float = PRIOR_PRECISION
-) -> KroneckerPrecision:
+def kronecker_ggn(problem: Problem, state: Weights) -> KroneckerPrecision:
     """Return the Kronecker-factored H; parameters as ``diagonal_ggn``.
 
     Notes
@@ -192,15 +185,14 @@ def kronecker_ggn(
         every, map(torch.linalg.eigh, G), map(torch.linalg.eigh, A), strict=True
     ):
         products = torch.outer(G_values.clamp(min=0), A_values.clamp(min=0))
-        blocks.append(
-            KroneckerBlock(weights, biases, G_vectors, A_vectors, products + prior_precision)
-        )
+        values = products + problem.precision[weights].mean()
+        blocks.append(KroneckerBlock(weights, biases, G_vectors, A_vectors, values))
     return KroneckerPrecision(tuple(blocks))
 
 
-def full_ggn(problem: Problem, state: Weights, prior_precision: float = PRIOR_PRECISION) -> Tensor:
+def full_ggn(problem: Problem, state: Weights) -> Tensor:
     """Return H itself, shape (d, d), for small networks; parameters as ``diagonal_ggn``."""
-    H = prior_precision * torch.eye(len(state.w), dtype=state.w.dtype, device=state.w.device)
+    H = torch.diag(problem.precision)
     for part in linearised_chunks(problem, state):
         H += part.J.T @ (part.h[:, None] * part.J)
     return H

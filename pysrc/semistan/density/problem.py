@@ -72,7 +72,8 @@ class Problem:
 
     ``columns`` has what each predictor needs, ``terms`` their terms, ``given`` what is known of
     each row, ``all_rows`` counts the rows that share the terms' penalty, and ``starts`` has those
-    of ``Units`` of each dispersion parameter.
+    of ``Units`` of each dispersion parameter. ``prior_scale`` (d,) has the standard deviations of
+    the weights' normal prior around 0, or nothing if phi has a prior of its own.
     """
 
     family: Family
@@ -86,6 +87,7 @@ class Problem:
     terms: dict[str, tuple[Term, ...]] = field(default_factory=dict)
     all_rows: int = 0
     starts: dict[str, float] = field(default_factory=dict)
+    prior_scale: Tensor | None = None
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -220,6 +222,20 @@ class Problem:
                 loss = loss + penalised.square().sum() / (2 * self.all_rows)
         return loss
 
+    def objective(self, state: Weights) -> Tensor:
+        """Return what training minimises: the loss, less the log prior of ``w`` over all rows."""
+        loss = self.loss(state)
+        if self.prior_scale is None:
+            return loss
+        return loss + (state.w / self.prior_scale).square().sum(dim=-1) / (2 * self.all_rows)
+
+    @property
+    def precision(self) -> Tensor:
+        """Precision (d,) of the normal prior of the weights, 1 if phi has a prior of its own."""
+        if self.prior_scale is None:
+            return self.y.new_ones(self.network.d)
+        return self.prior_scale.reciprocal().square()
+
 
 def make_problem(model: Model, rows: Rows, device: str) -> Problem:
     """Standardise the rows and move them to the device as float64."""
@@ -238,7 +254,7 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         return TensorColumns(tensor((own.X - loc) / scale), blocks, offset)
 
     assert rows.y is not None
-    units, predictors = model.units, model.design.predictors
+    units, predictors, scale = model.units, model.design.predictors, model.weight_scale
     return Problem(
         model.family,
         model.network,
@@ -251,6 +267,7 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         {predictor.name: predictor.terms for predictor in predictors},
         len(rows),
         {item.name: units.start(item) for item in model.family.parameters},
+        None if scale is None else tensor(scale),
     )
 
 

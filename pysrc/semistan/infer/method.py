@@ -49,6 +49,8 @@ class Method:
         The first CmdStan that has it.
     lines_before : int
         Lines of numbers in its CSV files that come before the first draw.
+    dimensions : int, optional
+        Of a subspace in which it works well, if there is a limit.
     """
 
     name: str
@@ -62,3 +64,4 @@ class Method:
     hamiltonian: bool = False
     since: tuple[int, int] = OLDEST
     lines_before: int = 0
+    dimensions: int | None = None

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,19 +78,46 @@ def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Pa
     plan = default_plan(options, len(rows))
     if plan.threads == 1:
         return plan
+    grains = _grains(min(len(rows), TIMED_ROWS), plan.threads)
+    times = gradient_milliseconds(bundle, rows, executable, plan.threads, grains)
+    return Plan(plan.chains, plan.threads, min(times, key=times.__getitem__), times)
+
+
+def gradient_milliseconds(
+    bundle: Bundle, rows: Rows, executable: Path, threads: int, grains: Sequence[int] = ()
+) -> dict[int, float]:
+    """Time a gradient on some rows at the start of the curve, scaled to all of them.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        Of which ``TIMED_ROWS`` are taken.
+    executable : Path
+        The compiled program.
+    threads : int
+        Within a chain.
+    grains : sequence of int
+        Rows per slice to be tried; all by default.
+
+    Returns
+    -------
+    dict
+        Milliseconds by the rows per slice that these are of all rows.
+    """
     some = rows.first(TIMED_ROWS)
-    scale = len(rows) / len(some)
+    scale, times = len(rows) / len(some), {}
     with tempfile.TemporaryDirectory() as folder:
         start = initial_values(bundle, curve_states(bundle, 1)[0])
         write_stan_json(Path(folder, "init.json"), start)
-        times = {}
-        for grain in _grains(len(some), plan.threads):
+        for grain in grains or (len(some),):
             data = stan_data(bundle, some, grainsize=grain)
             write_stan_json(Path(folder, "data.json"), data)
             steps = max(TIMED_STEPS, 500_000 // len(some) // 10 * 10)
-            milliseconds = _milliseconds(executable, Path(folder), plan.threads, steps)
+            milliseconds = _milliseconds(executable, Path(folder), threads, steps)
             times[math.ceil(scale * grain)] = scale * milliseconds
-    return Plan(plan.chains, plan.threads, min(times, key=times.__getitem__), times)
+    return times
 
 
 def _grains(rows: int, threads: int) -> list[int]:

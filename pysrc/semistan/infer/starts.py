@@ -21,10 +21,12 @@ from semistan.subspace.curve import curve_points
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
 WARMUP = 1000
+DIAGONAL_WARMUP = 500  # a diagonal metric needs less to be learnt
 SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
+MOST_GAUSSIAN = 75  # dimensions up to which the metric of a mode is worth more than an adapted one
 MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric is dense
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
@@ -42,7 +44,7 @@ class Starts:
     narrows : bool
         Whether standard deviations of coefficients are sampled: the posterior narrows as they fall.
     large : bool
-        Whether there are too many dimensions for a dense metric.
+        Whether there are too many dimensions for a dense metric, or for one of a mode.
     """
 
     values: tuple[dict[str, Any], ...]
@@ -71,9 +73,11 @@ class Starts:
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
         """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
-        adapted = "diag_e" if self.large else "dense_e"
-        metric = options.metric if self.found or options.metric != "ggn" else adapted
-        automatic = SHORT_WARMUP if self.keeps_metric else WARMUP
+        metric = options.metric
+        if metric in ("auto", "ggn"):
+            metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
+        long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
+        automatic = SHORT_WARMUP if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
         return options.model_copy(update={"warmup": warmup, "metric": metric})
 
@@ -107,8 +111,9 @@ def find_starts(
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
-    With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
-    mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
+    With the metric ``ggn``, or ``auto`` in up to 75 dimensions, each chain starts at a draw from
+    the Laplace approximation at its mode, or at the best mode if its own has a negligible share of
+    the posterior. Otherwise, or
     if no mode is found, or none is looked for in a horseshoe's funnel or beside very many
     penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained
     theta jittered and the trained dispersion.
@@ -118,8 +123,9 @@ def find_starts(
     on_curve = curve_values(bundle, options.chains)
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
-    large = k > MOST_DIMENSIONS or model.has_horseshoe or penalised > MOST_PENALISED
-    climb = options.metric == "ggn" and not large
+    most = MOST_GAUSSIAN if options.metric == "auto" else MOST_DIMENSIONS
+    large = k > most or model.has_horseshoe or penalised > MOST_PENALISED
+    climb = options.metric in ("auto", "ggn") and not large
     narrows = len(bundle.design.terms) > 0
     if climb or model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)

@@ -109,6 +109,7 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         "Pi": trained.subspace.Pi,
         "phi_scale": trained.subspace.phi_scale,
         "axes": trained.subspace.axes.astype(float),
+        **_located(trained.subspace),
         **_theta_inside(trained.subspace),
         "singular_values": trained.singular_values,
         "control_points": trained.control_points,
@@ -127,6 +128,12 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
 
 def _of(predictor: str) -> str:
     return "" if predictor == MU else f"_{predictor}"
+
+
+def _located(subspace: Subspace) -> dict[str, Array]:
+    """Return where the prior of phi has its centre, unless that is phi = 0."""
+    located = bool(np.any(subspace.phi_location))
+    return {"phi_location": subspace.phi_location} if located else {}
 
 
 def _theta_inside(subspace: Subspace) -> dict[str, Array]:

@@ -34,24 +34,37 @@ class SubspaceConfig(_Section):
     """``[subspace]``: how the affine subspace is constructed.
 
     ``select`` is for ``subnetwork`` (which weights move), ``curvature`` for
-    ``low_rank_laplace`` (the generalised Gauss-Newton matrix's approximation), ``snapshots`` for
-    ``pca`` and the other constructions that average the last epochs (how many). ``full`` takes
-    all weights, whatever ``k`` is; ``curve`` has k = 2. With several ``nn()``, each network moves
-    in k dimensions of its own, but for ``subnetwork``, which chooses k weights among all. ``free``
-    lets the output ``bias`` of each network move by itself too, or the whole ``output`` layer.
+    ``low_rank_laplace`` and what is added to a curve (the generalised Gauss-Newton matrix's
+    approximation), ``snapshots`` for ``pca`` and the other constructions that average the last
+    epochs (how many). ``full`` takes all weights, whatever ``k`` is; ``curve`` has k = 2. With
+    several ``nn()``, each network moves in k dimensions of its own, but for ``subnetwork``, which
+    chooses k weights among all. ``free`` lets the output ``bias`` of each network move by itself
+    too, or the whole ``output`` layer.
+
+    With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
+    leading directions of the predictions' variance around it; without it, all are the curve's.
+    ``k = "auto"`` is a curve of 8 dimensions and as many others, up to all weights, as can be
+    sampled in the time that ``[sample] budget`` gives.
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
     """
 
     construction: str = "bezier"
-    k: int = Field(default=8, ge=1)
+    k: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    curve: Annotated[int, Field(ge=1)] | None = None
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2)
     free: Free = "none"
     subspaces: int = Field(default=1, ge=1)
     weights: Literal["equal", "stacking"] = "equal"
+
+    @property
+    def dimension(self) -> int:
+        """The number k, behind ``auto``."""
+        assert self.k != "auto"
+        return self.k
 
     @property
     def holds_theta(self) -> bool:
@@ -62,6 +75,11 @@ class SubspaceConfig(_Section):
     def scales_phi(self) -> bool:
         """Whether training gives each coordinate a prior scale of its own."""
         return construction_facts(self.construction).scales_phi
+
+    @property
+    def widens(self) -> bool:
+        """Whether k may go beyond what spans the subspace, up to all weights."""
+        return construction_facts(self.construction).widens
 
     @property
     def moves(self) -> Moves:
@@ -83,14 +101,18 @@ class PriorConfig(_Section):
     coefficients in the predictor of sigma. ``sd`` and
     ``cor`` are of group-level effects, ``sds`` of smooths, ``gap`` of the distances between an
     ordinal family's thresholds; ``phi = "auto"`` takes the scales from
-    what spans the subspace.
+    what spans the subspace. Without ``phi``, its prior is that of the networks' weights, ``w``,
+    carried into the subspace: normal around 0, over the square root of the inputs of each layer;
+    ``Intercept`` is that of the output biases.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, str] = Field(init=False)
 
     b: str = "normal(0, 2.5)"
-    phi: str = "normal(0, 5)"
+    w: str = "normal(0, 2)"
+    Intercept: str = "normal(0, 2.5)"
+    phi: str | None = None
     sd: str = "student_t(3, 0, 2.5)"
     sds: str = "student_t(3, 0, 2.5)"
     cor: str = "lkj(1)"
@@ -113,6 +135,15 @@ class PriorConfig(_Section):
         known = dispersion_keys()
         return {key: text for key, text in self.__pydantic_extra__.items() if key in known}
 
+    @property
+    def on_weights(self) -> bool:
+        """Whether the prior of phi is that of the weights, and training has it too."""
+        return self.phi is None
+
+    def scale_of(self, key: str) -> float:
+        """Return the scale of a prior that is normal around 0."""
+        return parse_prior(getattr(self, key), key).argument("scale")
+
     def of_class(self, key: str) -> str | None:
         """Return the prior of a class of parameters, or None where it has its own default."""
         return getattr(self, key) if key in type(self).model_fields else self.classes.get(key)
@@ -122,6 +153,17 @@ class PriorConfig(_Section):
         """Return a class's prior where the user gives none."""
         field = cls.model_fields.get(key)
         return None if field is None else field.default
+
+    @field_validator("w", "Intercept")
+    @classmethod
+    def _normal_around_zero(cls, text: str, info: Any) -> str:
+        prior = parse_prior(text, info.field_name)
+        if prior.density.name != "normal" or prior.values[0] != 0:
+            raise InputError(
+                f"prior '{info.field_name}' must be normal around 0, as 'normal(0, 1)', got "
+                f"'{text}'; other priors are possible as prior 'phi'"
+            )
+        return text
 
     @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap")
     @classmethod
@@ -165,10 +207,12 @@ class SampleConfig(_Section):
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
-    1000. ``metric = "ggn"`` starts with the generalised Gauss-Newton metric of a mode inside the
-    subspace. ``threads = "auto"`` fills the cores with chains first, then with threads.
-    ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the network in
-    PyTorch, else pure Stan.
+    1000, and 500 for a metric that ``auto`` made diagonal. ``metric = "ggn"`` starts with the
+    generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
+    dimensions, and adapts a diagonal metric in more. ``budget`` is the minutes of sampling that
+    ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills the cores with chains first, then
+    with threads. ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the
+    network in PyTorch, else pure Stan.
     """
 
     method: str = "nuts"
@@ -177,9 +221,10 @@ class SampleConfig(_Section):
     chains: int = Field(default=4, ge=1)
     warmup: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     draws: int = Field(default=1000, ge=1)
-    adapt_delta: float = Field(default=0.8, gt=0, lt=1)
+    adapt_delta: float = Field(default=0.9, gt=0, lt=1)
     max_treedepth: int = Field(default=10, ge=1)
-    metric: Literal["ggn", "dense_e", "diag_e", "unit_e"] = "ggn"
+    metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
+    budget: float = Field(default=10.0, gt=0)
     threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"
     seed: int = Field(default=1, ge=0)

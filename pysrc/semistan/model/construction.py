@@ -32,6 +32,8 @@ class ConstructionFacts:
     moves : str
         What phi moves: weights along the ``directions`` of Pi, single weights (``axes``), or
         ``all`` weights, in their order.
+    widens : bool
+        Whether the subspace can be widened beyond what spans it, up to all weights.
     """
 
     name: str
@@ -39,6 +41,7 @@ class ConstructionFacts:
     holds_theta: bool = False
     scales_phi: bool = False
     moves: Moves = "directions"
+    widens: bool = False
 
 
 # A module whose CONSTRUCTION is the record, or the record itself.
@@ -52,6 +55,9 @@ CONSTRUCTIONS: dict[str, str | ConstructionFacts] = {
     "full": "semistan.subspace.full",
     "naive": "semistan.subspace.naive",
 }
+
+
+NARROW = 8  # dimensions of a Bézier curve, and of what cannot be widened, where k is "auto"
 
 
 def known_construction(name: str) -> str:

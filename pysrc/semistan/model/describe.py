@@ -14,15 +14,37 @@ def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
     """Return what was trained on what, by name; how many times if in several subspaces."""
     network = bundle.network
     frozen = f", {network.frozen} frozen" if network.frozen else ""
-    number = f"{subspaces} subspaces" if subspaces > 1 else "a subspace"
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
         "Formula": bundle.config.formula,
         "Data": f"{bundle.source.rows} rows{dropped}",
-        "Network": f"{network.text}, {network.activation}{frozen}; {bundle.subspace.d} weights "
-        f"in {number} of k = {bundle.subspace.k} ({bundle.subspace.origin})",
+        "Network": f"{network.text}, {network.activation}{frozen}; {_moves(bundle, subspaces)}",
     }
+
+
+def _moves(bundle: Bundle, subspaces: int) -> str:
+    """Say which of the weights are sampled, and from how many trainings."""
+    d, k, origin = bundle.subspace.d, bundle.subspace.k, bundle.subspace.origin
+    if bundle.model.moves == "all":
+        trainings = f", around {subspaces} trainings" if subspaces > 1 else ""
+        return f"all {d} weights are sampled{trainings}"
+    number = f"{subspaces} subspaces" if subspaces > 1 else "a subspace"
+    curve = bundle.config.subspace.curve
+    beyond = f", {curve} of them a curve's" if curve and curve < k else ""
+    return f"{d} weights in {number} of k = {k} ({origin}{beyond})"
+
+
+def left_out(bundle: Bundle, subspaces: int) -> str:
+    """Say what intervals of the network's part leave out; nothing if all weights are sampled."""
+    if bundle.model.moves == "all":
+        return ""
+    other = " or between trainings" if subspaces == 1 else ""
+    return (
+        "Intervals of the network's part are within the subspace: what varies outside it"
+        f"{other} is left out, so that they are too narrow. They need all weights (k = auto, "
+        "a larger budget) or several subspaces."
+    )
 
 
 def facts_text(facts: Mapping[str, str]) -> str:

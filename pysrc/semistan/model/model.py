@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
+from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks
+from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.prior import PriorGroup, has_horseshoe, prior_groups
 from semistan.model.temper import Temper, temper_of
@@ -58,6 +60,21 @@ class Model:
     def priors(self) -> tuple[PriorGroup, ...]:
         """The priors that the user can choose, a statement of the program each."""
         return prior_groups(self.config, self.design, self.units)
+
+    @property
+    def moves(self) -> Moves:
+        """What phi moves: weights along directions, single weights, or all of them."""
+        subspace = self.config.subspace
+        every = subspace.widens and subspace.k == self.network.d
+        return "all" if every else subspace.moves
+
+    @cached_property
+    def weight_scale(self) -> Array | None:
+        """Standard deviations (d,) of the weights' prior, unless phi has a prior of its own."""
+        priors = self.config.priors
+        if not priors.on_weights:
+            return None
+        return prior_scales(self.network, priors.scale_of("w"), priors.scale_of("Intercept"))
 
     @cached_property
     def orthogonal(self) -> tuple[int, ...]:

@@ -34,6 +34,8 @@ class Subspace:
         Prior scale of each coordinate, in units of the prior that the user gives.
     axes : array of int, shape (a,)
         Weights that move by themselves: unit vectors, stored as positions.
+    phi_location : array, shape (k,)
+        Where the prior of the weights has its centre, w = 0, or what of it lies in the subspace.
     theta_bar : array, shape (P,)
         Coefficients at phi = 0, in the user's units; empty where theta is free.
     theta_Pi : array, shape (P, k)
@@ -45,6 +47,7 @@ class Subspace:
     origin: str
     phi_scale: Array
     axes: Index
+    phi_location: Array = field(default_factory=lambda: np.zeros(0))
     theta_bar: Array = field(default_factory=lambda: np.zeros(0))
     theta_Pi: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -53,6 +56,8 @@ class Subspace:
             raise ValueError(f"expected Pi ({self.p_bar.size}, k), got {self.Pi.shape}")
         if self.phi_scale.shape != (self.k,):
             raise ValueError(f"expected phi_scale ({self.k},), got {self.phi_scale.shape}")
+        if not len(self.phi_location):
+            object.__setattr__(self, "phi_location", np.zeros(self.k))
 
     @property
     def d(self) -> int:

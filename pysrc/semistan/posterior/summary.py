@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
+from semistan.model.describe import left_out
 from semistan.model.design import Design
 from semistan.model.orthogonal import ORTHOGONAL, RAW
 from semistan.model.table.rows import Rows
@@ -162,10 +163,15 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
         (
             *_names_note(posterior.design),
             *_orthogonal_note(posterior),
-            *filter(None, [collinearity(posterior, rows).warning()]),
+            *filter(None, [collinearity(posterior, rows).warning(), _left_out(posterior)]),
         ),
         agreement(posterior, rows),
     )
+
+
+def _left_out(posterior: Posterior) -> str:
+    """Say what the intervals of the network's part leave out."""
+    return left_out(posterior.members[0].bundle, len(posterior.members))
 
 
 def by_subspace(posterior: Posterior) -> pd.DataFrame:

@@ -54,7 +54,7 @@ def stan_data(
         "eta_scale": units.eta_scale,
         **network.stan_sizes,
         **({"w_frozen": bundle.trained.w_frozen} if network.frozen else {}),
-        **subspace_data(bundle.subspace, bundle.config.subspace.moves),
+        **subspace_data(bundle.subspace, bundle.model.moves),
         **{
             name: rows.known[name].astype(int) if name == "trials" else rows.known[name]
             for name in known_of_rows(bundle.design)

@@ -55,7 +55,7 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield _predictor_line(model, predictor, own)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
-    yield TEXTS[model.config.subspace.moves].model
+    yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
 

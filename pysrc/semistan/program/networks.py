@@ -70,7 +70,7 @@ class NetworkText:
     @property
     def subspace(self) -> SubspaceText:
         """How the weights follow from phi."""
-        return TEXTS[self.model.config.subspace.moves]
+        return TEXTS[self.model.moves]
 
     @property
     def files(self) -> tuple[str, ...]:

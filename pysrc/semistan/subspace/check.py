@@ -17,10 +17,10 @@ def check_smaller(config: SubspaceConfig, network: Networks) -> None:
         If k >= d for one of them.
     """
     d, several = min(network.sizes), len(network.sizes) > 1
-    if config.k >= d:
+    if config.dimension >= d:
         raise InputError(
             f"k must be smaller than the number of Bayesian weights d = {d}"
-            f"{' of the smallest network' * several}, got k = {config.k}; "
+            f"{' of the smallest network' * several}, got k = {config.dimension}; "
             "choose a smaller k or a larger network"
         )
 

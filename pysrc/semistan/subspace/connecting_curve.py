@@ -62,7 +62,7 @@ def curve(
     two, second = stage(1, replace(starts[1], w_frozen=one.w_frozen))
     best, third = stage(2, _straight(one, two), fixed=(0, 2))
     best = settle(problem, best)
-    spanned, spread = span(best.control_points.cpu().numpy(), subspace.k, "curve")
+    spanned, spread = span(best.control_points.cpu().numpy(), subspace.dimension, "curve")
     return hand_over(problem, units, best, joined(first, second, third), spanned, spread)
 
 
@@ -79,8 +79,10 @@ def _straight(one: Parameters, two: Parameters) -> Parameters:
 
 
 def _check(config: SubspaceConfig, network: Networks) -> None:
-    if config.k != 2:
-        raise InputError(f"a curve between two networks has k = 2, got k = {config.k}; use --k 2")
+    if config.dimension != 2:
+        raise InputError(
+            f"a curve between two networks has k = 2, got k = {config.dimension}; use --k 2"
+        )
     check_smaller(config, network)
 
 

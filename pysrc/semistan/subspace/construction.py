@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from semistan.density.problem import Problem
 from semistan.model.config import SubspaceConfig, TrainConfig
-from semistan.model.construction import ConstructionFacts, construction_facts
+from semistan.model.construction import NARROW, ConstructionFacts, construction_facts
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+from semistan.subspace.carry import carried
 from semistan.subspace.descent import Progress
 from semistan.subspace.free import freed
 
@@ -101,10 +102,13 @@ class Construction(ConstructionFacts):
         generator: Generator,
         progress: Progress | None = None,
     ) -> Trained:
-        """Check and build, and free what is to move by itself; parameters as ``Build``."""
+        """Check and build, and give phi what moves by itself and its prior; as ``Build``."""
         self.check(subspace, problem.network)
         trained = self.build(problem, units, subspace, train, generator, progress)
-        return freed(trained, problem.network, subspace.free)
+        trained = freed(trained, problem.network, subspace.free)
+        if problem.prior_scale is None:
+            return trained
+        return carried(trained, problem.prior_scale.cpu().numpy())
 
 
 def construction(name: str) -> Construction:
@@ -128,6 +132,8 @@ def check_construction(config: SubspaceConfig, network: Networks) -> None:
     InputError
         Saying what the construction can have.
     """
+    if config.k == "auto" and not config.widens:
+        config = config.model_copy(update={"k": NARROW})
     construction(config.construction).check(config, network)
 
 

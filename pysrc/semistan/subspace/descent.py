@@ -150,7 +150,7 @@ def step(
     t = float(torch.rand((), generator=generator, dtype=torch.float64))
     optimiser.zero_grad()
     weights = _on_device(bernstein(np.array(t), len(parameters.control_points) - 1), batch)
-    batch.loss(parameters.at(weights)).backward()  # type: ignore[no-untyped-call]
+    batch.objective(parameters.at(weights)).backward()  # type: ignore[no-untyped-call]
     if fixed:
         assert parameters.control_points.grad is not None
         parameters.control_points.grad[list(fixed)] = 0

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.density.ggn import PRIOR_PRECISION, full_ggn, linearised_chunks, onto
+from semistan.density.ggn import full_ggn, linearised_chunks, onto
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -70,7 +70,6 @@ def measure(
     units: Units,
     trained: Trained,
     *,
-    prior_precision: float = PRIOR_PRECISION,
     rows: Problem | None = None,
     w: Array | None = None,
 ) -> Measures:
@@ -84,8 +83,6 @@ def measure(
         The user's units, in which ``trained`` holds theta and dispersion.
     trained : Trained
         What a construction handed over.
-    prior_precision : float
-        Of the isotropic Gaussian prior of the weights around w*.
     rows : Problem, optional
         Rows whose predictions are compared; the training rows by default.
     w : array, shape (d,), optional
@@ -100,7 +97,7 @@ def measure(
     """
     state = state_of(problem, units, trained, w)
     at = problem if rows is None else rows
-    given = (problem, at, state, trained.subspace, prior_precision)
+    given = (problem, at, state, trained.subspace)
     trace = trace_criterion(*given) if trained.subspace.k <= MOST else np.nan
     error, full_trace = relative_error(*given) if trained.subspace.d <= MOST else (np.nan, np.nan)
     return Measures(error, trace, full_trace, trained.singular_values, trained.arc_length)
@@ -128,10 +125,9 @@ def trace_criterion(
     rows: Problem,
     state: Weights,
     subspace: Subspace,
-    prior_precision: float = PRIOR_PRECISION,
 ) -> float:
     """Return trace Sigma_P, for any d: only k x k matrices are formed."""
-    H_P = prior_precision * torch.tensor(_gram(subspace), device=state.w.device)
+    H_P = _prior_on(subspace, problem.precision)
     for part in linearised_chunks(problem, state):
         J_P = onto(subspace, part.J)
         H_P += J_P.T @ (part.h[:, None] * J_P)
@@ -148,10 +144,9 @@ def relative_error(
     rows: Problem,
     state: Weights,
     subspace: Subspace,
-    prior_precision: float = PRIOR_PRECISION,
 ) -> tuple[float, float]:
     """Return |Sigma - Sigma_P| / |Sigma| and trace Sigma; d x d matrices are formed."""
-    L, gram = whitened(problem, rows, state, prior_precision)
+    L, gram = whitened(problem, rows, state)
     Q = torch.linalg.qr(L.T @ torch.as_tensor(subspace.matrix, device=L.device))[0]
     left = gram - Q @ (Q.T @ gram)
     left = left - (left @ Q) @ Q.T
@@ -159,11 +154,9 @@ def relative_error(
     return float(error), float(gram.trace())
 
 
-def whitened(
-    problem: Problem, rows: Problem, state: Weights, prior_precision: float
-) -> tuple[Tensor, Tensor]:
+def whitened(problem: Problem, rows: Problem, state: Weights) -> tuple[Tensor, Tensor]:
     """Return L with L L' = H, and G = L^-1 J' J L'^-1 over some rows, both of shape (d, d)."""
-    L = torch.linalg.cholesky(full_ggn(problem, state, prior_precision))
+    L = torch.linalg.cholesky(full_ggn(problem, state))
     gram = torch.zeros_like(L)
     for part in linearised_chunks(rows, state):
         root = torch.linalg.solve_triangular(L, part.J.T, upper=False)
@@ -171,8 +164,14 @@ def whitened(
     return L, gram
 
 
-def _gram(subspace: Subspace) -> Array:
-    """Return P' P, shape (k, k), without the axes as columns."""
-    across = subspace.Pi[subspace.axes]
-    own = np.eye(len(subspace.axes))
-    return np.block([[own, across], [across.T, subspace.Pi.T @ subspace.Pi]])
+def _prior_on(subspace: Subspace, precision: Tensor) -> Tensor:
+    """Return P' diag(precision) P, shape (k, k), without the axes as columns."""
+    axes, Pi = (torch.tensor(a, device=precision.device) for a in (subspace.axes, subspace.Pi))
+    weighted = precision[:, None] * Pi
+    across = weighted[axes]
+    return torch.cat(
+        [
+            torch.cat([torch.diag(precision[axes]), across], dim=1),
+            torch.cat([across.T, Pi.T @ weighted], dim=1),
+        ]
+    )

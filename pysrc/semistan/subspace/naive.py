@@ -43,11 +43,11 @@ def naive(
 ) -> Trained:
     """Train a Bézier curve through weights and coefficients, and span its subspace."""
     d = problem.network.d
-    parameters = _points_of_theta(initial_parameters(problem, subspace.k + 1, generator))
+    parameters = _points_of_theta(initial_parameters(problem, subspace.dimension + 1, generator))
     best, history = descend(problem, parameters, train, generator, progress)
     theta = best.theta.cpu().numpy()
     points = np.hstack([best.control_points.cpu().numpy(), theta])
-    joint, spread = span(points, subspace.k, "naive")
+    joint, spread = span(points, subspace.dimension, "naive")
     spanned = replace(
         joint,
         p_bar=joint.p_bar[:d],

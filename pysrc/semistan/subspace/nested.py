@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.density.ggn import PRIOR_PRECISION
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -51,7 +50,6 @@ def nested_errors(
     problem: Problem,
     state: Weights,
     subspace: Subspace,
-    prior_precision: float = PRIOR_PRECISION,
 ) -> NestedErrors:
     """Measure the first j directions for at most 40 values of j; d x d matrices are formed.
 
@@ -63,14 +61,12 @@ def nested_errors(
         Where the network is linearised, as ``measures.state_of`` returns it.
     subspace : Subspace
         Its directions, the axes first.
-    prior_precision : float
-        Of the isotropic Gaussian prior of the weights around them.
 
     Notes
     -----
     Faller and Martin (2025), arXiv:2502.02345, eq. (20).
     """
-    L, gram = whitened(problem, problem, state, prior_precision)
+    L, gram = whitened(problem, problem, state)
     directions = torch.as_tensor(subspace.matrix, device=L.device)
     # The complete basis, in which what j directions leave is a block: nothing cancels.
     basis = torch.linalg.qr(L.T @ directions, mode="complete")[0]

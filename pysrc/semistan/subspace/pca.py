@@ -50,7 +50,7 @@ def pca(
     are orthonormal, and phi carries it.
     """
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
-    Pi, values = principal_directions(path.deviations, subspace.k)
+    Pi, values = principal_directions(path.deviations, subspace.dimension)
     scale = values / np.sqrt(len(path.deviations) - 1)
     spanned = along(path.w, Pi, "pca", scale)
     return hand_over(problem, units, path.parameters, path.history, spanned, values)
@@ -76,10 +76,10 @@ def principal_directions(deviations: Array, k: int) -> tuple[Array, Array]:
 
 
 def _check(config: SubspaceConfig, network: Networks) -> None:
-    if config.k >= config.snapshots:
+    if config.dimension >= config.snapshots:
         raise InputError(
             f"k must be smaller than the number of snapshots of the path, {config.snapshots}, "
-            f"got k = {config.k}; choose a smaller k or more snapshots"
+            f"got k = {config.dimension}; choose a smaller k or more snapshots"
         )
     check_smaller(config, network)
 

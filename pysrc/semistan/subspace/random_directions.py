@@ -43,10 +43,12 @@ def random(
     Izmailov, Maddox, Kirichenko, Garipov, Vetrov and Wilson (2019), Subspace Inference for
     Bayesian Deep Learning, UAI, section 4.1. Theirs have length 1 and are nearly orthogonal.
     """
-    Pi = random_directions(problem.network.d, subspace.k, generator)
+    Pi = random_directions(problem.network.d, subspace.dimension, generator)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     spanned = along(path.w, Pi, "random")
-    return hand_over(problem, units, path.parameters, path.history, spanned, np.ones(subspace.k))
+    return hand_over(
+        problem, units, path.parameters, path.history, spanned, np.ones(subspace.dimension)
+    )
 
 
 def random_directions(d: int, k: int, generator: Generator) -> Array:

@@ -68,7 +68,7 @@ def subnetwork(
         best, history = descend(problem, parameters, train, generator, progress)
         best = settle(problem, best)
         scores = _scores(problem, best, subspace.select)
-    axes = largest(scores, candidates, subspace.k)
+    axes = largest(scores, candidates, subspace.dimension)
     moving = along_axes(best.control_points[0].cpu().numpy(), axes, "subnetwork")
     return hand_over(problem, units, best, history, moving, scores[axes])
 
@@ -84,10 +84,10 @@ def _candidates(network: Networks, subspace: SubspaceConfig) -> Index:
         return np.arange(network.d)
     layers = [np.arange(layer.start, layer.stop) for layer in output_layers(network)]
     weights = np.concatenate(layers)
-    if subspace.k > len(weights):
+    if subspace.dimension > len(weights):
         raise InputError(
             f"select = last_layer chooses among the output layer's {len(weights)} weights, "
-            f"got k = {subspace.k}; choose k <= {len(weights)} or another select"
+            f"got k = {subspace.dimension}; choose k <= {len(weights)} or another select"
         )
     return weights
 
@@ -101,10 +101,10 @@ def _scores(problem: Problem, best: Parameters, select: str) -> Array:
 
 
 def _check(config: SubspaceConfig, network: Networks) -> None:
-    if config.k > network.d:
+    if config.dimension > network.d:
         raise InputError(
             f"k must not be larger than the number of Bayesian weights d = {network.d}, got "
-            f"k = {config.k}; choose a smaller k or a larger network"
+            f"k = {config.dimension}; choose a smaller k or a larger network"
         )
     if config.select == "variance":
         check_one_predictor(config, network)

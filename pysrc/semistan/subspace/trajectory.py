@@ -142,7 +142,8 @@ def continue_training(
     """
     parameters = Parameters(*(tensor.requires_grad_() for tensor in start.copy().tensors()))
     weights, *others = parameters.tensors()
-    prior: dict[str, Any] = {"params": [weights], "weight_decay": PRIOR_PRECISION / len(rows[0])}
+    decay = PRIOR_PRECISION / len(rows[0]) if rows[0].prior_scale is None else 0.0
+    prior: dict[str, Any] = {"params": [weights], "weight_decay": decay}
     optimiser = torch.optim.Adam([prior, {"params": others}], lr=RATE * options.learning_rate)
     size = path_batch_size(len(rows[0]), options.batch_size)
     every = path_spacing(snapshots, options.epochs)

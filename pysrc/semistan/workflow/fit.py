@@ -43,6 +43,7 @@ from semistan.program.program import Kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
 from semistan.workflow.compiled import compile_model, plan_of, toolchain_for, trusted_kernel
+from semistan.workflow.dimension import resolved
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, train_missing
 from semistan.workflow.train import train, training_text
@@ -126,6 +127,7 @@ def fit(
         say(orthogonal)
     _check_weights(prepared)
     toolchain = toolchain_for(config.sample)
+    prepared = resolved(prepared, toolchain, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
         begin_run(prepared, Path(out), toolchain, overwrite=overwrite)

@@ -14,6 +14,7 @@ from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
+from semistan.workflow.dimension import resolved
 from semistan.workflow.prepare import Prepared
 
 
@@ -53,7 +54,11 @@ class TrainTask:
 def train(
     prepared: Prepared, progress: Progress | None = None, *, backend: Backend = LOCAL
 ) -> Bundle:
-    """Train a subspace of a prepared model: of several, the first."""
+    """Train a subspace of a prepared model: of several, the first.
+
+    Where k is ``auto``, it is resolved first, by a gradient's time in PyTorch.
+    """
+    prepared = resolved(prepared, say=lambda _: None)
     report = SILENT if progress is None else Report(progress)
     ((_, bundle),) = backend.map([TrainTask(prepared)], report=lambda _: report)
     return bundle

@@ -424,4 +424,5 @@ def _left(kept: bytes | None, key: str, total: int) -> Walk | None:
 ELLIPTICAL_SLICE = Method(
     "elliptical-slice", "elliptical slice sampling", elliptical_slice_chain, approximate=False,
     by_stan=False, has_warmup=True, columns={"lp": "lp__"}, check=_has_reference,
+    dimensions=40,
 )  # fmt: skip

@@ -254,4 +254,5 @@ def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> di
 FLOW = Method(
     "flow", "variational inference with a RealNVP flow", flow_chain, approximate=True,
     by_stan=False, has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"},
+    dimensions=40,
 )  # fmt: skip

@@ -23,4 +23,5 @@ def laplace_chain(task: ChainTask, _: Report) -> bytes:
 LAPLACE = Method(
     "laplace", "Laplace's approximation", laplace_chain, approximate=True, by_stan=True,
     has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_q__"}, since=(2, 32),
+    dimensions=75,
 )  # fmt: skip

@@ -26,4 +26,5 @@ def pathfinder_chain(task: ChainTask, _: Report) -> bytes:
 PATHFINDER = Method(
     "pathfinder", "Pathfinder", pathfinder_chain, approximate=True, by_stan=True,
     has_warmup=False, columns={"log_p": "lp__", "log_g": "lp_approx__"}, since=(2, 33),
+    dimensions=75,
 )  # fmt: skip

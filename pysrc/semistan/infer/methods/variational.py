@@ -37,6 +37,7 @@ def _record(name: Literal["meanfield", "fullrank"], text: str) -> Method:
     return Method(
         name, text, partial(variational_chain, name), approximate=True, by_stan=True,
         has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"}, lines_before=1,
+        dimensions=75,
     )  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistan.lazy import torch
+from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.networks.architecture import Architecture, Layer
 
@@ -105,6 +108,20 @@ def output_layers(spec: Networks, predictor: str | None = None) -> list[slice]:
         for part, of in zip(layers(spec), spec.predictors, strict=True)
         if predictor in (None, of)
     ]
+
+
+def prior_scales(spec: Networks, w: float, intercept: float) -> Array:
+    """Return the standard deviation (d,) of each Bayesian weight under the weights' prior.
+
+    It is ``w / sqrt(m)`` for the weights of a layer with m inputs, so that the network's output
+    does not widen with its layers, ``w`` for biases, and ``intercept`` for the output biases.
+    """
+    scales = np.full(spec.d, w)
+    for part in layers(spec):
+        for layer in part:
+            scales[layer.weights] /= np.sqrt(layer.m)
+        scales[part[-1].biases] = intercept
+    return scales
 
 
 def initial(spec: Networks, generator: Generator) -> Tensor:

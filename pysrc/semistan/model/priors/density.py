@@ -218,7 +218,8 @@ def _check_prior(prior: Prior, parameter: str) -> None:
                 f"prior '{parameter}': the {argument} of {density.name} must be positive, "
                 f"got {prior.argument(argument):g}"
             )
-    is_dispersion = parameter not in ("b", "phi") and not parameter.startswith("b_")
+    coefficients = parameter in ("b", "phi", "w", "Intercept") or parameter.startswith("b_")
+    is_dispersion = not coefficients
     if density.is_constant and not is_dispersion:
         raise InputError(
             f"prior '{parameter}': constant() is for dispersion parameters; "

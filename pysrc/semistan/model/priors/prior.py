@@ -156,6 +156,7 @@ class PriorLine:
 
 
 PHI = "phi"
+WEIGHTS = "w"
 
 
 def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[PriorGroup, ...]:
@@ -176,9 +177,15 @@ def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[Pri
 
 
 def _phi_group(config: ModelConfig) -> PriorGroup:
-    prior = parse_prior(config.priors.phi, PHI)
-    source = _source(config.priors, PHI)
+    prior, key = _phi_prior(config.priors)
+    source = _source(config.priors, key)
     return PriorGroup(PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None)
+
+
+def _phi_prior(config: PriorConfig) -> tuple[Prior, str]:
+    """Return the prior of phi, or that of the weights which it is carried from, and its key."""
+    key = PHI if config.phi else WEIGHTS
+    return parse_prior(config.of_class(key) or "", key), key
 
 
 def _predictor_groups(config: ModelConfig, predictor: Predictor, units: Units) -> list[PriorGroup]:
@@ -286,6 +293,10 @@ def priors_of(group: PriorGroup, bundle: Bundle) -> Sequence[Prior]:
     """Return the prior of each member as used; phi's scales are the subspace's."""
     if not group.is_phi:
         return group.used
+    subspace, normal = bundle.subspace, group.density
+    if bundle.config.priors.on_weights:
+        moments = zip(subspace.phi_location, subspace.phi_scale, strict=True)
+        return [Prior(normal, (float(location), float(scale))) for location, scale in moments]
     return [group.written[0].rescaled(float(scale)) for scale in phi_units(bundle)]
 
 
@@ -296,8 +307,8 @@ def has_correlations(design: Design) -> bool:
 
 def phi_units(bundle: Bundle) -> Array:
     """Return what the scale of phi's prior is multiplied by, shape (k,)."""
-    scale = bundle.subspace.phi_scale
-    if bundle.config.priors.phi.strip() != AUTO:
+    scale, phi = bundle.subspace.phi_scale, bundle.config.priors.phi
+    if phi is None or phi.strip() != AUTO:
         return scale
     points = bundle.trained.control_points.reshape(-1, bundle.subspace.d)
     if len(points) == 1:
@@ -336,8 +347,11 @@ def _lines(
 
 
 def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
-    prior, source = parse_prior(config.priors.phi, PHI), _source(config.priors, PHI)
-    automatic = config.priors.phi.strip() == AUTO
+    (prior, key), phi = _phi_prior(config.priors), config.priors.phi
+    source = _source(config.priors, key)
+    if phi is None:
+        return _weight_lines(config.priors)
+    automatic = phi.strip() == AUTO
     written = AUTO if automatic else str(prior)
     if scales is None:
         known = not automatic and not config.subspace.scales_phi
@@ -347,6 +361,17 @@ def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
     return [
         PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
         for j, scale in enumerate(scales, start=1)
+    ]
+
+
+def _weight_lines(config: PriorConfig) -> list[PriorLine]:
+    """Return the prior of the weights and biases, and that of the output biases."""
+    scale = config.scale_of(WEIGHTS)
+    used = f"normal(0, {scale:.6g} / sqrt(inputs of the layer)), normal(0, {scale:.6g}) of biases"
+    intercept = config.Intercept
+    return [
+        PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS)),
+        PriorLine("output biases", intercept, intercept, _source(config, "Intercept")),
     ]
 
 

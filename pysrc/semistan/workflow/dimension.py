@@ -1,0 +1,174 @@
+"""The dimension of the subspace, where ``k = "auto"`` leaves it open.
+
+The posterior of all weights is the one that narrower subspaces imitate. It is taken wherever it can
+be sampled in the time that ``[sample] budget`` gives; elsewhere, the widest subspace that can.
+Seconds are predicted as
+
+    rounds of chains x iterations x leapfrog steps x seconds per gradient.
+
+In up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps an iteration enough;
+beyond, a diagonal metric takes up to some 500.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from semistan.bundle.bundle import library_versions
+from semistan.density.problem import make_problem
+from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.methods import method_of
+from semistan.infer.plan import gradient_milliseconds, plan_threads
+from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, SHORT_WARMUP
+from semistan.lazy import torch
+from semistan.model.bundle import Bundle
+from semistan.model.config import SampleConfig, with_overrides
+from semistan.model.construction import NARROW
+from semistan.model.names import MU
+from semistan.model.subspace import along_axes
+from semistan.program.program import bundle_program
+from semistan.subspace.descent import initial_parameters
+from semistan.subspace.hand_over import hand_over
+from semistan.workflow.compiled import compile_model
+from semistan.workflow.prepare import Prepared, Say
+
+SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
+TIMED = 5  # gradients in PyTorch, of which the fastest counts
+WITH_MODE, DIAGONAL = 15, 500  # leapfrog steps of an iteration, by the metric
+
+Seconds = Callable[[Prepared], float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dimension:
+    """A model whose k is a number, and why: empty where the user gave it."""
+
+    prepared: Prepared
+    reason: str = ""
+
+
+def resolved(prepared: Prepared, toolchain: Toolchain | None = None, *, say: Say) -> Prepared:
+    """Replace ``k = "auto"`` by the dimension that can be sampled within the budget, and say why.
+
+    Without a toolchain, a gradient is timed in PyTorch, where it takes longer.
+    """
+
+    def seconds(every: Prepared) -> float:
+        if toolchain is None:
+            return _seconds_in_torch(every)
+        return _seconds_in_stan(every, toolchain)
+
+    found = with_dimension(prepared, seconds)
+    if found.reason:
+        say(found.reason)
+    return found.prepared
+
+
+def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
+    """Replace ``k = "auto"`` by a number.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The model and its rows.
+    seconds : callable
+        Times a gradient of a model with all weights.
+    """
+    config, d = prepared.config.subspace, prepared.model.network.d
+    if config.k != "auto":
+        return Dimension(prepared)
+    if not config.widens:
+        return Dimension(_resolved(prepared, NARROW, None))
+    curve = min(config.curve or NARROW, d - 1)
+    options, every = prepared.config.sample, _resolved(prepared, d, curve)
+    most = method_of(options).dimensions
+    if most is not None and d > most:
+        size = _possible(prepared, most)
+        return Dimension(
+            _resolved(prepared, max(size, curve), min(curve, size)),
+            f"k = {size} of {d} weights: method = '{options.method}' works in no more dimensions",
+        )
+    per_gradient = seconds(every)
+    predicted = _predicted(options, d, per_gradient)
+    timed = f"{1e3 * per_gradient:.3g} ms per gradient"
+    if predicted <= 60 * options.budget:
+        return Dimension(
+            every,
+            f"k = all {d} weights: sampling is predicted to take {_time(predicted)} ({timed})",
+        )
+    sizes = [_possible(prepared, size) for size in SIZES if size < d]
+    fitting = [k for k in sizes if _predicted(options, k, per_gradient) <= 60 * options.budget]
+    size = max([curve, *fitting])
+    return Dimension(
+        _resolved(prepared, size, curve if size > curve else None),
+        f"k = {size} of {d} weights: all would take some {_time(predicted)} to sample ({timed}), "
+        f"which is more than the budget of {options.budget:g} min",
+    )
+
+
+def _resolved(prepared: Prepared, k: int, curve: int | None) -> Prepared:
+    overrides = {"subspace.k": k, "subspace.curve": curve}
+    return replace(prepared, config=with_overrides(prepared.config, overrides))
+
+
+def _possible(prepared: Prepared, size: int) -> int:
+    """Return how many dimensions the rows' predictions and each network have, up to a size."""
+    network = prepared.model.network
+    if any(of != MU for of in network.predictors):  # the curvature is that of the mean
+        return NARROW
+    return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
+
+
+def _predicted(options: SampleConfig, k: int, seconds: float) -> float:
+    """Return the seconds of sampling in k dimensions."""
+    gaussian = k <= MOST_GAUSSIAN
+    steps = min(WITH_MODE if gaussian else DIAGONAL, 2**options.max_treedepth)
+    automatic = SHORT_WARMUP if gaussian else DIAGONAL_WARMUP
+    warmup = automatic if options.warmup == "auto" else options.warmup
+    at_once, _ = plan_threads(options)
+    rounds = ceil(options.chains / at_once)
+    return float(rounds * (warmup + options.draws) * steps * seconds)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _seconds_in_stan(prepared: Prepared, toolchain: Toolchain) -> float:
+    """Time a gradient of the compiled program at an untrained network."""
+    model, (_, threads) = prepared.model, plan_threads(prepared.config.sample)
+    kernel, bundle = compile_model(model, toolchain, lambda _: None), _untrained(prepared)
+    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    timed = gradient_milliseconds(bundle, prepared.rows, program.executable, threads)
+    return min(timed.values()) / 1e3
+
+
+def _untrained(prepared: Prepared) -> Bundle:
+    """Return a bundle of random weights, all of which move."""
+    model, d = prepared.model, prepared.model.network.d
+    problem = make_problem(model, prepared.rows, "cpu")
+    start = initial_parameters(problem, 1, torch.Generator().manual_seed(0)).copy()
+    whole = along_axes(np.zeros(d), np.arange(d), "bezier")
+    trained = hand_over(problem, model.units, start, {}, whole, np.ones(d))
+    return Bundle(
+        prepared.config, model.design, model.units, trained, prepared.source, library_versions()
+    )
+
+
+def _seconds_in_torch(prepared: Prepared) -> float:
+    """Time a gradient of the weights in PyTorch."""
+    problem = make_problem(prepared.model, prepared.rows, "cpu")
+    start = initial_parameters(problem, 1, torch.Generator().manual_seed(0))
+    taken = []
+    for _ in range(TIMED):
+        started = time.perf_counter()
+        state = start.at(torch.ones(1, dtype=torch.float64))
+        problem.objective(state).backward()  # type: ignore[no-untyped-call]
+        taken.append(time.perf_counter() - started)
+    return min(taken)

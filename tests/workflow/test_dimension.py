@@ -1,0 +1,87 @@
+"""The dimension that k = "auto" becomes, and what is said of it."""
+
+import pytest
+
+from semistan.workflow.dimension import resolved, with_dimension
+from support.small import small_prepared
+
+D = 13  # weights of a network of 2 inputs and 3 units
+MANY = 1801
+
+
+def prepared(**settings):
+    return small_prepared("y ~ x + nn(u, v)", **{"subspace__k": "auto"} | settings)
+
+
+def decided(seconds, **settings):
+    found = with_dimension(prepared(**settings), lambda _: seconds)
+    subspace = found.prepared.config.subspace
+    return subspace.k, subspace.curve, found.reason
+
+
+def test_all_weights_are_taken_where_they_can_be_sampled():
+    k, curve, reason = decided(1e-6)
+    assert (k, curve) == (D, 8)
+    assert reason.startswith("k = all 13 weights: sampling is predicted to take")
+    assert "0.001 ms per gradient" in reason
+
+
+def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeypatch):
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
+    *_, reason = decided(1e-3, **settings)
+    assert "9 s" in reason  # 2 x 300 x 15 x 1 ms
+    *_, reason = decided(1e-4, network__hidden=[40], **settings)
+    assert "30 s" in reason  # 2 x 300 x 500 x 0.1 ms
+    *_, reason = decided(1e-4, network__hidden=[40], sample__max_treedepth=5, **settings)
+    assert "2 s" in reason  # 2^5 steps
+
+
+@pytest.mark.parametrize(("seconds", "k"), [(2e-3, 15), (1e-2, 15), (1.0, 8)])
+def test_what_takes_too_long_becomes_as_wide_as_the_budget_and_the_rows_allow(seconds, k):
+    found = decided(seconds, network__hidden=[40, 40])
+    assert found[:2] == (k, 8 if k > 8 else None)
+    assert f"k = {k} of {MANY} weights: all would take some" in found[2]
+    assert "more than the budget of 10 min" in found[2]
+
+
+def test_a_larger_budget_allows_more():
+    assert decided(2e-3, network__hidden=[40, 40], sample__budget=600.0)[0] == MANY
+
+
+def test_a_number_stays_and_is_not_timed():
+    given = prepared(subspace__k=3)
+    found = with_dimension(given, lambda _: 1 / 0)
+    assert (found.prepared, found.reason) == (given, "")
+
+
+@pytest.mark.parametrize("construction", ["pca", "random", "low_rank_laplace"])
+def test_constructions_that_cannot_be_widened_have_eight_dimensions(construction):
+    assert decided(0.0, subspace__construction=construction) == (8, None, "")
+
+
+def test_methods_with_a_limit_keep_to_it():
+    k, curve, reason = decided(0.0, network__hidden=[40, 40], sample__method="elliptical-slice")
+    assert (k, curve) == (15, 8)
+    assert "elliptical-slice" in reason
+
+
+def test_networks_of_dispersion_parameters_have_no_directions_beside_the_curve():
+    given = small_prepared("y ~ x + nn(u), sigma ~ nn(v)", subspace__k="auto",
+                           network__hidden=[40, 40])  # fmt: skip
+    subspace = with_dimension(given, lambda _: 1.0).prepared.config.subspace
+    assert (subspace.k, subspace.curve) == (8, None)
+
+
+def test_without_a_toolchain_the_gradient_is_timed_in_pytorch():
+    said = []
+    found = resolved(prepared(), say=said.append)
+    assert found.config.subspace.k == D
+    assert "ms per gradient" in said[0]
+
+
+def test_the_compiled_program_is_timed(toolchain):
+    said = []
+    found = resolved(prepared(), toolchain, say=said.append)
+    assert found.config.subspace.k == D
+    assert "ms per gradient" in said[0]
