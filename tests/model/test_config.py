@@ -117,7 +117,7 @@ def test_every_key_survives_the_file(tmp_path):
         "network": {"hidden": [], "activation": "relu", "frozen": 0},
         "subspace": {
             "construction": "pca", "k": 3, "select": "swag", "curvature": "kronecker",
-            "snapshots": 7, "free": "output",
+            "snapshots": 7, "free": "output", "subspaces": 3, "weights": "stacking",
         },
         "priors": {
             "b": "student_t(3, 0, 1)", "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
