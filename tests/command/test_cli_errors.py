@@ -9,7 +9,9 @@ import pytest
 from semistan.bundle.bundle import write_bundle
 from semistan.command import cli
 from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
+from semistan.workflow import train as training
 from support.small import files, small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
@@ -24,8 +26,9 @@ def command(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workflow, "train", forbidden)
-    monkeypatch.setattr(workflow, "compile_program", forbidden)
-    monkeypatch.setattr(workflow, "find_toolchain", lambda: Toolchain(tmp_path, (2, 27, 0), ""))
+    monkeypatch.setattr(training, "train", forbidden)
+    monkeypatch.setattr(compiled, "compile_program", forbidden)
+    monkeypatch.setattr(compiled, "find_toolchain", lambda: Toolchain(tmp_path, (2, 27, 0), ""))
     small_frame().to_csv("data.csv", index=False)
 
     def run(*arguments):
@@ -201,7 +204,7 @@ def test_cmdstan_is_looked_for_before_training(command, tmp_path, monkeypatch, v
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / "stanc").touch(mode=0o755)
         (folder / "makefile").write_text(f"CMDSTAN_VERSION := {version}\n")
-    monkeypatch.setattr(workflow, "find_toolchain", find_toolchain)
+    monkeypatch.setattr(compiled, "find_toolchain", find_toolchain)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("CMDSTAN", str(folder))
     message = refused(command, "fit", FORMULA, "--data", "data.csv")
@@ -273,7 +276,7 @@ def test_a_table_in_place_of_a_model_is_explained(command):
     ("mode", "expected"), [("auto", "reported besides: b_u_orth"), ("off", "warning: nn() sees")]
 )
 def test_what_is_done_about_a_column_in_both_parts_is_said(mode, expected, command, monkeypatch):
-    monkeypatch.setattr(workflow, "find_toolchain", lambda: 1 / 0)
+    monkeypatch.setattr(compiled, "find_toolchain", lambda: 1 / 0)
     said = []
     with pytest.raises(ZeroDivisionError):
         workflow.fit(

@@ -24,6 +24,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
 from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
+from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
 from semistan.workflow.fit import new_run
 from support.chains import complete_folder
@@ -196,7 +197,7 @@ def test_reservations_name_method_and_temperature():
 
 def test_a_method_of_newer_cmdstans_is_refused_before_training(monkeypatch, tmp_path):
     old = Toolchain(tmp_path, (2, 27, 0), "")
-    monkeypatch.setattr(workflow, "find_toolchain", lambda: old)
+    monkeypatch.setattr(compiled, "find_toolchain", lambda: old)
     monkeypatch.setattr(workflow, "train", lambda *_: 1 / 0)
     with pytest.raises(ToolchainError, match=r"needs CmdStan 2\.33"):
         semistan.fit(

@@ -119,7 +119,7 @@ def test_every_key_survives_the_file(tmp_path):
         "network": {"hidden": [], "activation": "relu", "frozen": 0},
         "subspace": {
             "construction": "pca", "k": 3, "curve": 2, "select": "swag", "curvature": "kronecker",
-            "snapshots": 7, "free": "output",
+            "snapshots": 7, "free": "output", "subspaces": 3, "weights": "stacking",
         },
         "priors": {
             "b": "student_t(3, 0, 1)", "w": "normal(0, 3)", "Intercept": "normal(0, 4)",
@@ -132,7 +132,7 @@ def test_every_key_survives_the_file(tmp_path):
         },
         "sample": {
             "method": "fullrank", "temperature": 2.0, "temper": "subspace",
-            "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.95, "max_treedepth": 5,
+            "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.99, "max_treedepth": 5,
             "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7, "budget": 2.5,
         },
     }  # fmt: skip

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.local import LOCAL
 from semistan.posterior.agreement import between
 from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.diagnostics import ebfmi
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import Mixture, shares_of
 from semistan.posterior.run import read_run
@@ -28,6 +30,7 @@ from semistan.workflow.kfold import fold_config
 from semistan.workflow.several import epochs_left
 from support.small import files, small_config, small_frame
 
+HELPER = Path(__file__).parents[1] / "show" / "read_run.R"
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 CHAINS, DRAWS, EPOCHS = 2, 60, 20
 SAMPLE = {"method": "elliptical-slice", "chains": CHAINS, "warmup": 20, "draws": DRAWS, "seed": 3}
@@ -57,7 +60,8 @@ def fit(here, tmp_path_factory):
 
 @pytest.fixture
 def copy(fit, tmp_path):
-    shutil.copytree(fit.run.path, tmp_path / "copy")
+    written = shutil.ignore_patterns("report.html", "read.R", "kfold")
+    shutil.copytree(fit.run.path, tmp_path / "copy", ignore=written)
     return tmp_path / "copy"
 
 
@@ -153,6 +157,7 @@ def test_the_share_between_groups_of_different_sizes_is_that_of_the_pooled_varia
     assert np.array_equal(between([np.ones((4, 2)), np.ones((3, 2))]), [0, 0])
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_the_inference_data_have_chains_within_subspaces(fit):
     arviz = quiet_arviz()
     data = arviz.from_netcdf(fit.run.path / "posterior.nc")
@@ -230,13 +235,13 @@ def test_predictions_by_both_engines_are_those_of_all_draws(fit):
         (("subspace", "run"), "name one of them, as 'run/subspaces/1'"),
         (("stan", "run"), "name the bundle in it, as 'run/subspaces/1/bundle'"),
         (("sample", "run", "--draws", "50"), "semistan sample run/subspaces/1/bundle --out NAME"),
-        (("plot", "run", "--kind", "loss"), "member"),
+        (("plot", "run", "--kind", "loss"), "plot that of RUN/subspaces/1"),
         (("generate", "run"), "this run's method is 'elliptical-slice'"),
         (("summary", "run", "--by", "chain"), "--by takes 'subspace', got 'chain'"),
         (("fit", FORMULA, "--data", "d.csv", "--subspaces", "0"), "subspace.subspaces"),
         (
             ("fit", FORMULA, "--data", "d.csv", "--subspaces", "2", "--weights", "stacking",
-             "--method", "meanfield"),
+             "--method", "meanfield", "--out", "never"),
             "subspace.weights is 'stacking', but PSIS-LOO needs draws from the posterior",
         ),
     ],
@@ -290,7 +295,7 @@ class Counting:
 
     def map(self, tasks, *, at_once=None, report=None):  # noqa: ARG002 - one at a time
         """See ``Backend``."""
-        for index, result in LOCAL.map(tasks, at_once=1, report=report):
+        for index, result in LOCAL.map(tasks, at_once=at_once, report=report):
             if len(self.done) == self.most:
                 raise SemistanError(f"{tasks[index].name} failed: killed")
             self.done.append(tasks[index].name)
@@ -450,13 +455,13 @@ def _has_r_packages(rscript):
 
 def _check_r(fit, rscript):
     """R's table is ours: pooled draws, the largest Rhat, sums of effective sample sizes."""
-    script = semistan.r_script(fit.run)
-    show = f"source('{script}'); write.csv(as.data.frame(coefficient_table), 'table.csv')"
-    result = subprocess.run(
-        [rscript, "-e", show], cwd=fit.run.path, capture_output=True, text=True, check=False
-    )
+    command = [rscript, HELPER, semistan.r_script(fit.run), fit.run.path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    table = pd.read_csv(fit.run.path / "table.csv").set_index("variable")
+    table = pd.read_csv(fit.run.path / "coefficients.csv").set_index("variable")
+    found = pd.read_csv(fit.run.path / "diagnostics.csv").iloc[0]
+    assert found["draws"] == fit.posterior.size
+    assert found["ebfmi"] == pytest.approx(ebfmi(fit.posterior.sampler["energy"]).min(), rel=1e-2)
     for row in fit.summary.rows:
         label = {"b_Intercept": "Intercept", "b_x": "x"}.get(row.name)
         if label is not None:

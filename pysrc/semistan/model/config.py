@@ -221,7 +221,7 @@ class SampleConfig(_Section):
     chains: int = Field(default=4, ge=1)
     warmup: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     draws: int = Field(default=1000, ge=1)
-    adapt_delta: float = Field(default=0.9, gt=0, lt=1)
+    adapt_delta: float = Field(default=0.95, gt=0, lt=1)
     max_treedepth: int = Field(default=10, ge=1)
     metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
     budget: float = Field(default=10.0, gt=0)

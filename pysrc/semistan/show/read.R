@@ -87,10 +87,13 @@ if (method == "nuts") {
 coefficients <- subset_draws(draws, variable = names(labels))
 variables(coefficients) <- unname(labels)
 
+# A quantity's draws as a matrix, a column for each chain; and those of them that count.
+by_chain <- function(x) matrix(as.numeric(x), ncol = length(files))
+counted <- function(x) by_chain(x)[counts]
+
 # What `f` says of the chains of each subspace that counts.
 by_subspace <- function(f, x) {
-  x <- as.matrix(x)
-  sapply(which(kept > 0), function(m) f(x[, subspace_of == m, drop = FALSE]))
+  sapply(which(kept > 0), function(m) f(by_chain(x)[, subspace_of == m, drop = FALSE]))
 }
 share <- (kept / niterations(draws))[kept > 0]  # of a subspace's draws that count
 
@@ -99,13 +102,13 @@ share <- (kept / niterations(draws))[kept > 0]  # of a subspace's draws that cou
 brms_table <- function(draws) {
   summarise_draws(
     draws,
-    Estimate = function(x) mean(x[counts]),
-    Est.Error = function(x) sd(x[counts]),
-    "l-95% CI" = function(x) quantile(x[counts], 0.025, names = FALSE),
-    "u-95% CI" = function(x) quantile(x[counts], 0.975, names = FALSE),
-    Rhat = function(x) max(by_subspace(rhat, x)),
-    Bulk_ESS = function(x) sum(share * by_subspace(ess_bulk, x)),
-    Tail_ESS = function(x) sum(share * by_subspace(ess_tail, x))
+    Estimate = function(x) mean(counted(x)),
+    Est.Error = function(x) sd(counted(x)),
+    "l-95% CI" = function(x) quantile(counted(x), 0.025, names = FALSE),
+    "u-95% CI" = function(x) quantile(counted(x), 0.975, names = FALSE),
+    Rhat = function(x) max(by_subspace(posterior::rhat, x)),
+    Bulk_ESS = function(x) sum(share * by_subspace(posterior::ess_bulk, x)),
+    Tail_ESS = function(x) sum(share * by_subspace(posterior::ess_tail, x))
   )
 }
 

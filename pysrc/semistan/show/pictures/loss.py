@@ -60,6 +60,6 @@ def loss_alt(material: Material) -> str:
 def loss_refusal(material: Material) -> str:
     """Say why a subspace that was not trained has no such picture."""
     if len(material.posterior.members) > 1:
-        return "a mixture has a training for each of its subspaces"
+        return "a mixture has a training for each of its subspaces: plot that of RUN/subspaces/1"
     history = material.posterior.members[0].bundle.trained.history
     return "" if history and len(history["epoch"]) else "its bundle has no history of the training"

@@ -77,7 +77,11 @@ def subspace_alt(
 def subspace_refusal(material: Material) -> str:
     """Say why a mixture has no such picture."""
     several = len(material.posterior.members) > 1
-    return "a mixture has a subspace for each of its members" if several else ""
+    return (
+        "a mixture has a subspace for each of its members: plot that of RUN/subspaces/1"
+        if several
+        else ""
+    )
 
 
 def density_slice(material: Material, chosen: tuple[int, ...], what: str) -> Slice:
