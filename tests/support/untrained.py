@@ -88,7 +88,7 @@ def random_bundle(
     moves = config.subspace.moves
     if moves != "directions":
         count = {"both": 1, "axes": k, "all": spec.d}[moves]
-        axes, Pi = np.arange(spec.d), subspace.Pi[:, count if moves == "both" else k :]
+        axes, Pi = np.arange(spec.d), subspace.Pi[:, count if moves == "both" else subspace.k :]
         if moves != "all":
             axes = np.random.default_rng(seed).permutation(axes)[:count]
         scale = np.linspace(0.5, 2, count + Pi.shape[1])
