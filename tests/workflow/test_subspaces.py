@@ -293,7 +293,7 @@ class Counting:
     def __init__(self, most=99):
         self.most, self.done = most, []
 
-    def map(self, tasks, *, at_once=None, report=None):  # noqa: ARG002 - one at a time
+    def map(self, tasks, *, at_once=None, report=None):
         """See ``Backend``."""
         for index, result in LOCAL.map(tasks, at_once=at_once, report=report):
             if len(self.done) == self.most:
