@@ -49,6 +49,8 @@ class Method:
         The first CmdStan that has it.
     lines_before : int
         Lines of numbers in its CSV files that come before the first draw.
+    linearised : bool
+        Whether its draws are of a network that is linear in phi, around that of the first line.
     """
 
     name: str
@@ -62,3 +64,4 @@ class Method:
     hamiltonian: bool = False
     since: tuple[int, int] = OLDEST
     lines_before: int = 0
+    linearised: bool = False

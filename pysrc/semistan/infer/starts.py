@@ -125,7 +125,7 @@ def find_starts(
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = [find_mode(target, start_state(bundle, values)) for values in on_curve]
+        found = _climbed(target, [start_state(bundle, values) for values in on_curve])
         modes = tuple(mode for mode in found if mode is not None)
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
@@ -138,6 +138,15 @@ def find_starts(
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
     states = [start_state(bundle, values) for values in on_curve]
     return Starts(tuple(initial_values(bundle, state) for state in states), (), narrows, large)
+
+
+def _climbed(target: Target, states: list[Array]) -> list[Mode | None]:
+    """Climb from each state; from equal ones, as those of a single trained network, once."""
+    found: dict[bytes, Mode | None] = {}
+    for state in states:
+        if state.tobytes() not in found:
+            found[state.tobytes()] = find_mode(target, state)
+    return [found[state.tobytes()] for state in states]
 
 
 def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:

@@ -154,13 +154,18 @@ def _pareto_k(log_weights: Array) -> float:
 
 
 def _importance(posterior: Posterior) -> Check:
-    greatest = float(pareto_k(posterior).max())
+    greatest, text = float(pareto_k(posterior).max()), posterior.method.text
+    advice = f"{text} is far from the posterior: its intervals cannot be trusted; use --method nuts"
+    if posterior.method.linearised:
+        advice = (
+            f"the weights of the {text} are far from the posterior's; its predictions are of a "
+            "linear network, which may be better than that: compare them with --method nuts"
+        )
     return Check(
         "Pareto k of the approximation",
         f"largest Pareto k of the importance weights {greatest:.2f} (limit {PARETO_K_LIMIT})",
         bool(greatest <= PARETO_K_LIMIT),
-        f"{posterior.method.text} is far from the posterior: its intervals cannot be trusted; use "
-        "--method nuts",
+        advice,
     )
 
 

@@ -102,7 +102,9 @@ def _predictions(
     run: Run, frame: pd.DataFrame, options: PredictOptions, say: Say | None
 ) -> Iterator[Prediction]:
     check_prediction(run.bundle.family, run.bundle.design, options)
-    engine = engine_named(options.engine, run.bundle, run.path / "bundle")
+    # Without an engine, PyTorch computes, with each chain's own network where it is linearised.
+    of_torch = options.engine == "torch"
+    engine = None if of_torch else engine_named(options.engine, run.bundle, run.path / "bundle")
     rows = new_rows(
         run.bundle, frame.reset_index(drop=True), drop_missing=options.drop_missing,
         allow_new_levels=options.allow_new_levels, say=say,
@@ -112,7 +114,7 @@ def _predictions(
     return predict_chunks(posterior, rows, options, generator)
 
 
-def _prior(run: Run, generator: np.random.Generator, engine: Engine) -> One:
+def _prior(run: Run, generator: np.random.Generator, engine: Engine | None) -> One:
     """Draw from the priors, as many as the run has."""
     shape = (run.options.chains, run.options.draws)
     return One(run.bundle, prior_draws(run.bundle, run.rows(), shape, generator), engine)
