@@ -103,15 +103,20 @@ class Starts:
 
 
 def find_starts(
-    bundle: Bundle, rows: Rows, options: SampleConfig, *, prior_only: bool = False
+    bundle: Bundle,
+    rows: Rows,
+    options: SampleConfig,
+    *,
+    prior_only: bool = False,
+    from_mode: bool = True,
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
     With the metric ``ggn``, each chain starts at a draw from the Laplace approximation at its
     mode, or at the best mode if its own has a negligible share of the posterior. Otherwise, or
-    if no mode is found, or none is looked for in a horseshoe's funnel or beside very many
-    penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained
-    theta jittered and the trained dispersion.
+    if no mode is found, or none is looked for because the method needs none (``from_mode``), in a
+    horseshoe's funnel, or beside very many penalised coefficients, it starts on the curve, at
+    t = (c - 1/2) / chains, with the trained theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
@@ -119,7 +124,7 @@ def find_starts(
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
     large = k > MOST_DIMENSIONS or model.has_horseshoe or penalised > MOST_PENALISED
-    climb = options.metric == "ggn" and not large
+    climb = from_mode and options.metric == "ggn" and not large
     narrows = len(bundle.design.terms) > 0
     if climb or model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)

@@ -30,6 +30,7 @@ RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
+ENERGY_ERROR_LIMIT = 2e-3  # of unadjusted chains, whose steps are adapted to 5e-4
 ETA_ROWS = 50  # rows at which the linear predictors are judged
 
 
@@ -141,6 +142,8 @@ def _of_the_method(posterior: Posterior) -> Iterator[Check]:
         yield from (_divergences(posterior), _tree_depth(posterior), _energy(posterior))
     if posterior.method.approximate:
         yield _importance(posterior)
+    if posterior.method.unadjusted:
+        yield _energy_error(posterior)
 
 
 def pareto_k(posterior: Posterior) -> Array:
@@ -200,6 +203,18 @@ def _energy(posterior: Posterior) -> Check:
         not least < EBFMI_LIMIT,
         "the chains explore the energy slowly: lengthen --warmup, or use a tighter prior on "
         "phi or on the dispersion",
+    )
+
+
+def _energy_error(posterior: Posterior) -> Check:
+    error = float(posterior.sampler["energy_error"].mean(axis=1).max())
+    return Check(
+        "energy error",
+        f"largest variance of a step's energy error {error:.1e} for each coordinate "
+        f"(limit {ENERGY_ERROR_LIMIT:.0e})",
+        error <= ENERGY_ERROR_LIMIT,
+        "the steps are too long for the density, and nothing corrects their errors: lengthen "
+        "--warmup, or use --method nuts",
     )
 
 
