@@ -148,20 +148,15 @@ def test_an_approximation_is_judged_by_its_weights_and_by_agreement():
     assert "--method nuts" in check.advice
 
 
-@pytest.mark.parametrize(("method", "since"), [("pathfinder", "2.33"), ("laplace", "2.32")])
-def test_what_cmdstan_does_not_have_yet_is_refused(method, since):
-    expected = f"'{method}' needs CmdStan {since} or newer, this is 2.27.0"
+def test_what_cmdstan_does_not_have_yet_is_refused():
+    expected = "'pathfinder' needs CmdStan 2.33 or newer, this is 2.27.0"
     with pytest.raises(ToolchainError, match=expected):
-        check_version(method_named(method), (2, 27, 0))
-    check_version(method_named(method), (2, 36, 0))
+        check_version(method_named("pathfinder"), (2, 27, 0))
+    check_version(method_named("pathfinder"), (2, 36, 0))
 
 
-@pytest.mark.parametrize("method", ["pathfinder", "laplace"])
-def test_newer_methods_are_asked_of_cmdstanpy_for_independent_draws(
-    monkeypatch, toolchain, tmp_path, method
-):
+def test_pathfinder_is_asked_of_cmdstanpy_for_independent_draws(monkeypatch, toolchain, tmp_path):
     asked = {}
-    name = {"pathfinder": "pathfinder", "laplace": "laplace_sample"}[method]
 
     def fake(self, *, draws, seed, output_dir, **others):
         asked[seed] = others
@@ -172,11 +167,11 @@ def test_newer_methods_are_asked_of_cmdstanpy_for_independent_draws(
 
         return SimpleNamespace(save_csvfiles=save)
 
-    known = set(inspect.signature(getattr(cmdstanpy.CmdStanModel, name)).parameters)
+    known = set(inspect.signature(cmdstanpy.CmdStanModel.pathfinder).parameters)
     monkeypatch.setattr(cmdstanpy.CmdStanModel, "__init__", lambda *_, **__: None)
-    monkeypatch.setattr(cmdstanpy.CmdStanModel, name, fake)
+    monkeypatch.setattr(cmdstanpy.CmdStanModel, "pathfinder", fake)
     monkeypatch.setattr(process, "compile_program", lambda *_: Compiled(tmp_path / "exe", True))
-    options = OPTIONS.model_copy(update={"method": method})
+    options = OPTIONS.model_copy(update={"method": "pathfinder"})
     bundle, rows = random_bundle("gaussian")
     starts = find_starts(bundle, rows, options)
     write_stan_folder(bundle, rows, tmp_path, starts, grainsize=len(rows))

@@ -189,7 +189,7 @@ def test_an_interrupted_chain_goes_on_to_the_same_bytes(reference, tmp_path, mon
             sampled(bundle, rows, tmp_path / "parts", SHORT, starts,
                     progress=stop_at(chain, iteration))  # fmt: skip
         left = np.load(partial_file(tmp_path / "parts" / "chains", chain))
-        assert len(left["q"]) == iteration
+        assert left["done"] == len(left["trace_q"]) == iteration
     with monkeypatch.context() as context:  # within a draw
         calls, density = [], elliptical_slice._log_density
 
@@ -215,13 +215,13 @@ def assert_same_files(one, other):
 
 
 def test_a_chain_is_saved_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr(elliptical_slice, "SECONDS_BETWEEN_SAVES", 0)
+    monkeypatch.setattr("semistan.infer.walk.SECONDS_BETWEEN_SAVES", 0)
     bundle, rows = random_bundle("gaussian")
     path, seen = partial_file(tmp_path / "chains", 1), []
 
     def progress(chain, iteration, total):
         if chain == 1 and iteration > 1:
-            seen.append(len(np.load(path)["q"]) == iteration - 1)
+            seen.append(np.load(path)["done"] == iteration - 1)
 
     sampled(bundle, rows, tmp_path, SHORT, progress=progress)
     assert len(seen) == 45

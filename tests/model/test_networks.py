@@ -363,6 +363,25 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
     assert np.allclose(eta.mean(axis=0), whole, rtol=1e-10)
 
 
+@pytest.mark.parametrize("of", [(), ("mu", "sigma", "mu")])
+def test_networks_are_linear_around_some_weights(of, monkeypatch):
+    parts = tuple(FullyConnected(m, (4,), "tanh", 0) for m in (2, 1, 3))
+    plain, generator = Networks(parts, of), np.random.default_rng(0)
+    w, around = torch.tensor(generator.normal(size=(2, 5, plain.d)))
+    h = torch.tensor(generator.normal(size=(7, 6)))
+    linear = replace(plain, around=around[0].numpy())
+    assert linear == plain
+    monkeypatch.setattr("semistan.model.networks.networks.DERIVATIVES", 3 * plain.d)
+    for predictor in dict.fromkeys(linear.predictors):
+        f, J = output_and_jacobian(plain, around[0], h, predictor)
+        with torch.no_grad():
+            found = forward(linear, w, h, predictor)
+        assert torch.allclose(found, f + (w - around[0]) @ J.T, rtol=1e-13)
+        value, slopes = output_and_jacobian(linear, w[1], h, predictor)
+        assert torch.allclose(value, found[1], rtol=1e-13)
+        assert torch.equal(slopes, J)
+
+
 def test_rows_are_read_back_from_the_table(tmp_path):
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     data = stan_data(bundle, rows)

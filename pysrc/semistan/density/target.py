@@ -6,15 +6,18 @@ the rows some at a time. The posterior is tempered as the bundle's configuration
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from semistan.density.marginal import Conditional, log_marginal
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
 from semistan.lazy import torch
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.families.family import Dispersion
 from semistan.model.layout import Layout
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 4_000_000  # derivatives by weights that are held at a time
+NUMBERS = 4_000_000  # activations, or weights, of several points that are held at a time
 
 Values = Mapping[str, "Tensor"]
 
@@ -185,6 +189,25 @@ def negative_log_posterior(target: Target, q: Tensor) -> float:
         if not target.prior_only:
             log_density = log_density + log_likelihood(target, q)
     return -float(log_density)
+
+
+def log_posteriors(target: Target, q: Array) -> Array:
+    """Evaluate the log density that the program samples at points q (S, n), up to a constant."""
+    if target.prior_only:
+        return evaluated(lambda x: log_prior(target, x), q, target)
+    return evaluated(lambda x: log_prior(target, x) + log_likelihood(target, x), q, target)
+
+
+def evaluated(function: Callable[[Tensor], Tensor], q: Array, target: Target) -> Array:
+    """Evaluate a function of q at points (S, n), some at a time to bound memory."""
+    points = torch.tensor(q)
+    with torch.no_grad():
+        if target.integrates_theta:  # by Newton's steps, of which each point needs its own number
+            return np.array([float(function(point)) for point in points])
+        network, rows = target.bundle.network, sum(len(chunk) for chunk in target.chunks)
+        at_a_time = max(1, NUMBERS // max(rows * network.widest, network.d))
+        found: Tensor = torch.func.vmap(function, chunk_size=at_a_time)(points)
+    return np.asarray(found.numpy())
 
 
 def log_likelihood(target: Target, q: Tensor) -> Tensor:

@@ -51,6 +51,13 @@ class Method:
         Lines of numbers in its CSV files that come before the first draw.
     dimensions : int, optional
         Of a subspace in which it works well, if there is a limit.
+    linearised : bool
+        Whether its draws are of a network that is linear in phi, around that of the first line.
+    from_mode : bool
+        Whether chains start around modes, which are looked for, or else on the trained curve.
+    unadjusted : bool
+        Whether its chains follow a dynamics by steps whose errors are not corrected: a bias that
+        more draws do not remove. It has the column ``energy_error``.
     """
 
     name: str
@@ -65,3 +72,6 @@ class Method:
     since: tuple[int, int] = OLDEST
     lines_before: int = 0
     dimensions: int | None = None
+    linearised: bool = False
+    from_mode: bool = True
+    unadjusted: bool = False

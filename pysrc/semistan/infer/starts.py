@@ -107,31 +107,37 @@ class Starts:
 
 
 def find_starts(
-    bundle: Bundle, rows: Rows, options: SampleConfig, *, prior_only: bool = False
+    bundle: Bundle,
+    rows: Rows,
+    options: SampleConfig,
+    *,
+    prior_only: bool = False,
+    from_mode: bool = True,
+    hamiltonian: bool = True,
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
-    With the metric ``ggn``, or ``auto`` in up to 75 dimensions, each chain starts at a draw from
-    the Laplace approximation at its mode, or at the best mode if its own has a negligible share of
-    the posterior. Otherwise, or
-    if no mode is found, or none is looked for in a horseshoe's funnel or beside very many
-    penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained
-    theta jittered and the trained dispersion.
+    With the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS, each chain starts at a draw
+    from the Laplace approximation at its mode, or at the best mode if its own has a negligible
+    share of the posterior. Otherwise, or if no mode is found, or none is looked for because the
+    method needs none (``from_mode``), in a horseshoe's funnel, or beside very many penalised
+    coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained theta
+    jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
     on_curve = curve_values(bundle, options.chains)
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
-    most = MOST_GAUSSIAN if options.metric == "auto" else MOST_DIMENSIONS
+    most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
     large = k > most or model.has_horseshoe or penalised > MOST_PENALISED
-    climb = options.metric in ("auto", "ggn") and not large
+    climb = from_mode and options.metric in ("auto", "ggn") and not large
     narrows = len(bundle.design.terms) > 0
     if climb or model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = [find_mode(target, start_state(bundle, values)) for values in on_curve]
+        found = _climbed(target, [start_state(bundle, values) for values in on_curve])
         modes = tuple(mode for mode in found if mode is not None)
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
@@ -144,6 +150,15 @@ def find_starts(
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
     states = [start_state(bundle, values) for values in on_curve]
     return Starts(tuple(initial_values(bundle, state) for state in states), (), narrows, large)
+
+
+def _climbed(target: Target, states: list[Array]) -> list[Mode | None]:
+    """Climb from each state; from equal ones, as those of a single trained network, once."""
+    found: dict[bytes, Mode | None] = {}
+    for state in states:
+        if state.tobytes() not in found:
+            found[state.tobytes()] = find_mode(target, state)
+    return [found[state.tobytes()] for state in states]
 
 
 def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:

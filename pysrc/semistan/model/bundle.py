@@ -51,6 +51,8 @@ class Bundle:
         Where the training rows came from.
     versions : dict
         Versions of the libraries that trained it.
+    around : array, shape (d,), optional
+        Weights around which the network is linear, for draws of a linearised approximation.
     """
 
     config: ModelConfig
@@ -59,6 +61,7 @@ class Bundle:
     trained: Trained
     source: Source
     versions: dict[str, str]
+    around: Array | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # As of ``Model``: what was resolved cannot be pickled.
@@ -82,7 +85,11 @@ class Bundle:
     @property
     def network(self) -> Networks:
         """The architecture of the network, or of several."""
-        return self.model.network
+        return replace(self.model.network, around=self.around)
+
+    def linearised(self, phi: Array) -> Bundle:
+        """Return the bundle whose network is linear in the weights around those at phi (k,)."""
+        return replace(self, around=self.subspace.lift(phi))
 
     @property
     def subspace(self) -> Subspace:

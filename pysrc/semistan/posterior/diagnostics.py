@@ -32,6 +32,7 @@ RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
+ENERGY_ERROR_LIMIT = 2e-3  # of unadjusted chains, whose steps are adapted to 5e-4
 ETA_ROWS = 50  # rows at which the linear predictors are judged
 
 
@@ -166,6 +167,8 @@ def _of_the_method(posterior: Posterior) -> Iterator[Check]:
         yield from (_divergences(posterior), _tree_depth(posterior), _energy(posterior))
     if posterior.method.approximate:
         yield _importance(posterior)
+    if posterior.method.unadjusted:
+        yield _energy_error(posterior)
 
 
 def pareto_k(posterior: Posterior) -> Array:
@@ -179,13 +182,18 @@ def _pareto_k(log_weights: Array) -> float:
 
 
 def _importance(posterior: Posterior) -> Check:
-    greatest = float(pareto_k(posterior).max())
+    greatest, text = float(pareto_k(posterior).max()), posterior.method.text
+    advice = f"{text} is far from the posterior: its intervals cannot be trusted; use --method nuts"
+    if posterior.method.linearised:
+        advice = (
+            f"the weights of the {text} are far from the posterior's; its predictions are of a "
+            "linear network, which may be better than that: compare them with --method nuts"
+        )
     return Check(
         "Pareto k of the approximation",
         f"largest Pareto k of the importance weights {greatest:.2f} (limit {PARETO_K_LIMIT})",
         bool(greatest <= PARETO_K_LIMIT),
-        f"{posterior.method.text} is far from the posterior: its intervals cannot be trusted; use "
-        "--method nuts",
+        advice,
     )
 
 
@@ -221,6 +229,18 @@ def _energy(posterior: Posterior) -> Check:
         not least < EBFMI_LIMIT,
         "the chains explore the energy slowly: lengthen --warmup, or use a tighter prior on "
         "phi or on the dispersion",
+    )
+
+
+def _energy_error(posterior: Posterior) -> Check:
+    error = float(posterior.sampler["energy_error"].mean(axis=1).max())
+    return Check(
+        "energy error",
+        f"largest variance of a step's energy error {error:.1e} for each coordinate "
+        f"(limit {ENERGY_ERROR_LIMIT:.0e})",
+        error <= ENERGY_ERROR_LIMIT,
+        "the steps are too long for the density, and nothing corrects their errors: lengthen "
+        "--warmup, or use --method nuts",
     )
 
 

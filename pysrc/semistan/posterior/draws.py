@@ -55,6 +55,8 @@ class Draws:
         Standard deviations, correlations and the like of the terms by name.
     terms : dict of arrays, shape (C, S, ...)
         What the terms' parameters make, as the coefficients of smooths and groups, by name.
+    around : array, shape (C, k), optional
+        Coordinates around which the network is linear in each chain; without them it is as it is.
     """
 
     phi: Array
@@ -69,6 +71,7 @@ class Draws:
     orthogonal: Orthogonal | None = None
     spread: dict[str, Array] = field(default_factory=dict)
     terms: dict[str, Array] = field(default_factory=dict)
+    around: Array | None = None
 
     @property
     def chains(self) -> int:
@@ -117,15 +120,22 @@ class Draws:
     def thin(self, size: int) -> Draws:
         """Keep about ``size`` draws in all, at even distances in every chain."""
         index = evenly_spaced(self.phi.shape[1], max(1, size // self.chains))
+        return self._part((slice(None), index))
 
+    def chain(self, number: int) -> Draws:
+        """Keep one chain, counted from 0, which stays on the first axis."""
+        one = slice(number, number + 1)
+        return replace(self._part((one,)), around=None if self.around is None else self.around[one])
+
+    def _part(self, where: tuple[slice | np.ndarray, ...]) -> Draws:
         def some(values: dict[str, Array]) -> dict[str, Array]:
-            return {name: array[:, index] for name, array in values.items()}
+            return {name: array[where] for name, array in values.items()}
 
         return replace(
-            self, phi=self.phi[:, index], theta=self.theta[:, index],
+            self, phi=self.phi[where], theta=self.theta[where],
             coefficients=some(self.coefficients), dispersion=some(self.dispersion),
-            lprior=self.lprior[:, index], sampler=some(self.sampler),
-            orthogonal=self.orthogonal and self.orthogonal.thin(index),
+            lprior=self.lprior[where], sampler=some(self.sampler),
+            orthogonal=self.orthogonal and self.orthogonal.part(where),
             spread=some(self.spread), terms=some(self.terms),
         )  # fmt: skip
 
@@ -139,14 +149,21 @@ def read_draws(run: Run) -> Draws:
         If a chain is missing.
     """
     method = method_of(run.options)
-    chains = [_read_chain(path, method) for path in run.csv_files]
-    draws, bundle = draws_of_columns(run.bundle, chains, run.options), run.bundle
+    files, bundle = [_read_chain(path) for path in run.csv_files], run.bundle
+    chains = [_lines(file, slice(method.lines_before, None)) for file in files]
+    draws = draws_of_columns(bundle, chains, run.options)
+    if method.linearised:
+        first = _Columns([_lines(file, slice(1)) for file in files])
+        draws = replace(draws, around=first.vector("phi", bundle.subspace.k)[:, 0])
     columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
     gamma = read_gamma(run.path / STORED, draws.phi, columns)
     if gamma is None:
-        gamma = network_along(bundle, run.rows(), draws.phi, columns)
+        rows = run.rows()
+        gamma = np.concatenate(
+            [network_along(own, rows, some.phi, columns) for own, some in by_network(bundle, draws)]
+        )
     return orthogonalised(bundle, draws, gamma)
 
 
@@ -244,13 +261,24 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
     return replace(draws, coefficients=draws.coefficients | added, orthogonal=orthogonal)
 
 
-def _read_chain(path: Path, method: Method) -> dict[str, Array]:
-    """Read the columns of one CSV, from its first draw on."""
+def by_network(bundle: Bundle, draws: Draws) -> list[tuple[Bundle, Draws]]:
+    """Return the draws with their network: each chain's own where it is linearised."""
+    if draws.around is None:
+        return [(bundle, draws)]
+    chains = enumerate(draws.around)
+    return [(bundle.linearised(phi), draws.chain(number)) for number, phi in chains]
+
+
+def _read_chain(path: Path) -> dict[str, Array]:
+    """Read the columns of one CSV."""
     import pandas as pd
 
     table = pd.read_csv(path, comment="#", dtype=float)
-    kept = table.iloc[method.lines_before :]
-    return {str(name): kept[name].to_numpy() for name in kept.columns}
+    return {str(name): table[name].to_numpy() for name in table.columns}
+
+
+def _lines(columns: dict[str, Array], which: slice) -> dict[str, Array]:
+    return {name: values[which] for name, values in columns.items()}
 
 
 def draw_index(chains: int, iterations: int) -> dict[str, np.ndarray]:

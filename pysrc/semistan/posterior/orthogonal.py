@@ -53,9 +53,9 @@ class Orthogonal:
         total[..., list(self.columns)] += self.gamma
         return total
 
-    def thin(self, index: np.ndarray) -> Orthogonal:
-        """Keep the draws at some positions in every chain."""
-        return replace(self, gamma=self.gamma[:, index])
+    def part(self, where: tuple[slice | np.ndarray, ...]) -> Orthogonal:
+        """Keep some draws, by their positions on the first axes."""
+        return replace(self, gamma=self.gamma[where])
 
 
 def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ...]) -> Array:

@@ -24,7 +24,7 @@ from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
-from semistan.posterior.draws import Array, Draws, read_draws
+from semistan.posterior.draws import Array, Draws, by_network, read_draws
 from semistan.posterior.engine import Engine, engine_named
 from semistan.posterior.predictors import parameter_draws, predictor_draws
 from semistan.posterior.run import Run, read_run
@@ -160,8 +160,7 @@ class Posterior(Protocol):
 
     def pooled_by_name(self, of: Callable[[Draws], dict[str, Array]]) -> dict[str, Array]:
         """Return arrays by name, each pooled over the members."""
-        several = [of(member.draws) for member in self.counted]
-        return {name: _joined([each[name] for each in several]) for name in several[0]}
+        return _joined_by_name([of(member.draws) for member in self.counted])
 
 
 def _joined(arrays: list[Array]) -> Array:
@@ -177,6 +176,10 @@ def _joined(arrays: list[Array]) -> Array:
     return np.concatenate(flat, axis=1)
 
 
+def _joined_by_name(several: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: _joined([each[name] for each in several]) for name in several[0]}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class One(Posterior):
     """The posterior of one subspace.
@@ -189,11 +192,23 @@ class One(Posterior):
         Draws of it.
     engine : callable, optional
         What computes eta; PyTorch by default.
+
+    Raises
+    ------
+    InputError
+        If there is an engine, and the draws are of a linearised network, which it does not have.
     """
 
     bundle: Bundle
     draws: Draws
     engine: Engine | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine is not None and self.draws.around is not None:
+            raise InputError(
+                f"draws of {self.draws.method.text} belong to the network linearised at its mode, "
+                "which predictor.onnx does not have; use --engine torch"
+            )
 
     @property
     def members(self) -> tuple[One, ...]:
@@ -213,11 +228,17 @@ class One(Posterior):
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
         """Return draws (S, N) of a predictor."""
         of = None if name in (MEAN, self.design.mean_name) else name
-        return predictor_draws(self.bundle, self.draws, rows, of, part, self.engine)
+        return _joined(
+            [
+                predictor_draws(bundle, draws, rows, of, part, self.engine)
+                for bundle, draws in by_network(self.bundle, self.draws)
+            ]
+        )
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
-        return parameter_draws(self.bundle, self.draws, rows)
+        networks = by_network(self.bundle, self.draws)
+        return _joined_by_name([parameter_draws(*own, rows) for own in networks])
 
     def thin(self, size: int) -> One:
         """Keep about ``size`` draws."""
@@ -285,8 +306,7 @@ class Mixture(Posterior):
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
-        several = [member.parameters(rows) for member in self.counted]
-        return {name: np.concatenate([each[name] for each in several]) for name in several[0]}
+        return _joined_by_name([member.parameters(rows) for member in self.counted])
 
     def thin(self, size: int) -> Mixture:
         """Keep about ``size`` draws in all, of each member in proportion to its weight."""
@@ -350,6 +370,9 @@ def read_posterior(run: Run | str | Path, engine: str = "torch") -> Posterior:
     return Mixture(members, run.weights) if run.parts else members[0]
 
 
-def member_engine(member: Run, name: str) -> Engine:
-    """Return an engine for the run of one subspace by its name; see ``engine_named``."""
-    return engine_named(name, member.bundle, member.path / "bundle")
+def member_engine(member: Run, name: str) -> Engine | None:
+    """Return an engine for the run of one subspace by its name; see ``engine_named``.
+
+    PyTorch is none, with which each chain has its own network where draws are linearised.
+    """
+    return None if name == "torch" else engine_named(name, member.bundle, member.path / "bundle")

@@ -30,10 +30,10 @@ if (length(absent) > 0) {
        "\nComplete the run with 'semistan sample', or set `run` in this script.")
 }
 
-# One file's draws; ADVI's first line is the approximation's mean.
+# One file's draws; the first line of ADVI and Laplace is the approximation's centre.
 read_table <- function(file) {
   table <- read.csv(file, comment.char = "#", check.names = FALSE, colClasses = "numeric")
-  if (method %in% c("meanfield", "fullrank")) table <- table[-1, ]
+  if (method %in% c("meanfield", "fullrank", "laplace")) table <- table[-1, ]
   names(table) <- sub("\\.([0-9]+)$", "[\\1]", names(table))
   as_draws_matrix(as.matrix(table))
 }

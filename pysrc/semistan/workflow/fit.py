@@ -277,7 +277,10 @@ def new_run(
     started, sampled = time.monotonic(), with_temper(bundle, options)
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
-    starts = find_starts(sampled, rows, options, prior_only=prior_only)
+    starts = find_starts(
+        sampled, rows, options, prior_only=prior_only,
+        from_mode=method.from_mode, hamiltonian=method.hamiltonian,
+    )  # fmt: skip
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
     plan = plan_of(sampled, rows, options, toolchain, kernel)

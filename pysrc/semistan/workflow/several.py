@@ -99,7 +99,11 @@ class SubspaceTask:
         begun = time.monotonic()
         bundle = TrainTask(self.prepared).run(report)
         trained, options = time.monotonic(), self.prepared.config.sample
-        starts = find_starts(with_temper(bundle, options), self.prepared.rows, options)
+        method = method_of(options)
+        starts = find_starts(
+            with_temper(bundle, options), self.prepared.rows, options,
+            from_mode=method.from_mode, hamiltonian=method.hamiltonian,
+        )  # fmt: skip
         seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
         return TrainedSubspace(bundle, starts, seconds)
 

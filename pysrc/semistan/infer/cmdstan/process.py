@@ -17,7 +17,7 @@ ITERATION = re.compile(r"Iteration:\s+(\d+) / (\d+)")
 
 
 def cmdstan_chain(
-    task: ChainTask, service: str, *, report: Report = SILENT, start: str = "inits", **options: Any
+    task: ChainTask, service: str, *, report: Report = SILENT, **options: Any
 ) -> bytes:
     """Run a service of CmdStan on a task's program.
 
@@ -31,9 +31,6 @@ def cmdstan_chain(
         The method of ``CmdStanModel`` that runs it.
     report : Report, optional
         Where iterations are told to.
-    start : str
-        Its argument that takes the file of initial values; with a dot, a key of an argument that
-        is a dictionary.
     **options
         Other arguments. A ``Content`` becomes a list of its file's name.
 
@@ -45,11 +42,9 @@ def cmdstan_chain(
     executable = compile_program(task.program, find_toolchain(), task.kernel).executable
     with tempfile.TemporaryDirectory(prefix="semistan-") as name:
         folder = Path(name)
-        argument, _, key = start.partition(".")
-        begin = str(task.start.file(folder))
         arguments = {
             "data": str(task.data.file(folder)),
-            argument: {key: begin} if key else begin,
+            "inits": str(task.start.file(folder)),
             "output_dir": str(folder / "output"),
             **{key: _named(option, folder) for key, option in options.items()},
         }

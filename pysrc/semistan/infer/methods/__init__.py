@@ -22,6 +22,7 @@ METHODS = {
     "pathfinder": "semistan.infer.methods.pathfinder:PATHFINDER",
     "laplace": "semistan.infer.methods.laplace:LAPLACE",
     "elliptical-slice": "semistan.infer.methods.elliptical_slice:ELLIPTICAL_SLICE",
+    "mclmc": "semistan.infer.methods.mclmc:MCLMC",
     "flow": "semistan.infer.methods.flow:FLOW",
 }
 
@@ -57,8 +58,10 @@ def reservations(options: SampleConfig) -> tuple[str, ...]:
     method, T = method_of(options), options.temperature
     approximate = (f"approximate ({method.text})",) if method.approximate else ()
     what = "p(y | phi)" if options.temper == "subspace" else "the likelihood"
+    biased = f"unadjusted ({method.text}: the errors of its steps are a bias)"
+    unadjusted = (biased,) if method.unadjusted else ()
     tempered = (f"tempered ({what} to the power 1 / {T:g})",) if T != 1 else ()
-    return approximate + tempered
+    return approximate + unadjusted + tempered
 
 
 def check_version(method: Method, version: tuple[int, ...]) -> None:

@@ -24,12 +24,8 @@ Murray, Adams and MacKay (2010), AISTATS; Nishihara, Murray and Adams (2014), JM
 
 from __future__ import annotations
 
-import io
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -45,6 +41,7 @@ from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
+from semistan.infer.walk import Walk, walked
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
@@ -57,7 +54,6 @@ ADAPTATIONS = (1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)  # shares of warm-up after which C
 WIDER = 4.0  # the reference's covariance is that of the draws times 1 + WIDER / sqrt(n)
 SLICE_WIDTH = 1.0  # of the log of a dispersion parameter
 STEPS_OUT = 20
-SECONDS_BETWEEN_SAVES = 5.0
 ABOUT = "drawn by elliptical slice sampling in PyTorch; n_leapfrog__ counts likelihoods"
 
 
@@ -100,38 +96,8 @@ class State:
     log_density: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Walk:
-    """A chain between two draws: all that going on needs.
-
-    Attributes
-    ----------
-    done : int
-        Iterations done, warm-up included.
-    state : State
-        Where the chain is.
-    reference : Reference
-        The Gaussian in use.
-    random : dict
-        State of the random generator.
-    q, log_density, evaluations : arrays, shape (T, n), (T,), (T,)
-        The iterations so far; what is beyond ``done`` does not count.
-    """
-
-    done: int
-    state: State
-    reference: Reference
-    random: dict[str, Any]
-    q: Array
-    log_density: Array
-    evaluations: Array
-
-
 def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
-    """Sample a chain, from where an earlier attempt was interrupted if there was one.
-
-    Now and then, and when it is interrupted, it hands the state from which it goes on to the same
-    bytes to ``report.keep``. A chain depends only on the seed and its number.
+    """Sample a chain; one that was interrupted goes on from where it was left.
 
     Raises
     ------
@@ -140,13 +106,18 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the density is not finite where the chain starts.
     """
-    options = task.options
+    options, target = task.options, task.target()
     assert options.warmup != "auto"
-    target = task.target()
     q, mode = task.begin(target)
-    walk = _walk(target, q, reference_of(target, mode), task, report)
-    kept = slice(options.warmup, None)
-    columns = sampled_columns(target, walk.q[kept], walk.log_density[kept], walk.evaluations[kept])
+    reference = reference_of(target, mode)
+    adaptations = {round(share * options.warmup) for share in ADAPTATIONS}
+    drawn = walked(
+        task,
+        lambda _: _packed(_first(target, q, reference, task.number), reference),
+        lambda walk, generator: _moved(target, adaptations, walk, generator),
+        report,
+    )
+    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["evaluations"])
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)
 
@@ -277,61 +248,35 @@ def _adapted(reference: Reference, draws: Array) -> Reference:
     return _gaussian(later.mean(axis=0), weight * np.cov(later.T) + (1 - weight) * before)
 
 
-def _walk(target: Target, q: Array, reference: Reference, task: ChainTask, report: Report) -> Walk:
-    """Take a chain to its end, from where it was left."""
-    options = task.options
-    assert options.warmup != "auto"
-    total = options.warmup + options.draws
-    adaptations = {round(share * options.warmup) for share in ADAPTATIONS}
-    key = json.dumps([options.seed, options.warmup, options.draws, len(q)])
-    walk = _left(task.left, key, total)
-    walk = walk or _begin(target, q, reference, options.seed, task.number, total)
-    iterations, saved = _iterations(target, walk, adaptations), time.monotonic()
-    try:
-        for walk in iterations:
-            report.step(walk.done, total)
-            if time.monotonic() > saved + SECONDS_BETWEEN_SAVES:
-                report.keep(_state(walk, key))
-                saved = time.monotonic()
-    except BaseException:
-        report.keep(_state(walk, key))
-        raise
-    return walk
-
-
-def _begin(
-    target: Target, q: Array, reference: Reference, seed: int, chain: int, total: int
-) -> Walk:
+def _first(target: Target, q: Array, reference: Reference, chain: int) -> State:
     value = _log_density(target, q)
     if not np.isfinite(value):
         raise SemistanError(f"chain {chain} starts where the posterior is not finite")
-    z = reference.standardise(q[: len(reference.mean)])
-    random = np.random.default_rng([seed, chain]).bit_generator.state
-    trace = np.empty((total, len(q))), np.empty(total), np.empty(total)
-    return Walk(0, State(q, z, value), reference, dict(random), *trace)
+    return State(q, reference.standardise(q[: len(reference.mean)]), value)
 
 
-def _iterations(target: Target, walk: Walk, adaptations: set[int]) -> Iterator[Walk]:
-    """Yield the chain after each draw.
+def _moved(
+    target: Target, adaptations: set[int], walk: Walk, generator: np.random.Generator
+) -> tuple[dict[str, Array], dict[str, Array | float]]:
+    """Take a chain to its next draw, with a new reference where it is time for one."""
+    state, reference = _unpacked(walk.state)
+    if walk.done in adaptations:
+        reference = _adapted(reference, walk.past("q"))
+        state = replace(state, z=reference.standardise(state.q[: len(state.z)]))
+    state, evaluations = _draw(target, reference, state, generator)
+    brought: dict[str, Array | float] = {"q": state.q, "log_density": state.log_density}
+    return _packed(state, reference), brought | {"evaluations": evaluations}
 
-    The random state is part of it, so that a chain that is stopped within a draw repeats it.
-    """
-    generator = np.random.default_rng()
-    generator.bit_generator.state = walk.random
-    state, reference = walk.state, walk.reference
-    for done in range(walk.done + 1, len(walk.q) + 1):
-        state, evaluations = _draw(target, reference, state, generator)
-        index = done - 1
-        walk.q[index], walk.log_density[index] = state.q, state.log_density
-        walk.evaluations[index] = evaluations
-        if done in adaptations:
-            reference = _adapted(reference, walk.q[:done])
-            state = replace(state, z=reference.standardise(state.q[: len(state.z)]))
-        walk = replace(
-            walk, done=done, state=state, reference=reference,
-            random=dict(generator.bit_generator.state),
-        )  # fmt: skip
-        yield walk
+
+def _packed(state: State, reference: Reference) -> dict[str, Array]:
+    numbers = {"log_density": state.log_density, "is_prior": reference.is_prior}
+    arrays = {"q": state.q, "z": state.z, "mean": reference.mean, "factor": reference.factor}
+    return arrays | {name: np.asarray(value) for name, value in numbers.items()}
+
+
+def _unpacked(values: Mapping[str, Array]) -> tuple[State, Reference]:
+    reference = Reference(values["mean"], values["factor"], bool(values["is_prior"]))
+    return State(values["q"], values["z"], float(values["log_density"])), reference
 
 
 def _draw(
@@ -389,36 +334,6 @@ def _log_density(target: Target, q: Array) -> float:
 
 def _finite(value: float) -> float:
     return value if np.isfinite(value) else -np.inf
-
-
-def _state(walk: Walk, key: str) -> bytes:
-    """Return a chain between two draws as bytes."""
-    state, reference, file = walk.state, walk.reference, io.BytesIO()
-    np.savez(
-        file,
-        key=key, random=json.dumps(walk.random), is_prior=reference.is_prior,
-        position=state.q, z=state.z, here=state.log_density,
-        mean=reference.mean, factor=reference.factor,
-        q=walk.q[: walk.done], log_density=walk.log_density[: walk.done],
-        evaluations=walk.evaluations[: walk.done],
-    )  # fmt: skip
-    return file.getvalue()
-
-
-def _left(kept: bytes | None, key: str, total: int) -> Walk | None:
-    """Read what an interrupted chain left, unless it was another run's."""
-    if kept is None:
-        return None
-    with np.load(io.BytesIO(kept)) as file:
-        left = dict(file)
-    if str(left["key"]) != key:
-        return None
-    done = len(left["q"])
-    trace = [left[name] for name in ("q", "log_density", "evaluations")]
-    whole = [np.concatenate([x, np.empty((total - done, *x.shape[1:]))]) for x in trace]
-    state = State(left["position"], left["z"], float(left["here"]))
-    reference = Reference(left["mean"], left["factor"], bool(left["is_prior"]))
-    return Walk(done, state, reference, json.loads(str(left["random"])), *whole)
 
 
 ELLIPTICAL_SLICE = Method(

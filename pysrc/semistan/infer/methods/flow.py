@@ -34,8 +34,8 @@ from semistan.density.mode import Mode
 from semistan.density.target import (
     Target,
     log_likelihood,
+    log_posteriors,
     log_prior,
-    negative_log_posterior,
 )
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Report
@@ -246,8 +246,7 @@ def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> di
     with torch.no_grad():
         normal = torch.randn(draws, len(flow.mean), generator=generator, dtype=torch.float64)
         q, log_g = flow.draw(normal)
-    log_density = np.array([-negative_log_posterior(target, x) for x in q])
-    columns = sampled_columns(target, q.numpy(), log_density, np.ones(draws))
+    columns = sampled_columns(target, q.numpy(), log_posteriors(target, q.numpy()), np.ones(draws))
     return columns | {"log_p__": columns["lp__"], "log_g__": log_g.numpy()}
 
 

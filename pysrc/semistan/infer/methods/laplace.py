@@ -1,27 +1,113 @@
-"""CmdStan's Laplace approximation: a normal distribution at the mode, with the curvature there.
+"""Laplace's approximation: a normal at the mode, of a network that is linear around it.
 
-Each "chain" is an approximation of its own, at the mode to which its start climbs.
+At the mode q* that the chain's start climbed to, with gradient g and Gauss-Newton matrix H of the
+negative log posterior, draws are
+
+    q ~ normal(q* - H^-1 g, H^-1),
+
+the exact posterior if the response is Gaussian, sigma is known and the predictors are linear in q;
+g vanishes at a mode, but for what the search left out. H is the curvature of the model whose
+network is linear in phi, and these draws belong to that model:
+
+    f(u; phi) = f(u; phi*) + d f(u; phi*) / d phi (phi - phi*).
+
+Put through the network as it is, they are far too wide once weights of several layers move. So
+b_Intercept, and all predictions, are of the linear network of each chain; the file's first line has
+phi*. The densities in log_p__ and lp__ are of the network as it is: Pareto k-hat tells how far the
+draws are from the posterior.
+
+Daxberger et al. (2021), Laplace redux, NeurIPS; Immer, Korzepa and Bauer (2021), Improving
+predictions of Bayesian neural nets via local linearization, AISTATS; Faller and Martin (2025).
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from semistan.density.mode import Mode, normal_mean
+from semistan.density.target import Target, log_posteriors
+from semistan.errors import InputError
 from semistan.infer.backends.backend import Report
-from semistan.infer.cmdstan.process import cmdstan_chain
 from semistan.infer.method import Method
-from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
+from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.config import ModelConfig
+from semistan.model.priors.prior import PHI, has_horseshoe
+
+ABOUT = (
+    "drawn from a normal approximation at a mode, which comes first; predictions are linear in phi"
+)
+OTHERS = "use method = 'nuts', 'flow' or 'mclmc'"
 
 
 def laplace_chain(task: ChainTask, _: Report) -> bytes:
-    """Climb to the mode and draw from the approximation there."""
-    return cmdstan_chain(
-        task, "laplace_sample", start="opt_args.inits", draws=task.options.draws, seed=task.seed,
-        sig_figs=SIGNIFICANT_DIGITS,
-    )  # fmt: skip
+    """Draw from the normal at the chain's mode, which is the first line of its CSV file.
+
+    Each "chain" is an approximation of its own, at the mode to which its start climbed.
+
+    Raises
+    ------
+    InputError
+        If no mode was found.
+    """
+    target, options = task.target(), task.options
+    mode = task.begin(target)[1]
+    if mode is None:
+        raise InputError(
+            f"Laplace's approximation needs a mode in the subspace, and none was found; {OTHERS}"
+        )
+    q, log_g = laplace_draws(target, mode, options.draws, np.random.default_rng(task.seed))
+    log_p = log_posteriors(target, q)
+    columns = sampled_columns(linear_target(target, mode), q, log_p, np.ones(len(q)))
+    columns |= {"log_p__": columns["lp__"], "log_g__": log_g}
+    return stan_csv(columns, Origin("laplace", ABOUT, task.number, options.seed, 0))
+
+
+def laplace_draws(
+    target: Target, mode: Mode, draws: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return the mode and draws around it, q (1 + S, n), and the log of their normal density."""
+    mean, n = normal_mean(target, mode), len(mode.q)
+    factor = np.linalg.cholesky(mode.inv_metric)
+    deviations = np.linalg.solve(factor, mode.q - mean)[None], generator.normal(size=(draws, n))
+    z = np.concatenate(deviations)
+    log_det = np.log(factor.diagonal()).sum()
+    log_g = -np.square(z).sum(axis=1) / 2 - log_det - n * math.log(2 * math.pi) / 2
+    return mean + z @ factor.T, log_g
+
+
+def linear_target(target: Target, mode: Mode) -> Target:
+    """Return the posterior of the model whose network is linear in phi around a mode."""
+    phi = target.layout.unpack(torch.tensor(mode.q))[PHI].numpy()
+    return replace(target, bundle=target.bundle.linearised(phi))
+
+
+def _has_mode(config: ModelConfig) -> None:
+    """Refuse models and options with which no mode is looked for.
+
+    Raises
+    ------
+    InputError
+        Naming what to do.
+    """
+    if has_horseshoe(config):
+        raise InputError(
+            f"method = 'laplace' is a normal at a mode, which horseshoe() does not have; {OTHERS}"
+        )
+    if config.sample.metric != "ggn":
+        raise InputError(
+            f"method = 'laplace' needs the mode that metric = 'ggn' looks for, got metric = "
+            f"'{config.sample.metric}'; leave metric out"
+        )
 
 
 LAPLACE = Method(
-    "laplace", "Laplace's approximation", laplace_chain, approximate=True, by_stan=True,
-    has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_q__"}, since=(2, 32),
-    dimensions=75,
+    "laplace", "linearised Laplace approximation", laplace_chain, approximate=True, by_stan=False,
+    has_warmup=False, columns={"log_p": "log_p__", "log_g": "log_g__"}, check=_has_mode,
+    lines_before=1, linearised=True, dimensions=1000,
 )  # fmt: skip

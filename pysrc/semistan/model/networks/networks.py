@@ -8,7 +8,7 @@ predictor are added.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from semistan.model.networks.architecture import Architecture, Layer
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
+DERIVATIVES = 4_000_000  # of linearised outputs that are held at a time
+
 
 @dataclass(frozen=True, slots=True)
 class Networks:
@@ -33,10 +35,14 @@ class Networks:
         At least one; they have the same layers, but for the inputs.
     of : tuple of str
         The predictor of each, if there is another one than ``mu``.
+    around : array, shape (d,), optional
+        Weights around which the outputs are linear: f(w) is f(around) + J (w - around), with the
+        derivatives J at ``around``. Without them, f is the networks as they are.
     """
 
     parts: tuple[Architecture, ...]
     of: tuple[str, ...] = ()
+    around: Array | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         layers = {(type(part), part.likeness) for part in self.parts}
@@ -165,6 +171,9 @@ def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor
     """
     if predictor not in spec.predictors:
         return h.new_zeros(*w.shape[:-1], len(h))
+    if spec.around is not None:
+        pieces = torch.split(h, max(1, DERIVATIVES // spec.d))
+        return torch.cat([_linear(spec, w, piece, predictor)[0] for piece in pieces], dim=-1)
     total, *others = (
         part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h, predictor)
     )
@@ -196,6 +205,8 @@ def output_and_jacobian(
     """
     if predictor not in spec.predictors:
         return h.new_zeros(len(h)), h.new_zeros(len(h), spec.d)
+    if spec.around is not None:
+        return _linear(spec, w, h, predictor)
     found = zip(spec.predictors, _parts(spec, w, h), strict=True)
     every = [
         part.output_and_jacobian(own, own_h)
@@ -207,6 +218,14 @@ def output_and_jacobian(
     for output in others:
         f = f + output
     return f, torch.cat([own for _, own in every], dim=1)
+
+
+def _linear(spec: Networks, w: Tensor, h: Tensor, predictor: str) -> tuple[Tensor, Tensor]:
+    """Return what is linear around some weights, at weights (..., d), and its derivatives."""
+    around = torch.tensor(spec.around)
+    with torch.enable_grad():
+        f, J = output_and_jacobian(replace(spec, around=None), around, h, predictor)
+    return f + (w - around) @ J.T, J
 
 
 def _parts(

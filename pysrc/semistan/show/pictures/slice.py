@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.density.starts import trained_values
-from semistan.density.target import Target, log_likelihood, log_prior, make_target
+from semistan.density.target import (
+    Target,
+    evaluated,
+    log_likelihood,
+    log_prior,
+    make_target,
+)
 from semistan.infer.starts import start_state
-from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows, evenly_spaced
@@ -41,7 +46,6 @@ LEAST_DRAWN = -30  # of the profile in one dimension
 SIDE, LINE = 41, 201  # points along each side of a plane, and on a line
 MOST_ROWS = 2000
 MOST_POINTS = 500  # draws that are shown
-NUMBERS = 4_000_000  # that are held at a time
 ANGLES, REACHES = 24, np.geomspace(1e-3, 1e2, 51)  # where the mass is looked for without draws
 NEAR = 10.0  # below the largest log density, what still is to be seen
 
@@ -121,10 +125,10 @@ class Plane:
         """
         q = np.broadcast_to(self.centre, (*points.shape[:-1], len(self.centre))).copy()
         q[..., list(self.chosen)] = points / self.bundle.subspace.phi_scale[list(self.chosen)]
-        flat = torch.tensor(q.reshape(-1, q.shape[-1]))
         rows = evenly(self.rows, MOST_ROWS)
         target = make_target(self.bundle, rows, prior_only=self.prior_only)
-        values = _batched(self._function(target, len(self.rows) / len(rows)), flat, target)
+        function = self._function(target, len(self.rows) / len(rows))
+        values = evaluated(function, q.reshape(-1, q.shape[-1]), target)
         return np.asarray(values.reshape(points.shape[:-1]))
 
     def _function(self, target: Target, weight: float) -> Callable[[Tensor], Tensor]:
@@ -189,18 +193,6 @@ def held_words(plane: Plane) -> str:
     words = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
     verb = "is" if names == ["dispersion"] else "are"
     return f"{words.capitalize()} {verb} held"
-
-
-def _batched(function: Callable[[Tensor], Tensor], q: Tensor, target: Target) -> Array:
-    """Evaluate a function at all points (n, ...), some at a time to bound memory."""
-    if target.integrates_theta:  # by Newton's steps, of which each point needs its own number
-        return np.array([float(function(point).detach()) for point in q])
-    network = target.bundle.network
-    rows = sum(len(chunk) for chunk in target.chunks)
-    width = max(rows * network.widest, network.d)
-    at_a_time = max(1, NUMBERS // width)
-    with torch.no_grad():
-        return np.asarray(torch.func.vmap(function, chunk_size=at_a_time)(q).numpy())
 
 
 def _limits(plane: Plane) -> list[tuple[float, float]]:
