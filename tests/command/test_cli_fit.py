@@ -57,7 +57,7 @@ def test_summary_json_is_for_scripts(fitted, folder):
     assert content["coefficients"]["b_x1"]["Estimate"] == pytest.approx(
         table.loc["b_x1", "Estimate"]
     )
-    assert content["priors"]["phi"] == "normal(0, 5)"
+    assert content["priors"]["w"].startswith("normal(0, 2 / sqrt")
     assert content["passed"] == (result.returncode == 0)
 
 

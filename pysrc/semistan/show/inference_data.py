@@ -137,6 +137,8 @@ def _attributes(run: Run, posterior: Posterior) -> dict[str, Any]:
 def _note(run: Run) -> str:
     given = "Conditional on a subspace trained on the same response"
     if run.options.temperature == 1:
+        if run.bundle.model.moves == "all":
+            return "All weights of the network are sampled."
         return f"{given}: PSIS-LOO computed from log_likelihood is optimistic."
     return (
         f"{given}. The draws are tempered, so log_likelihood is left out: PSIS-LOO computed from "

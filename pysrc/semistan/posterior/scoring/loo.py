@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONDITIONAL = (
-    "PSIS-LOO is conditional on a subspace trained on all rows: it is optimistic. "
-    "'semistan kfold' trains the subspace anew in each fold."
+    "PSIS-LOO is conditional on a subspace trained on all rows and so optimistic, unless all "
+    "weights are sampled. 'semistan kfold' trains the subspace anew in each fold."
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.describe import left_out
 from semistan.posterior.posterior import One
 from semistan.posterior.scoring.loo import Loo, loo_obstacle
 from semistan.posterior.summary import digits_of
@@ -48,7 +49,8 @@ SCORES = (
 )
 LOO = (
     "PSIS-LOO is conditional on the subspace: optimistic. The subspace was trained on all rows, "
-    "those left out among them; `semistan kfold` trains it anew in each fold."
+    "those left out among them; `semistan kfold` trains it anew in each fold. This does not hold "
+    "if all weights are sampled."
 )
 WORDS = ("term", "contrast", "category", "score", "")
 ERRORS = ("Est.Error", "SE")
@@ -84,15 +86,20 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
 
 def subspace_section(results: Results, evidence: Evidence) -> Section:
     """Show where the network's weights could move, and how the draws use it."""
-    subspace = results.bundle.subspace
+    bundle = results.bundle
+    subspace = bundle.subspace
+    moves = (
+        f"The network's {subspace.d:,} Bayesian weights move in {subspace.k} dimensions "
+        f"(construction: {subspace.origin}). `phi` are their coordinates there. "
+        f"{left_out(bundle, len(results.posterior.members))}"
+    )
+    if bundle.model.moves == "all":
+        moves = f"All {subspace.d:,} Bayesian weights of the network are sampled: `phi` are they."
     return Section(
         "subspace",
         "The subspace",
         (
-            Paragraph(
-                f"The network's {subspace.d:,} Bayesian weights move in {subspace.k} dimensions "
-                f"(construction: {subspace.origin}). `phi` are their coordinates there."
-            ),
+            Paragraph(moves),
             *gallery_of(evidence.pictures, "subspace", "loss"),
             *map(directions_table, results.posterior.members),
         ),
