@@ -18,7 +18,8 @@ two of the second, with two new gradients. After each, some noise turns the velo
 
 so that it forgets its direction over a distance ``length``. No proposal is rejected: the error of
 the energy, which a smaller step makes smaller, is a bias that more draws do not remove. The step is
-such that the variance of the energy's error in a step is ``ENERGY_VARIANCE`` for each coordinate.
+such that a typical squared error in a step is ``ENERGY_VARIANCE`` for each coordinate; where the
+posterior has narrow places, some are far larger, and count little.
 
 An iteration, of warm-up as of what is kept, has ``STEPS`` steps, and so ten gradients: 1,000
 draws take 10,000 of them. A chain starts on the trained curve and looks for no mode. In warm-up,
@@ -308,17 +309,13 @@ def _estimated(
     times = [0, *(round(share * warmup) for share in ESTIMATES), warmup]
     if walk.done not in times[1:]:
         return motion, adaptation
-    first = times[times.index(walk.done) - 1]
-    draws = walk.past("q", first)
+    draws = walk.past("q", times[times.index(walk.done) - 1])
     variance, S = draws.var(axis=0), len(draws)
     if not variance.any():
         return motion, adaptation
     if walk.done == warmup:
-        # A few large errors count little in the step's adaptation, and fully in the variance.
-        errors = np.nan_to_num(walk.past("energy_error", first), nan=LARGEST_ERROR**2)
-        step = motion.step * float((ENERGY_VARIANCE / errors.mean()) ** (1 / 6))
-        length = OF_CORRELATION * STEPS * correlation_time(draws) * step
-        return replace(motion, step=step, length=length), adaptation
+        length = OF_CORRELATION * STEPS * correlation_time(draws) * motion.step
+        return replace(motion, length=length), adaptation
     scale = np.sqrt((S * variance + SHRINKAGE * motion.scale**2) / (S + SHRINKAGE))
     # The step is as long as it was, in the new units, and adapted anew from there.
     step = motion.step * math.sqrt(float(np.mean(motion.scale**2) / np.mean(scale**2)))
