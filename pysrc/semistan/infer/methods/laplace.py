@@ -99,7 +99,7 @@ def _has_mode(config: ModelConfig) -> None:
         raise InputError(
             f"method = 'laplace' is a normal at a mode, which horseshoe() does not have; {OTHERS}"
         )
-    if config.sample.metric != "ggn":
+    if config.sample.metric not in ("auto", "ggn"):
         raise InputError(
             f"method = 'laplace' needs the mode that metric = 'ggn' looks for, got metric = "
             f"'{config.sample.metric}'; leave metric out"
