@@ -164,9 +164,9 @@ def test_thinned_draws_keep_their_network(tmp_path):
 
 def test_predictor_onnx_is_refused(tmp_path):
     bundle, rows = random_bundle("gaussian")
-    run = run_of(bundle, rows, tmp_path)
+    posterior = read_posterior(run_of(bundle, rows, tmp_path))
     with pytest.raises(InputError, match="linearised at its mode, which predictor"):
-        read_posterior(run, lambda *_: np.zeros(1))
+        replace(posterior, engine=lambda *_: np.zeros(1))
 
 
 @pytest.mark.parametrize(
