@@ -154,7 +154,7 @@ def test_a_mode_without_mass_is_left_for_the_best():
     assert worth_sampling((poor, best, poor)) == (best, best, best)
     starts = Starts(({"phi": np.zeros(3)},) * 3, (poor, best, best))
     assert starts.one_mode
-    assert "1 without mass" in starts.text(SampleConfig(), with_metric=True)
+    assert "1 without mass" in starts.text(SampleConfig(metric="ggn"), with_metric=True)
     assert not replace(starts, found=(poor, best, poor)).one_mode  # nobody else found the best
     wide = replace(poor, inv_metric=best.inv_metric * 1e12)
     assert worth_sampling((wide, best))[0] is wide  # low but wide: it has mass
