@@ -11,6 +11,7 @@ from scipy.stats import binom
 from semistan.density import predictor
 from semistan.density.predictor import network_output
 from semistan.errors import InputError
+from semistan.model.describe import left_out
 from semistan.model.orthogonal import (
     announcement,
     further_names,
@@ -231,7 +232,7 @@ def test_nothing_changes_where_nothing_is_shared():
     for other in (off, inside):
         assert bundle_program(other) == bundle_program(bundle)
         assert list(stan_data(other, rows)) == list(stan_data(bundle, rows))
-    assert summarise(One(bundle, random_draws(bundle)), rows).notes == ()
+    assert summarise(One(bundle, random_draws(bundle)), rows).notes == (left_out(bundle, 1),)
 
 
 def test_afterwards_the_program_is_what_it_would_be_anyway():
@@ -379,11 +380,11 @@ def test_a_network_that_says_what_a_column_says_is_warned_of_unless_it_is_orthog
     assert found.columns == ("x1",)
     warning = found.warning()
     assert warning.startswith("Warning: x1 explains 100% of the network's part (limit 80%)")
-    assert summarise(One(bundle, draws), rows).notes == (warning,)
+    assert summarise(One(bundle, draws), rows).notes == (warning, left_out(bundle, 1))
     bundle, _ = shared_bundle(mode="auto", **arguments)
     orthogonal_draws = read(bundle, rows, draws)
     assert collinearity(One(bundle, orthogonal_draws), rows).warning() is None
-    assert len(summarise(One(bundle, orthogonal_draws), rows).notes) == 1
+    assert len(summarise(One(bundle, orthogonal_draws), rows).notes) == 2
 
 
 # ---- Pictures and the report

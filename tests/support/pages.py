@@ -60,7 +60,7 @@ def small_results(
         rows=rows,
         table=rows.frame,
         program="// generated\ndata {\n  int<lower=1> N;  // rows\n}\n",
-        manifest={**MANIFEST, "prior_only": prior_only, "sample": sample},
+        manifest={**MANIFEST, "prior_only": prior_only, "sample": {"metric": "ggn"} | sample},
     )
 
 
