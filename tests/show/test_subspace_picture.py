@@ -30,7 +30,7 @@ from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, untidy
-from support.random_problem import naive_ggn, naive_jacobian, random_problem
+from support.random_problem import naive_ggn, naive_jacobian, random_problem, with_precision
 from support.small import family_bundle, small_frame
 
 NAMES = list(CONSTRUCTIONS)
@@ -291,10 +291,11 @@ def test_nested_errors_are_those_of_the_first_directions():
     problem, state = random_problem("poisson", hidden=(4,))
     d = problem.network.d
     subspace = along(np.zeros(d), np.random.default_rng(1).normal(size=(d, 6)), "test")
-    found = nested_errors(problem, state, subspace, prior_precision=0.3)
+    problem = with_precision(problem, 0.3)
+    found = nested_errors(problem, state, subspace)
     np.testing.assert_array_equal(found.j, np.arange(1, 7))
     expected = [
-        relative_error(problem, problem, state, along(np.zeros(d), subspace.Pi[:, :j], "test"), 0.3)
+        relative_error(problem, problem, state, along(np.zeros(d), subspace.Pi[:, :j], "test"))
         for j in found.j
     ]
     np.testing.assert_allclose(found.error, [error for error, _ in expected], rtol=1e-9)
