@@ -2,8 +2,9 @@
 
 import pytest
 
+from semistan.subspace.construction import check_construction
 from semistan.workflow.dimension import resolved, with_dimension
-from support.small import small_prepared
+from support.small import small_frame, small_prepared
 
 D = 13  # weights of a network of 2 inputs and 3 units
 MANY = 1801
@@ -64,6 +65,24 @@ def test_methods_with_a_limit_keep_to_it():
     k, curve, reason = decided(0.0, network__hidden=[40, 40], sample__method="elliptical-slice")
     assert (k, curve) == (15, 8)
     assert "elliptical-slice" in reason
+
+
+def test_the_curve_is_the_least_that_a_method_with_a_limit_gets():
+    given = small_prepared("y ~ x + nn(u, v)", small_frame(12), subspace__k="auto",
+                           network__hidden=[40, 40], sample__method="elliptical-slice")  # fmt: skip
+    found = with_dimension(given, lambda _: 0.0)
+    subspace = found.prepared.config.subspace
+    assert (subspace.k, subspace.curve) == (8, None)
+    assert found.reason.startswith("k = 8 of 1801 weights")
+
+
+@pytest.mark.parametrize(("seconds", "k", "curve"), [(1e-9, 14, 6), (1e9, 6, None)])
+@pytest.mark.parametrize("formula", ["y ~ nn(u) + nn(v)", "y ~ nn(u), sigma ~ nn(v)"])
+def test_the_curve_is_narrower_than_the_smallest_of_several_networks(formula, seconds, k, curve):
+    given = small_prepared(formula, subspace__k="auto", network__hidden=[2])
+    found = with_dimension(given, lambda _: seconds).prepared
+    assert (found.config.subspace.k, found.config.subspace.curve) == (k, curve)
+    check_construction(found.config.subspace, found.model.network)
 
 
 def test_networks_of_dispersion_parameters_have_no_directions_beside_the_curve():

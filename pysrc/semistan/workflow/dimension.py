@@ -13,7 +13,7 @@ beyond, a diagonal metric takes up to some 500.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -85,15 +85,12 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
         return Dimension(prepared)
     if not config.widens:
         return Dimension(_resolved(prepared, NARROW, None))
-    curve = min(config.curve or NARROW, d - 1)
+    curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     most = method_of(options).dimensions
     if most is not None and d > most:
-        size = _possible(prepared, most)
-        return Dimension(
-            _resolved(prepared, max(size, curve), min(curve, size)),
-            f"k = {size} of {d} weights: method = '{options.method}' works in no more dimensions",
-        )
+        reason = f"method = '{options.method}' works in no more than {most} dimensions"
+        return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
     per_gradient = seconds(every)
     predicted = _predicted(options, d, per_gradient)
     timed = f"{1e3 * per_gradient:.3g} ms per gradient"
@@ -104,12 +101,18 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
         )
     sizes = [_possible(prepared, size) for size in SIZES if size < d]
     fitting = [k for k in sizes if _predicted(options, k, per_gradient) <= 60 * options.budget]
-    size = max([curve, *fitting])
-    return Dimension(
-        _resolved(prepared, size, curve if size > curve else None),
-        f"k = {size} of {d} weights: all would take some {_time(predicted)} to sample ({timed}), "
-        f"which is more than the budget of {options.budget:g} min",
+    reason = (
+        f"all would take some {_time(predicted)} to sample ({timed}), which is more than the "
+        f"budget of {options.budget:g} min"
     )
+    return _narrowed(prepared, curve, fitting, reason)
+
+
+def _narrowed(prepared: Prepared, curve: int, sizes: Sequence[int], reason: str) -> Dimension:
+    """Take the largest of some sizes, or the curve's own dimensions if none is larger."""
+    k, d = max([curve, *sizes]), prepared.model.network.d
+    narrowed = _resolved(prepared, k, curve if k > curve else None)
+    return Dimension(narrowed, f"k = {k} of {d} weights: {reason}")
 
 
 def _resolved(prepared: Prepared, k: int, curve: int | None) -> Prepared:
@@ -118,10 +121,13 @@ def _resolved(prepared: Prepared, k: int, curve: int | None) -> Prepared:
 
 
 def _possible(prepared: Prepared, size: int) -> int:
-    """Return how many dimensions the rows' predictions and each network have, up to a size."""
+    """Return how many dimensions the rows' predictions and each network have, up to a size.
+
+    That is none where other predictors have networks, whose curvature is not known.
+    """
     network = prepared.model.network
-    if any(of != MU for of in network.predictors):  # the curvature is that of the mean
-        return NARROW
+    if any(of != MU for of in network.predictors):
+        return 0
     return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
 
 
