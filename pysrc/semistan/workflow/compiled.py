@@ -1,4 +1,4 @@
-"""From a model to a program that runs: CmdStan, the compilation, the kernel's check, the cores."""
+"""From a model to chains that run: CmdStan, the compilation, the kernel's check, starts, cores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.infer.methods import check_version, method_of
 from semistan.infer.plan import Plan, default_plan, timed_plan
+from semistan.infer.starts import Starts, find_starts
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.model import Model
@@ -73,6 +74,17 @@ def trusted_kernel(
 def _in_stan(model: Model) -> Model:
     """Return the model whose program has no C++ kernel."""
     return model.replace(config=with_overrides(model.config, {"sample.kernel": "stan"}))
+
+
+def starts_of(
+    bundle: Bundle, rows: Rows, options: SampleConfig, *, prior_only: bool = False
+) -> Starts:
+    """Find the starts that the method's chains need; the bundle is tempered already."""
+    method = method_of(options)
+    return find_starts(
+        bundle, rows, options,
+        prior_only=prior_only, from_mode=method.from_mode, hamiltonian=method.hamiltonian,
+    )  # fmt: skip
 
 
 def plan_of(

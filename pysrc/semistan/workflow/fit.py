@@ -42,7 +42,13 @@ from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
-from semistan.workflow.compiled import compile_model, plan_of, toolchain_for, trusted_kernel
+from semistan.workflow.compiled import (
+    compile_model,
+    plan_of,
+    starts_of,
+    toolchain_for,
+    trusted_kernel,
+)
 from semistan.workflow.dimension import resolved
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, train_missing
@@ -277,10 +283,7 @@ def new_run(
     started, sampled = time.monotonic(), with_temper(bundle, options)
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
-    starts = find_starts(
-        sampled, rows, options, prior_only=prior_only,
-        from_mode=method.from_mode, hamiltonian=method.hamiltonian,
-    )  # fmt: skip
+    starts = starts_of(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
     plan = plan_of(sampled, rows, options, toolchain, kernel)

@@ -21,7 +21,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_program
 from semistan.infer.methods import method_of
 from semistan.infer.plan import Plan
-from semistan.infer.starts import Starts, find_starts
+from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, Source, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.posterior.run import (
@@ -40,7 +40,13 @@ from semistan.program.program import Kernel, stan_program
 from semistan.subspace.construction import training_epochs
 from semistan.subspace.descent import Progress
 from semistan.version import __version__
-from semistan.workflow.compiled import compile_model, plan_of, toolchain_for, trusted_kernel
+from semistan.workflow.compiled import (
+    compile_model,
+    plan_of,
+    starts_of,
+    toolchain_for,
+    trusted_kernel,
+)
 from semistan.workflow.prepare import Prepared, Say, prepare
 from semistan.workflow.train import TrainTask, training_text
 
@@ -99,11 +105,7 @@ class SubspaceTask:
         begun = time.monotonic()
         bundle = TrainTask(self.prepared).run(report)
         trained, options = time.monotonic(), self.prepared.config.sample
-        method = method_of(options)
-        starts = find_starts(
-            with_temper(bundle, options), self.prepared.rows, options,
-            from_mode=method.from_mode, hamiltonian=method.hamiltonian,
-        )  # fmt: skip
+        starts = starts_of(with_temper(bundle, options), self.prepared.rows, options)
         seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
         return TrainedSubspace(bundle, starts, seconds)
 
