@@ -3,17 +3,16 @@
 import json
 import re
 import shutil
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import semistan
-from semistan.command import cli
 from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
 from semistan.posterior.run import read_run
+from support.command import command_in
 from support.small import category_frame, files, small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 300, "draws": 250, "kernel": "stan", "seed": 3}
@@ -41,19 +40,7 @@ def folder(toolchain, tmp_path_factory):
 @pytest.fixture
 def command(folder, monkeypatch, capsys):
     """Run ``semistan`` in the folder; return its exit code, standard output and error."""
-
-    def run(*arguments):
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as caught:
-            code = caught.code or 0
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
+    return command_in(folder, monkeypatch, capsys)
 
 
 def succeeds(command, *arguments):

@@ -25,6 +25,7 @@ from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
+from support.by_hand import linear_posterior
 from support.chains import draw_chains
 from support.small import family_bundle
 from support.untrained import random_bundle
@@ -57,13 +58,7 @@ def names_of(columns):
 @pytest.mark.lengthy
 def test_a_linear_model_has_its_exact_posterior(reference, tmp_path):
     bundle, rows = random_bundle("gaussian", **LINEAR)
-    units, data = bundle.units, stan_data(bundle, rows)
-    inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
-    G = np.column_stack([units.eta_scale * inputs @ bundle.subspace.Pi, rows.X - units.x_loc])
-    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"]])
-    covariance = np.linalg.inv(G.T @ G / 15**2 + np.diag(scale**-2.0))
-    residual = rows.y - units.eta_loc - units.eta_scale * inputs @ bundle.subspace.p_bar
-    mean = covariance @ G.T @ residual / 15**2
+    mean, covariance = linear_posterior(bundle, rows, 15.0)
 
     options = SampleConfig(chains=2, warmup=100, draws=400)
     starts = None if reference == "Laplace" else without_modes(bundle, 2)

@@ -20,9 +20,9 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.draws import read_draws
 from semistan.posterior.orthogonal import network_along
 from semistan.posterior.posterior import One, read_posterior
-from semistan.program.data import stan_data
 from semistan.workflow.fit import draw_missing, new_run
 from support.assertions import assert_correlation, assert_mean, assert_sd
+from support.by_hand import linear_posterior
 from support.chains import draw_chains
 from support.small import small_bundle, small_config, small_frame
 from support.untrained import random_bundle, shared_bundle
@@ -35,14 +35,9 @@ SHORT = OPTIONS.model_copy(update={"draws": 20})
 
 def exact_posterior(bundle, rows):
     """Return mean and covariance of q where the model is linear and sigma is 15."""
-    units, data = bundle.units, stan_data(bundle, rows)
-    inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
-    G = np.column_stack([units.eta_scale * inputs @ bundle.subspace.Pi, rows.X - units.x_loc])
-    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"]])
-    covariance = np.linalg.inv(G.T @ G / 15**2 + np.diag(scale**-2.0))
-    residual = rows.y - units.eta_loc - units.eta_scale * inputs @ bundle.subspace.p_bar
-    unit = np.concatenate([bundle.subspace.phi_scale, units.theta_scale])
-    return covariance @ G.T @ residual / 15**2 / unit, covariance / np.outer(unit, unit)
+    mean, covariance = linear_posterior(bundle, rows, 15.0)
+    unit = np.concatenate([bundle.subspace.phi_scale, bundle.units.theta_scale])
+    return mean / unit, covariance / np.outer(unit, unit)
 
 
 def files_of(bundle, rows, folder, options=SHORT):

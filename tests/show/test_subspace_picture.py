@@ -1,7 +1,6 @@
 """The picture of a subspace: what is drawn is what was trained and what its measures say."""
 
 import re
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import stats
 
 import semistan
 from semistan.bundle.bundle import write_bundle
-from semistan.command import cli
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.model.bundle import with_temper
@@ -28,6 +26,7 @@ from semistan.show.pictures.write import write_picture
 from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors
+from support.command import command_in
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, untidy
 from support.random_problem import naive_ggn, naive_jacobian, random_problem, with_precision
@@ -346,19 +345,8 @@ def command(tmp_path, monkeypatch, capsys):
     """Run ``semistan`` in a folder with d.csv and a bundle; return code, output and error."""
     small_frame().to_csv(tmp_path / "d.csv", index=False)
     write_bundle(small_measured().bundle, tmp_path / "bundle")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["semistan", "subspace", *arguments])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as caught:
-            code = caught.code or 0
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
+    run = command_in(tmp_path, monkeypatch, capsys)
+    return lambda *arguments: run("subspace", *arguments)
 
 
 def test_the_command_draws_a_bundle(command, tmp_path):

@@ -1,8 +1,10 @@
-"""The linear predictor written out in NumPy, for the tests of effects; tanh or linear networks."""
+"""What tests compare with, written out in NumPy: predictors, and a posterior that is normal."""
 
 import math
 
 import numpy as np
+
+from semistan.program.data import stan_data
 
 
 def weights(bundle, draws):
@@ -51,3 +53,17 @@ def naive_network(widths, weights, u, activation):
         h = z if layer == len(widths) - 1 else [function(value) for value in z]
     assert not weights
     return h[0]
+
+
+def linear_posterior(bundle, rows, sigma):
+    """Mean and covariance of (phi, theta) where the network is linear and sigma is known.
+
+    The priors of both are normal around 0.
+    """
+    units, data = bundle.units, stan_data(bundle, rows)
+    inputs = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(len(rows))])
+    G = np.column_stack([units.eta_scale * inputs @ bundle.subspace.Pi, rows.X - units.x_loc])
+    scale = np.concatenate([data["prior_phi_scale"], data["prior_b_scale"]])
+    covariance = np.linalg.inv(G.T @ G / sigma**2 + np.diag(scale**-2.0))
+    residual = rows.y - units.eta_loc - units.eta_scale * inputs @ bundle.subspace.p_bar
+    return covariance @ G.T @ residual / sigma**2, covariance

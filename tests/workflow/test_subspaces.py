@@ -7,7 +7,6 @@ by hand. Draws are made by PyTorch; one fit goes through CmdStan.
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan.command import cli
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.local import LOCAL
 from semistan.posterior.agreement import between
@@ -28,6 +26,7 @@ from semistan.posterior.scoring.compare import stacking_weights
 from semistan.posterior.scoring.loo import leave_one_out
 from semistan.workflow.kfold import fold_config
 from semistan.workflow.several import epochs_left
+from support.command import command_in
 from support.small import files, small_config, small_frame
 
 HELPER = Path(__file__).parents[1] / "show" / "read_run.R"
@@ -68,19 +67,7 @@ def copy(fit, tmp_path):
 @pytest.fixture
 def command(fit, monkeypatch, capsys):
     """Run ``semistan`` beside the run; return its exit code, standard output and error."""
-
-    def run(*arguments):
-        monkeypatch.chdir(fit.run.path.parent)
-        monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as caught:
-            code = caught.code or 0
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
+    return command_in(fit.run.path.parent, monkeypatch, capsys)
 
 
 def chain(run, subspace, number):
