@@ -2,6 +2,7 @@
 
 import pytest
 
+from semistan.errors import ToolchainError
 from semistan.subspace.construction import check_construction
 from semistan.workflow.dimension import resolved, with_dimension
 from support.small import small_frame, small_prepared
@@ -92,15 +93,22 @@ def test_networks_of_dispersion_parameters_have_no_directions_beside_the_curve()
     assert (subspace.k, subspace.curve) == (8, None)
 
 
-def test_without_a_toolchain_the_gradient_is_timed_in_pytorch():
+def test_without_a_toolchain_the_gradient_is_timed_in_pytorch(monkeypatch):
+    def missing(_):
+        raise ToolchainError("no CmdStan")
+
+    monkeypatch.setattr("semistan.workflow.dimension.toolchain_for", missing)
+    monkeypatch.setattr("semistan.workflow.dimension._seconds_in_stan", lambda *_: 1 / 0)
     said = []
     found = resolved(prepared(), say=said.append)
     assert found.config.subspace.k == D
     assert "ms per gradient" in said[0]
 
 
-def test_the_compiled_program_is_timed(toolchain):
+@pytest.mark.parametrize("given", [True, False])
+def test_the_compiled_program_is_timed(given, toolchain, monkeypatch):
+    monkeypatch.setattr("semistan.workflow.dimension._seconds_in_torch", lambda _: 1 / 0)
     said = []
-    found = resolved(prepared(), toolchain, say=said.append)
+    found = resolved(prepared(), toolchain if given else None, say=said.append)
     assert found.config.subspace.k == D
     assert "ms per gradient" in said[0]

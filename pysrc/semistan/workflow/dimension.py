@@ -21,6 +21,7 @@ import numpy as np
 
 from semistan.bundle.bundle import library_versions
 from semistan.density.problem import make_problem
+from semistan.errors import ToolchainError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
@@ -35,7 +36,7 @@ from semistan.model.subspace import along_axes
 from semistan.program.program import bundle_program
 from semistan.subspace.descent import initial_parameters
 from semistan.subspace.hand_over import hand_over
-from semistan.workflow.compiled import compile_model
+from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.prepare import Prepared, Say
 
 SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
@@ -56,13 +57,13 @@ class Dimension:
 def resolved(prepared: Prepared, toolchain: Toolchain | None = None, *, say: Say) -> Prepared:
     """Replace ``k = "auto"`` by the dimension that can be sampled within the budget, and say why.
 
-    Without a toolchain, a gradient is timed in PyTorch, where it takes longer.
+    A gradient is timed with the toolchain, or the one that is found; if there is none, or the
+    method needs none, in PyTorch, where it takes longer.
     """
 
     def seconds(every: Prepared) -> float:
-        if toolchain is None:
-            return _seconds_in_torch(every)
-        return _seconds_in_stan(every, toolchain)
+        found = toolchain or _found_toolchain(every.config.sample)
+        return _seconds_in_stan(every, found) if found else _seconds_in_torch(every)
 
     found = with_dimension(prepared, seconds)
     if found.reason:
@@ -144,6 +145,13 @@ def _predicted(options: SampleConfig, k: int, seconds: float) -> float:
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _found_toolchain(options: SampleConfig) -> Toolchain | None:
+    try:
+        return toolchain_for(options)
+    except ToolchainError:
+        return None
 
 
 def _seconds_in_stan(prepared: Prepared, toolchain: Toolchain) -> float:

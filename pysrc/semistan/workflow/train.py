@@ -56,7 +56,7 @@ def train(
 ) -> Bundle:
     """Train a subspace of a prepared model: of several, the first.
 
-    Where k is ``auto``, it is resolved first, by a gradient's time in PyTorch.
+    Where k is ``auto``, it is resolved first.
     """
     prepared = resolved(prepared, say=lambda _: None)
     report = SILENT if progress is None else Report(progress)
