@@ -3,6 +3,7 @@
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
+# make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -10,8 +11,9 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
+STUDIES := study-coverage study-simulation study-toy study-tables
 
-.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS)
+.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
@@ -40,6 +42,9 @@ golden: .venv/installed
 
 $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)
+
+$(STUDIES): study-%: .venv/installed-bench cmdstan
+	cd benchmarks && OMP_NUM_THREADS=1 ../$(BIN)/python -m studies.$* $(ARGS)
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,228 @@
+"""What every study shares: the command line, cells that resume, the record and the results page.
+
+A study is a list of cells. A cell is one contender on one data set: a key that names it and a
+function that measures it. What was measured is written after every cell, so that a study that was
+stopped goes on where it was; `--quick` and `--full` have a record each. With `--full` the study's
+section in docs/results.md and its picture are drawn anew from the record: what was not run is not
+in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, console, machine, pin, versions
+from semistan.infer.cmdstan.toolchain import find_toolchain
+from semistan.infer.processors import usable_processors
+
+PAGE = RESULTS.parents[1] / "docs" / "results.md"
+IMAGES = PAGE.parent / "images"
+HEADING = "# Results of the studies\n"
+
+Key = Mapping[str, Any]  # what names a cell: JSON values
+Record = dict[str, Any]  # a cell's key, its figures, and `seconds`; or `error` instead of figures
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line.
+
+    Attributes
+    ----------
+    quick : bool
+        Whether to run the few small cells that take minutes.
+    data : Path, optional
+        Folder of the tables, for the studies that read some.
+    """
+
+    quick: bool
+    data: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One contender on one data set.
+
+    Attributes
+    ----------
+    key : mapping
+        Names and JSON values that tell it from every other cell.
+    measure : callable
+        Returns its figures by name, JSON values.
+    """
+
+    key: Key
+    measure: Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What one study is.
+
+    Attributes
+    ----------
+    name : str
+        Of its files: ``results/study-NAME.json``, ``docs/images/study-NAME.png``.
+    title : str
+        Heading of its section in docs/results.md.
+    cells : callable
+        Options to the cells, in the order in which they are run.
+    section : callable
+        Records to the section's Markdown, without heading and picture.
+    draw : callable
+        Records and a path to the picture.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[Options], Sequence[Cell]]
+    section: Callable[[Sequence[Record]], str]
+    draw: Callable[[Sequence[Record], Path], None]
+
+
+def main(study: Study, description: str) -> None:
+    """Run a study from the command line."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    size = parser.add_mutually_exclusive_group(required=True)
+    size.add_argument("--quick", action="store_true", help="a few small cells, in minutes")
+    size.add_argument("--full", action="store_true", help="all cells; written to docs/results.md")
+    size.add_argument("--show", action="store_true", help="run nothing: page and picture anew")
+    parser.add_argument("--data", type=Path, help="folder of CSV tables, the response last")
+    parser.add_argument("--cores", type=int, help="cores to which all is pinned (default: all)")
+    parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="KEY=VALUE", help="the cells that have these"
+    )
+    parser.add_argument("--retry", action="store_true", help="run again the cells that failed")
+    given = parser.parse_args()
+    available = len(usable_processors())
+    cores = min(given.cores or available, available)
+    pin(range(cores))
+    path = RESULTS / f"study-{study.name}{'-quick' * given.quick}.json"
+    records = _read(path)
+    if given.retry:
+        records = [record for record in records if "error" not in record]
+    if not given.show:
+        wanted = [pair.split("=", 1) for pair in given.only]
+        cells = [
+            cell
+            for cell in study.cells(Options(given.quick, given.data))
+            if all(str(cell.key.get(name)) == value for name, value in wanted)
+        ]
+        records = _run(study.name, cells, records, path, cores, given.minutes)
+    section = study.section(records)
+    console.print(section, markup=False)
+    if given.quick:
+        study.draw(records, path.with_suffix(".png"))
+        return
+    picture = IMAGES / f"study-{study.name}.png"
+    study.draw(records, picture)
+    write_section(PAGE, study, _section(study, section, picture, path))
+
+
+def _run(
+    name: str,
+    cells: Sequence[Cell],
+    records: list[Record],
+    path: Path,
+    cores: int,
+    minutes: float | None,
+) -> list[Record]:
+    """Measure the cells that have no record yet, and write the record after each."""
+    done = {_name(record["key"]) for record in records}
+    missing = [cell for cell in cells if _name(cell.key) not in done]
+    console.print(f"{name}: {len(cells)} cells, {len(missing)} to run")
+    started = time.monotonic()
+    for number, cell in enumerate(missing, start=1):
+        if minutes is not None and time.monotonic() - started > 60 * minutes:
+            console.print(f"{minutes:g} minutes are over: {len(missing) - number + 1} cells left")
+            break
+        console.print(f"{number} of {len(missing)}: {_name(cell.key)}", markup=False)
+        record = _measure(cell)
+        records = [*records, record]
+        _write(path, records, cores)
+        shown = {name: value for name, value in record.items() if name not in ("key", "traceback")}
+        console.print(f"    {_name(shown)}", markup=False)
+    return records
+
+
+def _measure(cell: Cell) -> Record:
+    """Measure one cell; what went wrong is a record too."""
+    started = time.monotonic()
+    try:
+        found: Mapping[str, Any] = cell.measure()
+    except Exception as error:  # a contender's failure is a result, and must not stop a night
+        console.print_exception()
+        first = str(error).strip().splitlines()[:1]
+        found = {
+            "error": f"{type(error).__name__}: {''.join(first)}",
+            "traceback": traceback.format_exc()[-2000:],
+        }
+    return {"key": dict(cell.key), "seconds": time.monotonic() - started, **found}
+
+
+def _read(path: Path) -> list[Record]:
+    return json.loads(path.read_text("utf-8"))["records"] if path.is_file() else []
+
+
+def _write(path: Path, records: Sequence[Record], cores: int) -> None:
+    """Write the record whole or not at all."""
+    content = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(cores),
+        "versions": versions(find_toolchain()),
+        "records": list(records),
+    }
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    temporary.replace(path)
+
+
+def _section(study: Study, section: str, picture: Path, path: Path) -> str:
+    """Return a section with its heading, what it was run on, and its picture."""
+    content = json.loads(path.read_text("utf-8"))
+    records = content["records"]
+    failed = sum("error" in record for record in records)
+    hours = sum(record["seconds"] for record in records) / 3600
+    libraries = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    facts = (
+        f"Run by `make study-{study.name} ARGS=--full`, {content['date']}: {len(records)} cells in"
+        f" {hours:.1f} hours on {content['machine']['cores_used']} cores of"
+        f" {content['machine']['processor']}; {failed} failed. Versions: {libraries}."
+    )
+    shown = f"![{study.title}](images/{picture.name})"
+    return f"## {study.title}\n\n{section.strip()}\n\n{shown}\n\n{facts}\n"
+
+
+def write_section(page: Path, study: Study, text: str) -> None:
+    """Put a study's section in place of its last one, or at the end of the page."""
+    content = page.read_text("utf-8") if page.is_file() else HEADING
+    mark, end = f"<!-- study {study.name} -->\n", f"<!-- end {study.name} -->\n"
+    block = f"{mark}{text}{end}"
+    pattern = re.compile(re.escape(mark) + ".*?" + re.escape(end), re.DOTALL)
+    if pattern.search(content):
+        content = pattern.sub(lambda _: block, content)
+    else:
+        content = f"{content.rstrip()}\n\n{block}"
+    page.write_text(content, "utf-8")
+    console.print(f"written to {page}")
+
+
+def _name(key: Mapping[str, Any]) -> str:
+    """Return what tells a cell from every other, as text."""
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in key.items()
+    )
