@@ -1,7 +1,7 @@
 """Where NUTS starts: a mode inside the subspace, and the metric that fits there.
 
 The weights at phi = 0 are no mode of the posterior of (phi, theta, dispersion) once k is large.
-A few damped Gauss-Newton (Levenberg-Marquardt) steps in the program's unconstrained coordinates
+Some damped Gauss-Newton (Levenberg-Marquardt) steps in the program's unconstrained coordinates
 
     q = (phi / phi_scale, theta / theta_scale, log dispersion)
 
@@ -16,7 +16,7 @@ as 0; what those of positive parameters have in common with others is neglected.
 divides the first term. Where theta is integrated out to temper phi alone, (1 / T - 1) S is added
 instead: S, the Schur complement on phi of H less phi's prior, is the curvature of -log p(y | phi).
 Schraudolph (2002), Neural Computation 14(7); Nocedal and Wright (2006), Numerical Optimization,
-10.3.
+10.3; the damping follows Nielsen (1999), Damping parameter in Marquardt's method, IMM-REP-1999-05.
 """
 
 from __future__ import annotations
@@ -132,20 +132,23 @@ def _given(covariance: Array, held: np.ndarray) -> Array:
 
 def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
     """Climb with some coordinates held where they are."""
-    q, damping, steps = torch.tensor(start), 1e-3, 0
+    q, damping, growth, steps = torch.tensor(start), 1e-3, 2, 0
     free = torch.from_numpy(np.flatnonzero(~held))
     value = negative_log_posterior(target, q)
     gradient, matrix = derivatives(target, q)
     slope, inner = gradient[free], matrix[free][:, free]
     gain = _gain(slope, inner)
     while gain > ENOUGH and steps < MAX_STEPS and damping < MAX_DAMPING:
-        damped = inner + damping * torch.diag(inner.diagonal())
-        candidate = q.index_add(0, free, -torch.linalg.solve(damped, slope))
+        more = damping * inner.diagonal()
+        step = -torch.linalg.solve(inner + torch.diag(more), slope)
+        candidate = q.index_add(0, free, step)
         new = negative_log_posterior(target, candidate)
         if not new < value:
-            damping *= 10
+            damping, growth = damping * growth, 2 * growth
             continue
-        q, value, steps, damping = candidate, new, steps + 1, damping / 10
+        promised = float(step @ (more * step - slope)) / 2
+        damping *= max(1 / 3, 1 - (2 * (value - new) / promised - 1) ** 3)
+        q, value, growth, steps = candidate, new, 2, steps + 1
         gradient, matrix = derivatives(target, q)
         slope, inner = gradient[free], matrix[free][:, free]
         gain = _gain(slope, inner)
