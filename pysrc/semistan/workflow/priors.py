@@ -53,17 +53,17 @@ def priors(
     """
     import pandas as pd
 
-    bundle = _trained(model)
+    columns, bundle = ["parameter", "written", "used", "source"], _trained(model)
     if bundle is not None:
         if data is not None or overrides:
             raise InputError(f"'{model}' is trained, with priors and data of its own")
-        return pd.DataFrame(map(asdict, priors_as_used(bundle)))
+        return pd.DataFrame(map(asdict, priors_as_used(bundle)), columns=columns)
     settings, frame = dict(overrides or {}), data
     if isinstance(data, str | Path):
         frame, settings["data"] = None, str(data)
     assert not isinstance(model, Bundle | Run)
     prepared = prepare(configure(model, settings), frame)
-    return pd.DataFrame(map(asdict, priors_before_training(prepared.model)))
+    return pd.DataFrame(map(asdict, priors_before_training(prepared.model)), columns=columns)
 
 
 def _trained(model: Any) -> Bundle | None:

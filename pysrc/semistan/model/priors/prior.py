@@ -57,7 +57,9 @@ class PriorGroup:
     Attributes
     ----------
     label : str
-        The user's name of the class: ``b``, ``phi``, ``sigma``.
+        What the group's names in the data block start with: ``b``, ``phi``, ``sigma``.
+    key : str
+        The key of ``[priors]`` that they have with their like: ``b``, ``phi``, ``sd``.
     parameter : str
         The parameter's name in the program: ``theta``, ``phi``, ``sigma``.
     density : Density
@@ -81,6 +83,7 @@ class PriorGroup:
     """
 
     label: str
+    key: str
     parameter: str
     density: Density
     written: tuple[Prior, ...]
@@ -147,12 +150,15 @@ class PriorLine:
         The prior, with the scales of the user's text and of the program's data.
     source : str
         ``default``, ``class`` (given for all of its kind) or ``coefficient``.
+    key : str
+        The key of ``[priors]`` that it has with its like: ``b``, ``sd``.
     """
 
     parameter: str
     written: str
     used: str
     source: str
+    key: str
 
 
 PHI = "phi"
@@ -179,7 +185,9 @@ def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[Pri
 def _phi_group(config: ModelConfig) -> PriorGroup:
     prior, key = _phi_prior(config.priors)
     source = _source(config.priors, key)
-    return PriorGroup(PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None)
+    return PriorGroup(
+        PHI, PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None
+    )
 
 
 def _phi_prior(config: PriorConfig) -> tuple[Prior, str]:
@@ -199,7 +207,7 @@ def _predictor_groups(config: ModelConfig, predictor: Predictor, units: Units) -
         prior = parse_prior(own.get(name, INTERCEPT), name)
         source = "coefficient" if name in own else "default"
         groups.append(
-            PriorGroup(name, predictor.tau, prior.density, (prior,), (prior,),
+            PriorGroup(name, name, predictor.tau, prior.density, (prior,), (prior,),
                            (predictor.tau,), (source,), text=predictor.words)
         )  # fmt: skip
     if predictor.coefficients or predictor.is_mean:
@@ -229,7 +237,7 @@ def _coefficient_groups(
 
         groups.append(
             PriorGroup(
-                f"b{predictor.suffix}", predictor.theta, density,
+                f"b{predictor.suffix}", f"b{predictor.suffix}", predictor.theta, density,
                 chosen(priors), chosen(used), chosen(names), chosen(sources),
                 f"P{predictor.suffix}", members if len(densities) > 1 else None,
             )
@@ -253,7 +261,7 @@ def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> Pr
     prior = parse_prior(config.of_class(item.key) or item.prior, item.name)
     used = autoscaled(prior, units.of_dispersion if item.has_units else 1.0, config)
     return PriorGroup(
-        item.name, item.name, prior.density, (prior,), (used,), (item.name,),
+        item.name, item.key, item.name, prior.density, (prior,), (used,), (item.name,),
         (_source(config, item.key),), kind=item.kind, text=item.text,
     )  # fmt: skip
 
@@ -265,8 +273,8 @@ def _hyperparameter_group(config: PriorConfig, item: Hyperparameter, scale: floa
     used = autoscaled(prior, scale * item.unit, config)
     source = "coefficient" if own else _source(config, item.prior_class)
     return PriorGroup(
-        item.name, item.name, prior.density, (prior,), (used,), (item.name,), (source,),
-        kind=item.kind, text=item.text,
+        item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
+        (source,), kind=item.kind, text=item.text,
     )  # fmt: skip
 
 
@@ -334,7 +342,7 @@ def _lines(
         members = group.members or range(len(group.names))
         lines = zip(members, group.names, group.written, group.used, group.sources, strict=True)
         by_parameter.setdefault(group.parameter, []).extend(
-            (position, PriorLine(name, str(written), str(used), source))
+            (position, PriorLine(name, str(written), str(used), source, group.key))
             for position, name, written, used, source in lines
         )
     found = _phi_lines(config, phi_scales)
@@ -342,7 +350,7 @@ def _lines(
         found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
     if has_correlations(design):
         cor = config.priors.cor
-        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor")))
+        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor"), "cor"))
     return tuple(found)
 
 
@@ -355,11 +363,11 @@ def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
     written = AUTO if automatic else str(prior)
     if scales is None:
         known = not automatic and not config.subspace.scales_phi
-        return [PriorLine(PHI, written, written if known else LATER, source)]
+        return [PriorLine(PHI, written, written if known else LATER, source, PHI)]
     if np.ptp(scales) == 0:
-        return [PriorLine(PHI, written, str(prior.rescaled(float(scales[0]))), source)]
+        return [PriorLine(PHI, written, str(prior.rescaled(float(scales[0]))), source, PHI)]
     return [
-        PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
+        PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source, PHI)
         for j, scale in enumerate(scales, start=1)
     ]
 
@@ -370,8 +378,8 @@ def _weight_lines(config: PriorConfig) -> list[PriorLine]:
     used = f"normal(0, {scale:.6g} / sqrt(inputs of the layer)), normal(0, {scale:.6g}) of biases"
     intercept = config.Intercept
     return [
-        PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS)),
-        PriorLine("output biases", intercept, intercept, _source(config, "Intercept")),
+        PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS), WEIGHTS),
+        PriorLine("output biases", intercept, intercept, _source(config, "Intercept"), "Intercept"),
     ]
 
 
