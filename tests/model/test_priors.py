@@ -14,7 +14,7 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.model.families.families import family
-from semistan.model.priors.density import DENSITIES, parse_prior
+from semistan.model.priors.densities import DENSITIES, parse_prior
 from semistan.model.priors.prior import PriorLine, prior_data, priors_as_used
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program

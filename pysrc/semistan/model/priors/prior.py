@@ -4,16 +4,6 @@
 control points along direction j: the subspace's own extent decides how far phi may move, and the
 control points lie within one to two standard deviations. The subspace around a single network has
 no control points to be spread; its own scale of each coordinate is s_j.
-
-``b = "horseshoe()"`` is the regularised horseshoe of Piironen and Vehtari (2017), for many
-coefficients of which few matter, with brms's arguments and defaults: scale_global is the expected
-ratio of those that matter to the others, over sqrt(N). It is in the units of each coefficient, not
-of sigma, and has parameters of its own, of which the coefficients are made,
-
-    theta_j = zb_j / sqrt(1 / (tau lambda_j)^2 + 1 / c^2),    zb_j ~ normal(0, 1),
-    tau = scale_global hs_global,    hs_global ~ student_t(df_global, 0, 1) above 0,
-    lambda_j = hs_local_j ~ student_t(df, 0, 1) above 0,
-    c^2 = scale_slab^2 hs_slab,    hs_slab ~ inv_gamma(df_slab / 2, df_slab / 2).
 """
 
 from __future__ import annotations
@@ -33,7 +23,8 @@ from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
 from semistan.model.parameter import REAL, Kind
 from semistan.model.predictor import Predictor
-from semistan.model.priors.density import AUTO, Density, Prior, parse_prior
+from semistan.model.priors.densities import AUTO, parse_prior
+from semistan.model.priors.density import Density, Prior
 from semistan.model.terms.term import Hyperparameter
 from semistan.model.units import Units
 from semistan.model.varying import parameters_text, scalar_parameters, terms_text
@@ -97,9 +88,9 @@ class PriorGroup:
 
     def by_element(self, argument: str) -> bool:
         """Say whether an argument of the density has a value for each element."""
-        if not self.density.is_horseshoe:
-            return bool(self.size)
-        return argument in self.density.carriers
+        if self.density.joint:
+            return argument in self.density.carriers
+        return bool(self.size)
 
     @property
     def is_phi(self) -> bool:
@@ -408,7 +399,7 @@ def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
             None if group.members is None else torch.tensor(group.members),
         )
         for group in bundle.model.priors
-        if not (group.density.is_constant or group.density.is_horseshoe)
+        if group.density.is_of_each
     )
 
 
@@ -426,7 +417,7 @@ def scipy_priors(bundle: Bundle) -> list[tuple[PriorGroup, Any]]:
     return [
         (group, group.density.in_scipy(*group.arguments(priors_of(group, bundle)).values()))
         for group in bundle.model.priors
-        if not (group.density.is_constant or group.density.is_horseshoe)
+        if group.density.is_of_each
     ]
 
 
@@ -438,8 +429,8 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     InputError
         Naming the nearest coefficient.
     """
-    if _is_horseshoe(config.priors):
-        _check_horseshoe(config, design)
+    if (density := parse_prior(config.priors.b, "b").density).joint:
+        _check_joint(density, config, design)
     _check_varying(config.priors, design)
     _check_classes(config, design)
     coefficients, others = _keys(design)
@@ -504,9 +495,10 @@ def _check_classes(config: ModelConfig, design: Design) -> None:
             )
 
 
-def has_horseshoe(config: ModelConfig) -> bool:
-    """Say whether the coefficients are made of a horseshoe's parameters."""
-    return _is_horseshoe(config.priors) and not config.subspace.holds_theta
+def joint_prior(config: ModelConfig) -> Density | None:
+    """Return the prior of all coefficients together, if they have one."""
+    density = parse_prior(config.priors.b, "b").density
+    return density if density.joint and not config.subspace.holds_theta else None
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:
@@ -525,20 +517,16 @@ def check_free_theta(config: ModelConfig, design: Design) -> None:
         )
 
 
-def _is_horseshoe(config: PriorConfig) -> bool:
-    return parse_prior(config.b, "b").density.is_horseshoe
-
-
-def _check_horseshoe(config: ModelConfig, design: Design) -> None:
+def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
     own = [name for name in config.priors.coefficients if name in design.coefficients]
     if own:
         raise InputError(
-            f"prior '{own[0]}': horseshoe() is for all coefficients together, none can have another"
+            f"prior '{own[0]}': {density}() is for all coefficients together, none can have another"
         )
     if not design.coefficients:
-        raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
+        raise InputError(f"prior 'b': {density}() is for coefficients, but the model has none")
     if design.categories:
-        raise InputError("prior 'b': horseshoe() does not know several categories' coefficients")
+        raise InputError(f"prior 'b': {density}() does not know several categories' coefficients")
 
 
 def _source(config: PriorConfig, label: str) -> str:
