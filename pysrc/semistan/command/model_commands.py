@@ -76,6 +76,7 @@ def train(
     from semistan.workflow import train as training
     from semistan.workflow.dimension import resolved
     from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.train import warn_of_overfitting
 
     config = configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
@@ -90,6 +91,7 @@ def train(
     prepared = resolved(prepared, say=screen.say)
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         bundle = training.train(prepared, progress)
+    warn_of_overfitting([bundle], screen.say)
     write_bundle(bundle, out, overwrite=overwrite)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
