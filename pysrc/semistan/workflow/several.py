@@ -48,7 +48,7 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.prepare import Prepared, Say, prepare
-from semistan.workflow.train import TrainTask, training_text, warn_of_overfitting
+from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,6 +243,8 @@ def train_missing(
     except KeyboardInterrupt:
         say(f"interrupted; go on with: semistan sample {path}")
         raise
+    if trained:
+        say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
     warn_of_overfitting(trained, say)
     return _finish(path, manifest, time.monotonic() - started)
 

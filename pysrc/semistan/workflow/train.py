@@ -15,6 +15,8 @@ from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
+from semistan.posterior.implied import implied, implied_text
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.workflow.dimension import resolved
@@ -89,6 +91,12 @@ def training_text(bundle: Bundle, seconds: float) -> str:
         f"{len(trained.control_points)} points of {d} weights in {seconds:.0f} s, "
         f"loss {trained.curve['loss'].mean():.4f} along it"
     )
+
+
+def prior_text(bundle: Bundle, rows: Rows) -> str:
+    """Say how far the network varies under its prior, given the training rows."""
+    generator = np.random.default_rng(bundle.config.train.seed)
+    return implied_text(implied(bundle, rows, generator))
 
 
 @dataclass(frozen=True, slots=True)
