@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import new_rows as new_rows
     from semistan.workflow.prepare import prepare as prepare
     from semistan.workflow.prepare import training_rows as training_rows
+    from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
@@ -61,6 +62,7 @@ _PUBLIC = {
     "effect": ("workflow.explain", "effect"),
     "fit": ("workflow.fit", "fit"),
     "generate": ("workflow.outputs", "generate"),
+    "implied_prior": ("workflow.priors", "implied_prior"),
     "importance": ("workflow.explain", "importance"),
     "kfold": ("workflow.kfold", "kfold"),
     "loo": ("workflow.score", "loo"),

@@ -12,8 +12,8 @@
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)
 //   b_x1 ~ normal(0, 1.83693)
-//   b_shape_x2 ~ normal(0, 4.93095)
 //   tau_shape ~ student_t(3, 0, 2.5)
+//   b_shape_x2 ~ normal(0, 4.93095)
 functions {
   // A fully connected network as a pure function of one flat weight vector.
   //

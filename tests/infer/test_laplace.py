@@ -17,7 +17,7 @@ from semistan.errors import InputError
 from semistan.infer.methods.laplace import LAPLACE, laplace_draws
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.posterior.draws import read_draws
+from semistan.posterior.draws import level, read_draws
 from semistan.posterior.orthogonal import network_along
 from semistan.posterior.posterior import One, read_posterior
 from semistan.workflow.fit import draw_missing, new_run
@@ -123,7 +123,7 @@ def test_predictions_are_linear_in_phi_and_touch_the_network_at_the_mode(name, t
         assert own == pytest.approx(expected, abs=1e-3 * bundle.units.eta_scale)
     assert not np.allclose(draws.around[0], draws.around[1])
     shifted = eta - draws.flat(draws.theta) @ rows.X.T
-    assert draws.flat(draws.intercept) == pytest.approx(shifted.mean(axis=1))
+    assert draws.flat(level(bundle, draws)) == pytest.approx(shifted.mean(axis=1))
     assert posterior.predictor(rows, part="nn").mean(axis=1) == pytest.approx(0, abs=1e-7)
 
 

@@ -13,7 +13,7 @@ from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.model.priors.density import parse_prior
+from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import One
@@ -75,7 +75,7 @@ def test_it_needs_coefficients_and_a_method_that_knows_it(tmp_path):
     bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
     with pytest.raises(InputError, match=named):
         new_run(bundle, rows, tmp_path / "run", SampleConfig(method="elliptical-slice"), None)
-    assert small_prepared(priors__b="horseshoe()", sample={"method": "flow"}).model.has_horseshoe
+    assert small_prepared(priors__b="horseshoe()", sample={"method": "flow"}).model.joint
     with pytest.raises(InputError, match="use temper = 'likelihood'"):
         bundle_program(random_bundle(
             "gaussian", priors=HORSESHOE, sample={"temperature": 2, "temper": "subspace"}

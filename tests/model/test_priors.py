@@ -14,7 +14,7 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.model.families.families import family
-from semistan.model.priors.density import DENSITIES, parse_prior
+from semistan.model.priors.densities import DENSITIES, parse_prior
 from semistan.model.priors.prior import PriorLine, prior_data, priors_as_used
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
@@ -157,11 +157,11 @@ def test_priors_are_listed_as_written_and_as_used():
     )
     x, z = bundle.units.theta_scale
     assert priors_as_used(bundle) == (
-        PriorLine("phi", "normal(0, 2)", "normal(0, 2)", "class"),
-        PriorLine("b_x", "normal(0, 2.5)", f"normal(0, {2.5 * x:.6g})", "default"),
-        PriorLine("b_z", "cauchy(0, 1)", f"cauchy(0, {z:.6g})", "coefficient"),
+        PriorLine("phi", "normal(0, 2)", "normal(0, 2)", "class", "phi"),
+        PriorLine("b_x", "normal(0, 2.5)", f"normal(0, {2.5 * x:.6g})", "default", "b"),
+        PriorLine("b_z", "cauchy(0, 1)", f"cauchy(0, {z:.6g})", "coefficient", "b"),
         PriorLine("sigma", "student_t(3, 0, 2.5)",
-                  f"student_t(3, 0, {2.5 * bundle.units.eta_scale:.6g})", "default"),
+                  f"student_t(3, 0, {2.5 * bundle.units.eta_scale:.6g})", "default", "sigma"),
     )  # fmt: skip
 
 
@@ -174,8 +174,10 @@ def test_phi_has_a_prior_for_each_scale_even_without_autoscale():
     assert np.array_equal(data["prior_phi_scale"], [1, 6])
     assert np.array_equal(data["prior_phi_location"], [1, 1])
     lines = [line for line in priors_as_used(bundle) if line.parameter.startswith("phi")]
-    assert lines == [PriorLine("phi[1]", "normal(1, 2)", "normal(1, 1)", "class"),
-                     PriorLine("phi[2]", "normal(1, 2)", "normal(1, 6)", "class")]  # fmt: skip
+    assert lines == [
+        PriorLine("phi[1]", "normal(1, 2)", "normal(1, 1)", "class", "phi"),
+        PriorLine("phi[2]", "normal(1, 2)", "normal(1, 6)", "class", "phi"),
+    ]
 
 
 def test_auto_takes_phis_scales_from_the_control_points():

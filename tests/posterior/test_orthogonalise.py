@@ -20,7 +20,7 @@ from semistan.model.orthogonal import (
 )
 from semistan.posterior import orthogonal
 from semistan.posterior.collinearity import LIMIT, collinearity, regress
-from semistan.posterior.draws import Draws, orthogonalised
+from semistan.posterior.draws import Draws, level, orthogonalised
 from semistan.posterior.orthogonal import Orthogonal, network_along, read_gamma, write_gamma
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik, posterior_linpred
@@ -309,6 +309,27 @@ def test_the_summary_has_both_and_says_which_to_read():
     assert "read b_Intercept_orth, b_x1_orth. b_Intercept, b_x1 stand beside" in note
     assert note in repr(summary)
     assert note in summary._repr_html_()
+
+
+def test_names_that_look_like_orthogonalised_ones_are_plain_coefficients():
+    bundle, rows = shared_bundle()
+    like = ("b_Intercept_orthodox", "b_x2_orth")
+    mean = replace(bundle.design.mean, coefficients=like)
+    design = replace(bundle.design, predictors=(mean,))
+    off = bundle.config.model_copy(update={"orthogonalise": "off"})
+    plain = replace(bundle, config=off, design=design)
+    draws = random_draws(plain)
+    assert np.array_equal(level(plain, draws), draws.coefficients["b_Intercept"])
+
+    named = replace(bundle, design=design)
+    found = read(named, rows, consistent_draws(named, rows))
+    assert np.array_equal(level(named, found), found.coefficients["b_Intercept_orth"])
+    (note,) = [
+        note
+        for note in summarise(One(named, found), rows).notes
+        if note.startswith("Orthogonalised")
+    ]
+    assert "read b_Intercept_orth, b_Intercept_orthodox_orth. b_Intercept, " in note
 
 
 def test_convergence_is_not_judged_on_what_only_the_priors_identify():

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from semistan.program.program import bundle_program, labels, stan_program
@@ -74,6 +75,16 @@ def test_the_header_has_the_model_and_the_priors_as_used():
     assert "eta = eta_loc + eta_scale f(u, v; w) + (x - x_loc)' theta" in top
     assert f"b_x ~ normal(0, {2.5 * frame.y.std() / frame.x.std():.6g})" in top
     assert f"sigma ~ student_t(3, 0, {2.5 * frame.y.std():.6g})" in top
+
+
+def test_very_many_priors_of_a_kind_are_counted_by_their_key():
+    columns = {f"a{j}": np.random.default_rng(j).normal(size=40) for j in range(15)}
+    frame = small_frame(40).assign(**columns, sds=np.arange(40.0) ** 2)
+    formula = f"y ~ {' + '.join(columns)} + sds + s(u) + s(v) + nn(z)"
+    top = program(formula, frame).partition("functions {")[0]
+    assert "b_a11 ~" in top and "b_a12 ~" not in top
+    assert top.count("more of this kind") == 1 and "... and 6 more of this kind" in top
+    assert "sds_su_1 ~" in top and "sds_sv_1 ~" in top
 
 
 def test_the_header_says_where_the_program_comes_from():

@@ -348,13 +348,13 @@ def test_a_curves_ends_are_two_networks_trained_alone(monkeypatch, setting):
 
 
 def test_a_curves_networks_hold_out_the_same_rows(monkeypatch):
-    problems, loss = [], descent.losses
+    problems, found = [], descent.recorded_losses
 
-    def spy(problem, parameters, t):
-        problems.append(tuple(problem.y.tolist()))
-        return loss(problem, parameters, t)
+    def spy(rows, parameters):
+        problems.extend(tuple(problem.y.tolist()) for problem in rows)
+        return found(rows, parameters)
 
-    monkeypatch.setattr(descent, "losses", spy)
+    monkeypatch.setattr(descent, "recorded_losses", spy)
     trained_of("curve", train__epochs=2, train__validation=0.3)
     assert len(problems) == 12
     assert len(set(problems)) == 2

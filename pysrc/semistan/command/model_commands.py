@@ -76,6 +76,7 @@ def train(
     from semistan.workflow import train as training
     from semistan.workflow.dimension import resolved
     from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.train import prior_text, warn_of_overfitting
 
     config = configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
@@ -90,6 +91,8 @@ def train(
     prepared = resolved(prepared, say=screen.say)
     with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
         bundle = training.train(prepared, progress)
+    screen.say(prior_text(bundle, prepared.rows))
+    warn_of_overfitting([bundle], screen.say)
     write_bundle(bundle, out, overwrite=overwrite)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
@@ -135,7 +138,17 @@ def priors(
     *,
     overrides: dict[str, Any],
 ) -> None:
-    """Print each prior as written and as used in the units of the data, before any training."""
+    """Print each prior as written and as used in the units of the data, and what it implies."""
+    from semistan.errors import InputError
+    from semistan.posterior.implied import implied_text
+    from semistan.workflow.priors import implied_prior
     from semistan.workflow.priors import priors as priors_of
 
     screen.show_table(priors_of(model, overrides=overrides), as_json=as_json)
+    if as_json:
+        return
+    try:
+        text = implied_text(implied_prior(model, overrides=overrides))
+    except InputError as error:  # a bundle whose rows are not there has its priors all the same
+        text = f"What they imply is not known: {error}"
+    screen.out.print(f"\n{text[0].upper()}{text[1:]}.", markup=False)

@@ -210,17 +210,21 @@ class Problem:
         log_lik = self.family.log_lik(self.y, eta, {**dispersion, **known})
         return self.given["weights"] * log_lik if "weights" in self.given else log_lik
 
-    def loss(self, state: Weights) -> Tensor:
-        """Return the mean negative log-likelihood, one value per leading axis of ``w``."""
+    def row_losses(self, state: Weights) -> Tensor:
+        """Return each row's negative log-likelihood and its share of the penalty, (..., N)."""
         h = frozen_features(self.network, state.w_frozen, self.U)
         f = forward(self.network, state.w, h)
         eta = self.eta(state.theta, f)
-        loss = -self.log_lik(eta, self.dispersion_at(state)).mean(dim=-1)
+        loss = -self.log_lik(eta, self.dispersion_at(state))
         for _, *parts in self.slices.values():
             if parts:
                 penalised = state.theta[parts[0].start : parts[-1].stop]
                 loss = loss + penalised.square().sum() / (2 * self.all_rows)
         return loss
+
+    def loss(self, state: Weights) -> Tensor:
+        """Return the mean of the rows' losses, one value per leading axis of ``w``."""
+        return self.row_losses(state).mean(dim=-1)
 
     def objective(self, state: Weights) -> Tensor:
         """Return what training minimises: the loss, less the log prior of ``w`` over all rows."""

@@ -24,7 +24,6 @@ from semistan.model.layout import Layout
 from semistan.model.names import MU
 from semistan.model.networks.networks import forward, frozen_features
 from semistan.model.predictor import Predictor
-from semistan.model.priors.horseshoe import horseshoe_theta
 from semistan.model.priors.prior import PHI, TorchPrior, prior_data, torch_priors
 from semistan.model.table.rows import Rows
 from semistan.model.temper import Temper
@@ -113,9 +112,8 @@ class Target:
         if subspace.holds_theta:
             bar, along = torch.from_numpy(subspace.theta_bar), torch.from_numpy(subspace.theta_Pi)
             return {"theta": bar + along @ values[PHI]}
-        if self.bundle.model.has_horseshoe:
-            return {"theta": horseshoe_theta(values, self.prior_data)}
-        return {}
+        joint = self.bundle.model.joint
+        return {"theta": joint.theta(values, self.prior_data)} if joint else {}
 
     def coefficients(self, values: Values, predictor: Predictor) -> Tensor:
         """Return a predictor's structured coefficients over their units."""

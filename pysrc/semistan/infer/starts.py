@@ -14,7 +14,6 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.priors.horseshoe import horseshoe_start
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
@@ -120,7 +119,7 @@ def find_starts(
     With the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS, each chain starts at a draw
     from the Laplace approximation at its mode, or at the best mode if its own has a negligible
     share of the posterior. Otherwise, or if no mode is found, or none is looked for because the
-    method needs none (``from_mode``), in a horseshoe's funnel, or beside very many penalised
+    method needs none (``from_mode``), in the funnel of a joint prior, or beside very many penalised
     coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained theta
     jittered and the trained dispersion.
     """
@@ -130,7 +129,7 @@ def find_starts(
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
-    large = k > most or model.has_horseshoe or penalised > MOST_PENALISED
+    large = k > most or model.joint is not None or penalised > MOST_PENALISED
     climb = from_mode and options.metric in ("auto", "ggn") and not large
     narrows = len(bundle.design.terms) > 0
     if climb or model.samples_orthogonal:
@@ -199,8 +198,8 @@ def curve_states(bundle: Bundle, chains: int) -> Array:
 
 def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
     """Return q (n,) at values of the parameters, theta among them also where it is made."""
-    if bundle.model.has_horseshoe:
-        values = values | horseshoe_start(np.asarray(values["theta"]), prior_data(bundle))
+    if joint := bundle.model.joint:
+        values = values | joint.start(np.asarray(values["theta"]), prior_data(bundle))
     return bundle.layout.pack(values)
 
 

@@ -13,7 +13,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import dispersion_keys, family
 from semistan.model.families.family import SIGMA
-from semistan.model.priors.density import parse_prior
+from semistan.model.priors.densities import parse_prior
 
 Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
 

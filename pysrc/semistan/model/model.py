@@ -14,7 +14,8 @@ from semistan.model.families.family import Family
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.orthogonal import in_model, orthogonal_columns
-from semistan.model.priors.prior import PriorGroup, has_horseshoe, prior_groups
+from semistan.model.priors.density import Joint
+from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -96,10 +97,11 @@ class Model:
         """Whether theta is integrated out, which only pure Stan does, on one thread."""
         return self.temper is not None and self.temper.integral is not None
 
-    @property
-    def has_horseshoe(self) -> bool:
-        """Whether the coefficients are made of a horseshoe's parameters."""
-        return has_horseshoe(self.config)
+    @cached_property
+    def joint(self) -> Joint | None:
+        """What the coefficients are made of, if they have a prior together."""
+        density = joint_prior(self.config)
+        return density.joint if density else None
 
     @cached_property
     def scalars(self) -> tuple[str, ...]:

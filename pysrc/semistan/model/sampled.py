@@ -11,7 +11,6 @@ from semistan.model.arrays import Array
 from semistan.model.model import Model
 from semistan.model.parameter import Parameter
 from semistan.model.predictor import Predictor
-from semistan.model.priors.horseshoe import horseshoe_parameters
 from semistan.model.priors.prior import PHI, PriorGroup
 
 
@@ -27,7 +26,7 @@ def parameters_of(
     phi_scale : array, shape (k,), optional
         The units of the subspace's coordinates, which are known after training.
     prior_data : mapping, optional
-        The arguments of the priors as used, which a horseshoe's parameters need.
+        The arguments of the priors as used, which the parameters of a joint prior need.
     """
     scale = np.zeros(0) if phi_scale is None else phi_scale
     text = "subspace coordinates"
@@ -62,8 +61,8 @@ def _linear_parameters(
     if predictor.is_mean and model.config.subspace.holds_theta:
         return found
     P = len(predictor.coefficients)
-    if predictor.is_mean and model.has_horseshoe:
-        return [*found, *horseshoe_parameters(prior_data, P)]
+    if predictor.is_mean and model.joint:
+        return [*found, *model.joint.parameters(prior_data, P)]
     if P or predictor.is_mean:
         found.append(
             Parameter(

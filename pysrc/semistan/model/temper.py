@@ -30,7 +30,8 @@ from semistan.errors import InputError
 from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import FAMILIES, family
-from semistan.model.priors.density import parse_prior
+from semistan.model.priors.densities import parse_prior
+from semistan.model.priors.density import Density
 from semistan.model.varying import parameters_text, terms_text
 
 
@@ -83,19 +84,21 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     if not design.coefficients:
         return Temper(options.temperature, None)
     densities = coefficient_densities(config.priors, design)
+    names = {density.name for density in densities}
     if len(densities) > 1:
         raise InputError(
             "temper = 'subspace' needs priors of the same density on all coefficients, got "
-            f"{', '.join(sorted(densities))}; use temper = 'likelihood'"
+            f"{', '.join(sorted(names))}; use temper = 'likelihood'"
         )
     known = (*(["offset()"] if design.mean.offsets else []), *design.given)
     if known or design.others:
         others = ", ".join(known) or parameters_text(design)
         raise InputError(f"temper = 'subspace' has no {others}; use temper = 'likelihood'")
-    if "horseshoe" in densities:
-        raise InputError("temper = 'subspace' has no horseshoe(); use temper = 'likelihood'")
+    for density in densities:
+        if density.joint:
+            raise InputError(f"temper = 'subspace' has no {density}(); use temper = 'likelihood'")
     record = family(config.family)
-    if densities == {"normal"} and record.is_normal:
+    if names == {"normal"} and record.is_normal:
         return Temper(options.temperature, "exact")
     if not record.cumulant:
         able = ", ".join(record.name for record in FAMILIES if record.cumulant)
@@ -106,10 +109,10 @@ def temper_of(config: ModelConfig, design: Design) -> Temper | None:
     return Temper(options.temperature, "laplace")
 
 
-def coefficient_densities(priors: PriorConfig, design: Design) -> set[str]:
-    """Return the names of the densities of the priors on the mean's coefficients."""
+def coefficient_densities(priors: PriorConfig, design: Design) -> set[Density]:
+    """Return the densities of the priors on the mean's coefficients."""
     own = priors.coefficients
     written = {
         (own[name], name) if name in own else (priors.b, "b") for name in design.coefficients
     }
-    return {parse_prior(text, key).density.name for text, key in written}
+    return {parse_prior(text, key).density for text, key in written}

@@ -31,7 +31,9 @@ class Trained:
         Dispersion parameters in the user's units: at the means of its columns, where its networks
         are 0, of one that has a predictor.
     history : dict of arrays
-        ``epoch``, ``loss``, ``validation_loss`` and ``arc_length`` during training.
+        ``epoch``, ``loss``, ``validation_loss`` with its standard error, ``validation_error``, and
+        ``arc_length`` during training, in ``stage`` 1, 2, ... if there are several. Bundles of
+        earlier releases have no ``validation_error``.
     curve : dict of arrays
         ``t`` and the training ``loss`` along the final curve, with the theta above; empty for a
         single network.

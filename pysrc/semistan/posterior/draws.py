@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,13 +98,6 @@ class Draws:
         """The structured part's coefficients (C, S, P): orthogonalised where they are."""
         return self.orthogonal.added(self.theta) if self.orthogonal else self.theta
 
-    @property
-    def intercept(self) -> Array:
-        """The intercept (C, S) that goes with ``effects``, or minus the first threshold."""
-        names = [name for name in self.coefficients if name.startswith(INTERCEPT)]
-        name = (*names, *self.coefficients)[0]
-        return -self.coefficients[name] if name.endswith("[1]") else self.coefficients[name]
-
     def __repr__(self) -> str:
         names = ", ".join(self.interpreted)
         return (
@@ -176,14 +168,12 @@ def draws_of_columns(
     sheared = bundle.model.samples_orthogonal
     further = further_names(bundle.config, design) if sheared else {}
     varying = [name for item in design.others for name in item.names]
-    intercepts = intercept_names(bundle.family.categories, design.intercept)
+    intercepts = _intercepts(columns, bundle.family.categories, design.intercept)
     draws = Draws(
         phi=columns.vector("phi", bundle.subspace.k),
         theta=columns.vector("theta_raw" if sheared else "theta", len(design.coefficients)),
-        coefficients={
-            name: scalar(re.sub(r"\[(\d+)\]", r".\1", name))
-            for name in (*intercepts, *design.coefficients, *further, *varying)
-        },
+        coefficients=intercepts
+        | {name: scalar(name) for name in (*design.coefficients, *further, *varying)},
         dispersion={name: scalar(name) for name in bundle.model.scalars},
         lprior=scalar("lprior"),
         sampler={name: scalar(column) for name, column in method.columns.items()},
@@ -202,6 +192,14 @@ def draws_of_columns(
     orthogonal, theta = bundle.model.orthogonal, columns.vector("theta", len(design.x.loc))
     gamma = (theta - draws.theta)[..., list(orthogonal)]
     return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, tuple(further)))
+
+
+def level(bundle: Bundle, draws: Draws) -> Array:
+    """Return the intercept (C, S) that goes with ``effects``, or minus the first threshold."""
+    K, orthogonal = bundle.family.categories, draws.orthogonal
+    moved = orthogonal is not None and not orthogonal.in_model
+    first, *_ = intercept_names(K, INTERCEPT if moved else bundle.design.intercept)
+    return -draws.coefficients[first] if K else draws.coefficients[first]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,6 +223,15 @@ class _Columns:
         for column, position in column_names(name, shape).items():
             found[every + position] = self.scalar(column)
         return found
+
+
+def _intercepts(columns: _Columns, K: int, name: str) -> dict[str, Array]:
+    """Return the intercept, or the thresholds in its place, as they are called in the table."""
+    written = column_names(name, (K - 1,) if K else ())
+    return {
+        shown: columns.scalar(column)
+        for shown, column in zip(intercept_names(K, name), written, strict=True)
+    }
 
 
 def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:

@@ -18,7 +18,7 @@ from semistan.density.predictor import network_output
 from semistan.model.bundle import Bundle
 from semistan.model.predictor import Predictor
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Array, Draws, level
 from semistan.posterior.engine import Engine, torch_engine
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
@@ -43,7 +43,7 @@ def predictor_draws(
     pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
-        return eta - structured - draws.flat(draws.intercept)[:, None]
+        return eta - structured - draws.flat(level(bundle, draws))[:, None]
     return eta + _rest(bundle.design.mean, draws, rows)
 
 

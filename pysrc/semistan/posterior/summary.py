@@ -13,7 +13,8 @@ import numpy as np
 from semistan.bundle.files import atomic_file
 from semistan.model.describe import left_out
 from semistan.model.design import Design
-from semistan.model.orthogonal import ORTHOGONAL, RAW
+from semistan.model.families.cumulative import intercept_names
+from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.table.rows import Rows
 from semistan.posterior.agreement import Agreement, agreement
 from semistan.posterior.collinearity import collinearity
@@ -207,11 +208,11 @@ def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:
     if draws.orthogonal is None:
         return ()
     raw = draws.orthogonal.unidentified
-    read = [name for name in draws.identified if name in draws.coefficients]
+    further = further_names(posterior.config, posterior.design)
     if draws.orthogonal.in_model:
-        read = [name for name in read if f"{name}{RAW}" in raw]
+        read = [posterior.design.coefficients[j] for j in further.values()]
     else:
-        read = [name for name in read if name.endswith(ORTHOGONAL)]
+        read = [*intercept_names(posterior.family.categories, INTERCEPT), *further]
     return (
         f"Orthogonalised to the network: read {', '.join(read)}. {', '.join(raw)} "
         f"stand{'s' * (len(raw) == 1)} beside the network as it is, which can imitate "

@@ -94,9 +94,7 @@ def _priors(model: Model, bundle: Bundle | None) -> Iterator[str]:
     lines = priors_as_used(bundle) if bundle else priors_before_training(model)
     kinds: dict[str, list[str]] = {}
     for line in lines:
-        kinds.setdefault(re.split(r"_|\[", line.parameter)[0], []).append(
-            f"{line.parameter} ~ {line.used}"
-        )
+        kinds.setdefault(line.key, []).append(f"{line.parameter} ~ {line.used}")
     for texts in kinds.values():
         yield from texts[:MOST]
         if len(texts) > MOST:

@@ -19,9 +19,6 @@ from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.parameter import Parameter
-from semistan.model.priors.density import ARGUMENT_TEXT
-from semistan.model.priors.horseshoe import FILE as HORSESHOE
-from semistan.model.priors.horseshoe import THETA as HORSESHOE_THETA
 from semistan.model.priors.prior import PriorGroup, has_correlations
 from semistan.model.sampled import parameters_of
 from semistan.model.stan_text import (
@@ -154,9 +151,9 @@ class Parts:
         return tuple(item for item in self.priors if item.density.is_constant)
 
     @property
-    def horseshoe(self) -> PriorGroup | None:
-        """The prior of the coefficients, if they are made of a horseshoe's parameters."""
-        return next((item for item in self.priors if item.density.is_horseshoe), None)
+    def joint(self) -> tuple[PriorGroup, ...]:
+        """The prior of all coefficients together, if they have one."""
+        return tuple(item for item in self.priors if item.density.joint)
 
     @property
     def y_type(self) -> str:
@@ -261,11 +258,11 @@ def _functions(parts: Parts, include: str) -> str:
 def network_functions(parts: Parts) -> tuple[str, ...]:
     """Return the files with the functions of the network, of theta and of the density."""
     shear = ("shear.stanfunctions",) if parts.orthogonal else ()
-    horseshoe = (HORSESHOE,) if parts.horseshoe else ()
+    joint = parts.model.joint.files if parts.model.joint else ()
     return (
         *parts.network.files,
         *shear,
-        *horseshoe,
+        *joint,
         *parts.family.density_functions,
     )
 
@@ -497,7 +494,7 @@ def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
         bound = "<lower=0>" if argument in item.density.bounded else ""
         size = item.size if item.members is None else f"n_{item.stem}"
         kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
-        words = ARGUMENT_TEXT.get(argument, argument)
+        words = item.density.argument_text(argument)
         text = f"{item.density.name} prior on {item.parameter}: {words}"
         if item.density.is_constant:
             text = f"fixed value of {item.parameter}"
@@ -568,7 +565,7 @@ def theta_text(parts: Parts) -> str:
     if parts.holds_theta:
         line = ("vector[P] theta = theta_bar + theta_Pi * phi;", "structured coefficients")
         return declarations([line])
-    made = HORSESHOE_THETA if parts.model.has_horseshoe else ""
+    made = parts.model.joint.stan if parts.model.joint else ""
     return made + (_theta_raw(parts) if parts.orthogonal else "")
 
 
@@ -595,7 +592,7 @@ def _transformed_parameters(parts: Parts) -> str:
 
 
 def _prior_density(item: PriorGroup) -> str:
-    if item.density.is_horseshoe:  # its parameters have priors of their own
+    if item.density.joint:  # its parameters have priors of their own
         return ""
     density, (first, *rest) = item.density, item.data_names
     text = call(

@@ -67,7 +67,7 @@ def _functions(parts: Parts) -> str:
 
 
 def _data(parts: Parts) -> str:
-    needed = [*parts.constant, *([parts.horseshoe] if parts.horseshoe else [])]
+    needed = (*parts.constant, *parts.joint)
     return declarations(
         [*data_lines(parts), *(line for item in needed for line in prior_lines(item))]
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
 
 LOSS_NODES = 9  # t at which a loss along the curve is looked at
+RECORDED = ("epoch", "loss", "validation_loss", "validation_error", "arc_length")
 RECORDS = 200  # states looked at during training, at the most
 
 
@@ -105,7 +106,8 @@ def descend(
     best : Parameters
         Detached.
     history : dict of arrays
-        ``epoch``, ``loss``, ``validation_loss`` and ``arc_length`` during training.
+        ``epoch``, ``loss``, ``validation_loss`` with its standard error, ``validation_error``, and
+        ``arc_length`` during training.
 
     Raises
     ------
@@ -123,9 +125,10 @@ def descend(
         schedule.step()
         if epoch % every and epoch != options.epochs:
             continue
-        loss, held_out = (mean_loss(part, parameters) for part in (training, validation))
+        loss, held_out, error = recorded_losses((training, validation), parameters)
         state = parameters.copy()
-        records.append((epoch, loss, held_out, arc_length(state.control_points.cpu().numpy())))
+        length = arc_length(state.control_points.cpu().numpy())
+        records.append((epoch, loss, held_out, error, length))
         if held_out < least:
             best, least = state, held_out
         if progress is not None:
@@ -135,8 +138,7 @@ def descend(
             f"training diverged: the loss is {loss:g} after {options.epochs} epochs; lower "
             f"learning_rate (now {options.learning_rate:g})"
         )
-    names = ("epoch", "loss", "validation_loss", "arc_length")
-    return best, dict(zip(names, np.array(records, dtype=float).T, strict=True))
+    return best, dict(zip(RECORDED, np.array(records, dtype=float).T, strict=True))
 
 
 def step(
@@ -161,6 +163,27 @@ def mean_loss(problem: Problem, parameters: Parameters) -> float:
     """Return the loss averaged over t ~ U(0, 1)."""
     t, shares = loss_nodes(len(parameters.control_points))
     return float(shares @ losses(problem, parameters, t))
+
+
+def recorded_losses(
+    rows: tuple[Problem, Problem], parameters: Parameters
+) -> tuple[float, float, float]:
+    """Return the loss of the training rows, that of those held out, and its standard error.
+
+    Each row's loss is averaged over t ~ U(0, 1). The error is 0 of a single row, and where none is
+    held out.
+    """
+    training, validation = rows
+    loss = mean_loss(training, parameters)
+    if validation is training:
+        return loss, loss, 0.0
+    t, shares = loss_nodes(len(parameters.control_points))
+    weights = _on_device(bernstein(t, len(parameters.control_points) - 1), validation)
+    each, n = torch.zeros_like(validation.y), len(validation)
+    with torch.no_grad():
+        for share, row in zip(shares, weights, strict=True):
+            each += share * validation.row_losses(parameters.at(row))
+    return loss, float(each.mean()), float(each.std(correction=min(1, n - 1))) / np.sqrt(n)
 
 
 def loss_nodes(points: int) -> tuple[Array, Array]:

@@ -32,12 +32,13 @@ from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.subspace.coefficients import settle
 from semistan.subspace.descent import (
+    RECORDED,
     Parameters,
     Progress,
     batches,
     descend,
     initial_parameters,
-    losses,
+    recorded_losses,
     split_rows,
     step,
 )
@@ -157,18 +158,17 @@ def continue_training(
         if epoch % every:
             continue
         kept.append(state[0][0].cpu().numpy())
-        loss, held_out = (float(losses(part, parameters, np.zeros(1))[0]) for part in rows)
-        records.append((epoch, loss, held_out, 0.0))
+        loss, held_out, error = recorded_losses(rows, parameters)
+        records.append((epoch, loss, held_out, error, 0.0))
         if progress is not None:
             progress(epoch, loss, held_out)
     average = Parameters(*mean)
     _check(records, average, options.learning_rate)
-    names = ("epoch", "loss", "validation_loss", "arc_length")
     return Trajectory(
         average,
         np.array(kept) - average.control_points[0].cpu().numpy(),
         squares[0].cpu().numpy() / (snapshots * every),
-        dict(zip(names, np.array(records).T, strict=True)),
+        dict(zip(RECORDED, np.array(records).T, strict=True)),
     )
 
 
@@ -219,7 +219,8 @@ def _averaged(
 
 def _check(records: Sequence[tuple[float, ...]], average: Parameters, rate: float) -> None:
     finite = all(bool(tensor.isfinite().all()) for tensor in average.tensors())
-    if not (finite and np.isfinite(records).all()):
+    losses = [(loss, held_out) for _, loss, held_out, *_ in records]
+    if not (finite and np.isfinite(losses).all()):
         raise SemistanError(
             f"training diverged at a constant rate after it had converged: the loss is "
             f"{records[-1][1]:g}; lower learning_rate (now {rate:g})"

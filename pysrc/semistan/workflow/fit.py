@@ -52,7 +52,7 @@ from semistan.workflow.compiled import (
 from semistan.workflow.dimension import resolved
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, train_missing
-from semistan.workflow.train import train, training_text
+from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,6 +172,8 @@ def _trained_run(
     bundle = train(prepared, progress, backend=backend)
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
+    say(prior_text(bundle, prepared.rows))
+    warn_of_overfitting([bundle], say)
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
     return new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,

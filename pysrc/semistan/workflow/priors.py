@@ -7,15 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.priors.prior import priors_as_used, priors_before_training
+from semistan.posterior.implied import Implied, implied
 from semistan.posterior.run import MARKER as RUN
 from semistan.posterior.run import Run, read_run
-from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.prepare import Prepared, configure, prepare, training_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,17 +56,59 @@ def priors(
     """
     import pandas as pd
 
-    bundle = _trained(model)
+    columns, bundle = ["parameter", "written", "used", "source"], _trained(model)
     if bundle is not None:
         if data is not None or overrides:
             raise InputError(f"'{model}' is trained, with priors and data of its own")
-        return pd.DataFrame(map(asdict, priors_as_used(bundle)))
+        return pd.DataFrame(map(asdict, priors_as_used(bundle)), columns=columns)
+    prepared = _prepared(model, data, overrides)
+    return pd.DataFrame(map(asdict, priors_before_training(prepared.model)), columns=columns)
+
+
+def implied_prior(
+    model: str | Path | ModelConfig | Bundle | Run,
+    data: pd.DataFrame | str | Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    seed: int = 1,
+) -> tuple[Implied, ...]:
+    """Say how far the networks vary under their prior; nothing is trained.
+
+    Parameters
+    ----------
+    model, data, overrides
+        As of ``priors``. A bundle needs the rows that it was trained on.
+    seed : int
+        Of the draws from the prior.
+
+    Returns
+    -------
+    tuple of Implied
+        One for each predictor with a network; none where that is known after training.
+
+    Raises
+    ------
+    InputError
+        If the model or the data cannot be used.
+    """
+    generator = np.random.default_rng(seed)
+    bundle = _trained(model)
+    if bundle is None:
+        prepared = _prepared(model, data, overrides)
+        return implied(prepared.model, prepared.rows, generator)
+    run = model if isinstance(model, Run) else None
+    if isinstance(model, str | Path) and (Path(model) / RUN).is_file():
+        run = read_run(model)
+    return implied(bundle, run.rows() if run else training_rows(bundle), generator)
+
+
+def _prepared(
+    model: Any, data: pd.DataFrame | str | Path | None, overrides: Mapping[str, Any] | None
+) -> Prepared:
     settings, frame = dict(overrides or {}), data
     if isinstance(data, str | Path):
         frame, settings["data"] = None, str(data)
-    assert not isinstance(model, Bundle | Run)
-    prepared = prepare(configure(model, settings), frame)
-    return pd.DataFrame(map(asdict, priors_before_training(prepared.model)))
+    return prepare(configure(model, settings), frame)
 
 
 def _trained(model: Any) -> Bundle | None:

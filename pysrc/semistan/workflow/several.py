@@ -48,7 +48,7 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.prepare import Prepared, Say, prepare
-from semistan.workflow.train import TrainTask, training_text
+from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,10 +230,11 @@ def train_missing(
         SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i)
         for i in numbers
     ]
-    settled = _settled(path, manifest)
+    settled, trained = _settled(path, manifest), []
     try:
         for index, found in backend.map(tasks, report=_together(progress, len(tasks))):
             task = tasks[index]
+            trained.append(found.bundle)
             say(_trained_text(found, task, manifest["subspaces"]))
             if settled is None:
                 kernel = trusted_kernel(kernel, found.bundle, prepared.rows, toolchain, say)
@@ -242,6 +243,9 @@ def train_missing(
     except KeyboardInterrupt:
         say(f"interrupted; go on with: semistan sample {path}")
         raise
+    if trained:
+        say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
+    warn_of_overfitting(trained, say)
     return _finish(path, manifest, time.monotonic() - started)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from semistan.bundle.bundle import library_versions
 from semistan.density.problem import make_problem
@@ -12,10 +15,19 @@ from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
+from semistan.model.table.rows import Rows
+from semistan.posterior.implied import implied, implied_text
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.workflow.dimension import resolved
-from semistan.workflow.prepare import Prepared
+from semistan.workflow.prepare import Prepared, Say
+
+# A loss of rows held out is above that of the others in every fit, by some (effective parameters) /
+# rows, and varies with the few rows that are held out. Three standard errors of their mean exclude
+# chance; 0.1 is a difference that matters, which in very large tables nearly any is not: for a
+# normal response, as an error variance that is a fifth larger than training believes.
+ERRORS, LEAST_GAP, FEWEST_ROWS = 3.0, 0.1, 10
+MOST_OTHERS = 0.1  # coefficients outside the network, for each row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +91,76 @@ def training_text(bundle: Bundle, seconds: float) -> str:
         f"{len(trained.control_points)} points of {d} weights in {seconds:.0f} s, "
         f"loss {trained.curve['loss'].mean():.4f} along it"
     )
+
+
+def prior_text(bundle: Bundle, rows: Rows) -> str:
+    """Say how far the network varies under its prior, given the training rows."""
+    generator = np.random.default_rng(bundle.config.train.seed)
+    return implied_text(implied(bundle, rows, generator))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How a trained network does on the rows held out from training.
+
+    Attributes
+    ----------
+    loss, validation_loss : float
+        Mean negative log-likelihood of a row that was trained on, and of one held out.
+    error : float
+        Standard error of the latter.
+    rows : int
+        Held out.
+    """
+
+    loss: float
+    validation_loss: float
+    error: float
+    rows: int
+
+    @property
+    def gap(self) -> float:
+        """By how much rows held out are worse."""
+        return self.validation_loss - self.loss
+
+    def warning(self) -> str | None:
+        """Say that the network is overfitted, or None if it is not far."""
+        if self.rows < FEWEST_ROWS or not self.gap > max(LEAST_GAP, ERRORS * self.error):
+            return None
+        return (
+            f"warning: the network predicts the {self.rows} rows held out from training far "
+            f"worse than the others: mean negative log-likelihood of a row "
+            f"{self.validation_loss:.3f} (standard error {self.error:.3f}) against "
+            f"{self.loss:.3f}; try a smaller network (--hidden), "
+            f"a stronger prior of its weights (--prior-w 'normal(0, 1)'), or more rows"
+        )
+
+
+def held_out(bundle: Bundle) -> HeldOut | None:
+    """Return the losses of the state that the last stage of the training kept.
+
+    None where they would say nothing of the network: other terms, as group-level effects, have so
+    many coefficients that these are what fits their rows alone. Nor do bundles of earlier releases
+    know them.
+    """
+    trained, n = bundle.trained, bundle.source.rows
+    history = trained.history
+    others = sum(map(len, (*trained.linear.values(), *trained.terms.values())))
+    if "validation_error" not in history or others > MOST_OTHERS * n:
+        return None
+    rows = min(round(bundle.config.train.validation * n), n - 1)
+    last = history["stage"] == history["stage"][-1] if "stage" in history else slice(None)
+    kept = int(np.nanargmin(history["validation_loss"][last]))
+    names = ("loss", "validation_loss", "validation_error")
+    loss, validation_loss, error = (float(history[name][last][kept]) for name in names)
+    return HeldOut(loss, validation_loss, error, rows)
+
+
+def warn_of_overfitting(bundles: Iterable[Bundle], say: Say) -> None:
+    """Warn once if networks are overfitted, with the figures of the worst of several."""
+    several = [found for found in map(held_out, bundles) if found and found.warning()]
+    if several:
+        say(str(max(several, key=lambda found: found.gap).warning()))
 
 
 def _device(name: str) -> str:

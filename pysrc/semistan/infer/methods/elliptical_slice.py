@@ -45,7 +45,7 @@ from semistan.infer.walk import Walk, walked
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
-from semistan.model.priors.prior import has_horseshoe
+from semistan.model.priors.prior import joint_prior
 
 Density = Callable[[Array], float]
 
@@ -123,17 +123,17 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
 
 
 def _has_reference(config: ModelConfig) -> None:
-    """Refuse a horseshoe, in whose funnel no Gaussian is a reference.
+    """Refuse a joint prior, in whose funnel no Gaussian is a reference.
 
     Raises
     ------
     InputError
         Naming other methods.
     """
-    if has_horseshoe(config):
+    if joint := joint_prior(config):
         raise InputError(
             f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
-            "horseshoe() does not have; use method = 'nuts' or 'flow'"
+            f"{joint}() does not have; use method = 'nuts' or 'flow'"
         )
 
 

@@ -37,7 +37,7 @@ from semistan.infer.task import ChainTask
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
-from semistan.model.priors.prior import PHI, has_horseshoe
+from semistan.model.priors.prior import PHI, joint_prior
 
 ABOUT = (
     "drawn from a normal approximation at a mode, which comes first; predictions are linear in phi"
@@ -95,9 +95,9 @@ def _has_mode(config: ModelConfig) -> None:
     InputError
         Naming what to do.
     """
-    if has_horseshoe(config):
+    if joint := joint_prior(config):
         raise InputError(
-            f"method = 'laplace' is a normal at a mode, which horseshoe() does not have; {OTHERS}"
+            f"method = 'laplace' is a normal at a mode, which {joint}() does not have; {OTHERS}"
         )
     if config.sample.metric not in ("auto", "ggn"):
         raise InputError(

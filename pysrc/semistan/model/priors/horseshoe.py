@@ -1,13 +1,15 @@
-"""The regularised horseshoe, a prior of all coefficients together.
+"""The regularised horseshoe, ``b = "horseshoe()"``: a prior of all coefficients together.
 
-With brms's arguments and defaults (Piironen and Vehtari, 2017, Electron. J. Stat. 11),
+It is for many coefficients of which few matter (Piironen and Vehtari, 2017, Electron. J. Stat. 11),
+with brms's arguments and defaults. scale_global is the expected ratio of those that matter to the
+others, over sqrt(N); it is in the units of each coefficient, not of sigma.
 
     theta_j = zb_j / sqrt(1 / (tau lambda_j)^2 + 1 / c^2),    zb_j ~ normal(0, 1),
     tau = scale_global hs_global,    hs_global ~ student_t(df_global, 0, 1) above 0,
     lambda_j = hs_local_j ~ student_t(df, 0, 1) above 0,
     c^2 = scale_slab^2 hs_slab,    hs_slab ~ inv_gamma(df_slab / 2, df_slab / 2).
 
-scale_global and scale_slab are in the units of each coefficient, those of the program's data.
+scale_global and scale_slab are those of the program's data, in the units of each coefficient.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter, Shape
+from semistan.model.priors.density import Density, Joint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,10 +33,9 @@ vector[P] theta  // structured coefficients
   = horseshoe(zb, hs_local, hs_global * prior_b_scale_global,
               sqrt(hs_slab) * prior_b_scale_slab);
 """
-FILE = "horseshoe.stanfunctions"
 
 
-def horseshoe_parameters(data: Mapping[str, Any], P: int) -> tuple[Parameter, ...]:
+def _parameters(data: Mapping[str, Any], P: int) -> tuple[Parameter, ...]:
     """Return what is sampled in place of P coefficients; ``data`` has the prior's arguments."""
     df, df_global, df_slab = (
         float(data.get(f"{PREFIX}{name}", 1.0)) for name in ("df", "df_global", "df_slab")
@@ -55,7 +57,7 @@ def horseshoe_parameters(data: Mapping[str, Any], P: int) -> tuple[Parameter, ..
     )  # fmt: skip
 
 
-def horseshoe_theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Tensor:
+def _theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Tensor:
     """Return theta (P,) in the user's units, given the parameters by name."""
     tau, c = (torch.as_tensor(data[f"{PREFIX}scale_{name}"]) for name in ("global", "slab"))
     scale = (values["hs_global"] * tau * values["hs_local"]).square().reciprocal()
@@ -63,7 +65,7 @@ def horseshoe_theta(values: Mapping[str, Tensor], data: Mapping[str, Any]) -> Te
     return values["zb"] / (scale + slab).sqrt()
 
 
-def horseshoe_start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
+def _start(theta: Array, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters that make theta, each within its own scale."""
     tau, c = data[f"{PREFIX}scale_global"], data[f"{PREFIX}scale_slab"]
     local = np.maximum(1, np.abs(theta) / tau)
@@ -102,3 +104,16 @@ def _inverse_gamma(df: float) -> OwnPrior:
 
     text = f"inv_gamma_lpdf(hs_slab | {PREFIX}df_slab / 2, {PREFIX}df_slab / 2)"
     return OwnPrior(lambda _: text, log_density, draw)
+
+
+HORSESHOE = Density(
+    "horseshoe", ("df", "scale_global", "df_global", "scale_slab", "df_slab"),
+    ("scale_global", "scale_slab"), defaults=(1, 1, 1, 2, 4),
+    joint=Joint(
+        _parameters, _theta, _start, THETA, ("horseshoe.stanfunctions",),
+        {
+            "scale_global": "scale of tau", "df_global": "degrees of freedom of tau",
+            "scale_slab": "scale of c", "df_slab": "degrees of freedom of c",
+        },
+    ),
+)  # fmt: skip

@@ -4,16 +4,6 @@
 control points along direction j: the subspace's own extent decides how far phi may move, and the
 control points lie within one to two standard deviations. The subspace around a single network has
 no control points to be spread; its own scale of each coordinate is s_j.
-
-``b = "horseshoe()"`` is the regularised horseshoe of Piironen and Vehtari (2017), for many
-coefficients of which few matter, with brms's arguments and defaults: scale_global is the expected
-ratio of those that matter to the others, over sqrt(N). It is in the units of each coefficient, not
-of sigma, and has parameters of its own, of which the coefficients are made,
-
-    theta_j = zb_j / sqrt(1 / (tau lambda_j)^2 + 1 / c^2),    zb_j ~ normal(0, 1),
-    tau = scale_global hs_global,    hs_global ~ student_t(df_global, 0, 1) above 0,
-    lambda_j = hs_local_j ~ student_t(df, 0, 1) above 0,
-    c^2 = scale_slab^2 hs_slab,    hs_slab ~ inv_gamma(df_slab / 2, df_slab / 2).
 """
 
 from __future__ import annotations
@@ -33,7 +23,8 @@ from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
 from semistan.model.parameter import REAL, Kind
 from semistan.model.predictor import Predictor
-from semistan.model.priors.density import AUTO, Density, Prior, parse_prior
+from semistan.model.priors.densities import AUTO, parse_prior
+from semistan.model.priors.density import Density, Prior
 from semistan.model.terms.term import Hyperparameter
 from semistan.model.units import Units
 from semistan.model.varying import parameters_text, scalar_parameters, terms_text
@@ -57,7 +48,9 @@ class PriorGroup:
     Attributes
     ----------
     label : str
-        The user's name of the class: ``b``, ``phi``, ``sigma``.
+        What the group's names in the data block start with: ``b``, ``phi``, ``sigma``.
+    key : str
+        The key of ``[priors]`` that they have with their like: ``b``, ``phi``, ``sd``.
     parameter : str
         The parameter's name in the program: ``theta``, ``phi``, ``sigma``.
     density : Density
@@ -81,6 +74,7 @@ class PriorGroup:
     """
 
     label: str
+    key: str
     parameter: str
     density: Density
     written: tuple[Prior, ...]
@@ -94,9 +88,9 @@ class PriorGroup:
 
     def by_element(self, argument: str) -> bool:
         """Say whether an argument of the density has a value for each element."""
-        if not self.density.is_horseshoe:
-            return bool(self.size)
-        return argument in self.density.carriers
+        if self.density.joint:
+            return argument in self.density.carriers
+        return bool(self.size)
 
     @property
     def is_phi(self) -> bool:
@@ -147,12 +141,15 @@ class PriorLine:
         The prior, with the scales of the user's text and of the program's data.
     source : str
         ``default``, ``class`` (given for all of its kind) or ``coefficient``.
+    key : str
+        The key of ``[priors]`` that it has with its like: ``b``, ``sd``.
     """
 
     parameter: str
     written: str
     used: str
     source: str
+    key: str
 
 
 PHI = "phi"
@@ -179,7 +176,9 @@ def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[Pri
 def _phi_group(config: ModelConfig) -> PriorGroup:
     prior, key = _phi_prior(config.priors)
     source = _source(config.priors, key)
-    return PriorGroup(PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None)
+    return PriorGroup(
+        PHI, PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None
+    )
 
 
 def _phi_prior(config: PriorConfig) -> tuple[Prior, str]:
@@ -199,7 +198,7 @@ def _predictor_groups(config: ModelConfig, predictor: Predictor, units: Units) -
         prior = parse_prior(own.get(name, INTERCEPT), name)
         source = "coefficient" if name in own else "default"
         groups.append(
-            PriorGroup(name, predictor.tau, prior.density, (prior,), (prior,),
+            PriorGroup(name, name, predictor.tau, prior.density, (prior,), (prior,),
                            (predictor.tau,), (source,), text=predictor.words)
         )  # fmt: skip
     if predictor.coefficients or predictor.is_mean:
@@ -229,7 +228,7 @@ def _coefficient_groups(
 
         groups.append(
             PriorGroup(
-                f"b{predictor.suffix}", predictor.theta, density,
+                f"b{predictor.suffix}", f"b{predictor.suffix}", predictor.theta, density,
                 chosen(priors), chosen(used), chosen(names), chosen(sources),
                 f"P{predictor.suffix}", members if len(densities) > 1 else None,
             )
@@ -253,7 +252,7 @@ def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> Pr
     prior = parse_prior(config.of_class(item.key) or item.prior, item.name)
     used = autoscaled(prior, units.of_dispersion if item.has_units else 1.0, config)
     return PriorGroup(
-        item.name, item.name, prior.density, (prior,), (used,), (item.name,),
+        item.name, item.key, item.name, prior.density, (prior,), (used,), (item.name,),
         (_source(config, item.key),), kind=item.kind, text=item.text,
     )  # fmt: skip
 
@@ -265,8 +264,8 @@ def _hyperparameter_group(config: PriorConfig, item: Hyperparameter, scale: floa
     used = autoscaled(prior, scale * item.unit, config)
     source = "coefficient" if own else _source(config, item.prior_class)
     return PriorGroup(
-        item.name, item.name, prior.density, (prior,), (used,), (item.name,), (source,),
-        kind=item.kind, text=item.text,
+        item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
+        (source,), kind=item.kind, text=item.text,
     )  # fmt: skip
 
 
@@ -334,7 +333,7 @@ def _lines(
         members = group.members or range(len(group.names))
         lines = zip(members, group.names, group.written, group.used, group.sources, strict=True)
         by_parameter.setdefault(group.parameter, []).extend(
-            (position, PriorLine(name, str(written), str(used), source))
+            (position, PriorLine(name, str(written), str(used), source, group.key))
             for position, name, written, used, source in lines
         )
     found = _phi_lines(config, phi_scales)
@@ -342,7 +341,7 @@ def _lines(
         found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
     if has_correlations(design):
         cor = config.priors.cor
-        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor")))
+        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor"), "cor"))
     return tuple(found)
 
 
@@ -355,11 +354,11 @@ def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
     written = AUTO if automatic else str(prior)
     if scales is None:
         known = not automatic and not config.subspace.scales_phi
-        return [PriorLine(PHI, written, written if known else LATER, source)]
+        return [PriorLine(PHI, written, written if known else LATER, source, PHI)]
     if np.ptp(scales) == 0:
-        return [PriorLine(PHI, written, str(prior.rescaled(float(scales[0]))), source)]
+        return [PriorLine(PHI, written, str(prior.rescaled(float(scales[0]))), source, PHI)]
     return [
-        PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source)
+        PriorLine(f"phi[{j}]", written, str(prior.rescaled(float(scale))), source, PHI)
         for j, scale in enumerate(scales, start=1)
     ]
 
@@ -370,8 +369,8 @@ def _weight_lines(config: PriorConfig) -> list[PriorLine]:
     used = f"normal(0, {scale:.6g} / sqrt(inputs of the layer)), normal(0, {scale:.6g}) of biases"
     intercept = config.Intercept
     return [
-        PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS)),
-        PriorLine("output biases", intercept, intercept, _source(config, "Intercept")),
+        PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS), WEIGHTS),
+        PriorLine("output biases", intercept, intercept, _source(config, "Intercept"), "Intercept"),
     ]
 
 
@@ -400,7 +399,7 @@ def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
             None if group.members is None else torch.tensor(group.members),
         )
         for group in bundle.model.priors
-        if not (group.density.is_constant or group.density.is_horseshoe)
+        if group.density.is_of_each
     )
 
 
@@ -418,7 +417,7 @@ def scipy_priors(bundle: Bundle) -> list[tuple[PriorGroup, Any]]:
     return [
         (group, group.density.in_scipy(*group.arguments(priors_of(group, bundle)).values()))
         for group in bundle.model.priors
-        if not (group.density.is_constant or group.density.is_horseshoe)
+        if group.density.is_of_each
     ]
 
 
@@ -430,8 +429,8 @@ def check_priors(config: ModelConfig, design: Design) -> None:
     InputError
         Naming the nearest coefficient.
     """
-    if _is_horseshoe(config.priors):
-        _check_horseshoe(config, design)
+    if (density := parse_prior(config.priors.b, "b").density).joint:
+        _check_joint(density, config, design)
     _check_varying(config.priors, design)
     _check_classes(config, design)
     coefficients, others = _keys(design)
@@ -496,9 +495,10 @@ def _check_classes(config: ModelConfig, design: Design) -> None:
             )
 
 
-def has_horseshoe(config: ModelConfig) -> bool:
-    """Say whether the coefficients are made of a horseshoe's parameters."""
-    return _is_horseshoe(config.priors) and not config.subspace.holds_theta
+def joint_prior(config: ModelConfig) -> Density | None:
+    """Return the prior of all coefficients together, if they have one."""
+    density = parse_prior(config.priors.b, "b").density
+    return density if density.joint and not config.subspace.holds_theta else None
 
 
 def check_free_theta(config: ModelConfig, design: Design) -> None:
@@ -517,20 +517,16 @@ def check_free_theta(config: ModelConfig, design: Design) -> None:
         )
 
 
-def _is_horseshoe(config: PriorConfig) -> bool:
-    return parse_prior(config.b, "b").density.is_horseshoe
-
-
-def _check_horseshoe(config: ModelConfig, design: Design) -> None:
+def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
     own = [name for name in config.priors.coefficients if name in design.coefficients]
     if own:
         raise InputError(
-            f"prior '{own[0]}': horseshoe() is for all coefficients together, none can have another"
+            f"prior '{own[0]}': {density}() is for all coefficients together, none can have another"
         )
     if not design.coefficients:
-        raise InputError("prior 'b': horseshoe() is for coefficients, but the model has none")
+        raise InputError(f"prior 'b': {density}() is for coefficients, but the model has none")
     if design.categories:
-        raise InputError("prior 'b': horseshoe() does not know several categories' coefficients")
+        raise InputError(f"prior 'b': {density}() does not know several categories' coefficients")
 
 
 def _source(config: PriorConfig, label: str) -> str:

@@ -21,7 +21,7 @@ from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula, GroupTerm
 from semistan.model.names import latin, unique_names
 from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Parameter, Shape, lkj
-from semistan.model.priors.density import parse_prior
+from semistan.model.priors.densities import parse_prior
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
 from semistan.model.table.rows import Block

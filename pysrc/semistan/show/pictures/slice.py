@@ -183,7 +183,7 @@ def held_words(plane: Plane) -> str:
     linear = {name for item in bundle.design.predictors for name in (item.tau, item.theta)}
     held = {
         "other directions": bundle.subspace.k > len(plane.chosen),
-        "coefficients": bundle.model.has_horseshoe or not sampled.isdisjoint(linear),
+        "coefficients": bundle.model.joint is not None or not sampled.isdisjoint(linear),
         "smooths and groups": len(bundle.design.terms) > 0,
         "dispersion": not sampled.isdisjoint(bundle.model.scalars),
     }

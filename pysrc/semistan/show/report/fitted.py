@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from semistan.model.formula.formula import PredictorFormula
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
+from semistan.posterior.implied import implied, implied_text
 from semistan.posterior.run import warmup_text
 from semistan.show.report.blocks import (
     Cell,
@@ -37,6 +40,7 @@ def fitted_section(results: Results) -> Section:
             Facts(tuple(_subspace_facts(results))),
             Heading("Priors"),
             priors_table(results),
+            Facts((_implied(results),)),
             Heading("Sampling"),
             Facts(tuple(_sampling_facts(results))),
         ),
@@ -54,6 +58,13 @@ def priors_table(results: Results) -> Table:
         ),
         sortable=False,
     )
+
+
+def _implied(results: Results) -> Fact:
+    """Say how far the network varies under its prior: of several subspaces, in the first."""
+    generator = np.random.default_rng(results.bundle.config.train.seed)
+    text = implied_text(implied(results.bundle, results.rows, generator))
+    return Fact("Implied", f"{text[0].upper()}{text[1:]}")
 
 
 def _equation(results: Results) -> Equation:

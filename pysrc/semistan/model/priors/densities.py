@@ -1,0 +1,126 @@
+"""The table of prior densities, and what the user's text means."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.priors.density import Density, Prior
+from semistan.model.priors.horseshoe import HORSESHOE
+
+AUTO = "auto"  # of phi: normal, as wide as what spans the subspace
+DENSITIES: dict[str, Density] = {
+    density.name: density
+    for density in (
+        Density("normal", ("location", "scale"), ("scale",), "Normal",
+                lambda stats, location, scale: stats.norm(location, scale)),
+        Density("student_t", ("df", "location", "scale"), ("scale",), "StudentT",
+                lambda stats, df, location, scale: stats.t(df, location, scale)),
+        Density("cauchy", ("location", "scale"), ("scale",), "Cauchy",
+                lambda stats, location, scale: stats.cauchy(location, scale)),
+        Density("exponential", ("rate",), ("rate",), "Exponential",
+                lambda stats, rate: stats.expon(scale=1 / rate), "over", "positive"),
+        Density("lognormal", ("meanlog", "sdlog"), ("meanlog",), "LogNormal",
+                lambda stats, meanlog, sdlog: stats.lognorm(sdlog, scale=np.exp(meanlog)),
+                "plus log", "positive"),
+        Density("gamma", ("shape", "rate"), ("rate",), "Gamma",
+                lambda stats, shape, rate: stats.gamma(shape, scale=1 / rate), "over",
+                "positive"),
+        Density("inv_gamma", ("shape", "scale"), ("scale",), "InverseGamma",
+                lambda stats, shape, scale: stats.invgamma(shape, scale=scale),
+                support="positive"),
+        Density("beta", ("alpha", "beta"), (), "Beta",
+                lambda stats, alpha, beta: stats.beta(alpha, beta), support="unit interval"),
+        HORSESHOE,
+        Density("constant", ("value",), ("value",)),
+        Density("lkj", ("shape",), ()),
+    )
+}  # fmt: skip
+
+
+def parse_prior(text: str, parameter: str) -> Prior:
+    """Read a prior such as ``"student_t(3, 0, 2.5)"`` of one parameter or class of parameters.
+
+    ``"auto"``, which only phi can have, is read as a standard normal, in the units that the
+    subspace gives.
+
+    Raises
+    ------
+    InputError
+        For an unknown density, a wrong number of arguments or an impossible value.
+    """
+    if parameter == "phi" and text.strip() == AUTO:
+        return Prior(DENSITIES["normal"], (0.0, 1.0))
+    match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", text)
+    if match is None:
+        raise InputError(f"prior '{parameter}' must look like 'normal(0, 2.5)', got '{text}'")
+    density = DENSITIES.get(match[1])
+    if density is None:
+        hint = did_you_mean(match[1], DENSITIES)
+        raise InputError(f"prior '{parameter}' names the unknown density '{match[1]}'.{hint}")
+    prior = Prior(density, _numbers(match[2], text, parameter, density))
+    _check_prior(prior, parameter)
+    return prior
+
+
+def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[float, ...]:
+    names = density.arguments
+    default = dict(zip(reversed(names), reversed(density.defaults), strict=False))
+    parts = [part.strip() for part in inner.split(",")] if inner.strip() else []
+    named = [(name, part) for name, part in zip(names, parts, strict=False) if "=" not in part]
+    named += [
+        (name.strip(), value) for name, _, value in (p.partition("=") for p in parts if "=" in p)
+    ]
+    given = dict(named)
+    known = set(given) <= set(names) <= {*given, *default}
+    if not known or len(given) != len(parts) or not all(parts):
+        expected = ", ".join(f"{x}={default[x]:g}" if x in default else x for x in names)
+        raise InputError(f"prior '{parameter}': {density.name} takes ({expected}), got '{text}'")
+    try:
+        return tuple(float(given.get(name, default.get(name, math.nan))) for name in names)
+    except ValueError:
+        raise InputError(
+            f"prior '{parameter}': the arguments of {density.name} must be numbers, got '{text}'"
+        ) from None
+
+
+def _values(density: Density) -> str:
+    return "positive values" if density.support == "positive" else "values between 0 and 1"
+
+
+def _check_prior(prior: Prior, parameter: str) -> None:
+    density = prior.density
+    if not all(math.isfinite(value) for value in prior.values):
+        raise InputError(f"prior '{parameter}': the arguments must be finite, got '{prior}'")
+    for argument in () if density.is_constant else density.bounded:
+        if not prior.argument(argument) > 0:
+            raise InputError(
+                f"prior '{parameter}': the {argument} of {density.name} must be positive, "
+                f"got {prior.argument(argument):g}"
+            )
+    coefficients = parameter in ("b", "phi", "w", "Intercept") or parameter.startswith("b_")
+    is_dispersion = not coefficients
+    if density.is_constant and not is_dispersion:
+        raise InputError(
+            f"prior '{parameter}': constant() is for dispersion parameters; "
+            f"leave the term out of the formula instead"
+        )
+    if density.is_constant and not prior.argument("value") > 0:
+        raise InputError(f"prior '{parameter}': a dispersion must be positive, got '{prior}'")
+    if density.joint and parameter != "b":
+        raise InputError(
+            f"prior '{parameter}': {density}() is for all coefficients together, as prior 'b'"
+        )
+    if (density.name == "lkj") != (parameter == "cor"):
+        raise InputError(
+            f"prior '{parameter}': lkj() is for the correlations of group-level effects, as "
+            'cor = "lkj(1)", and they have no other'
+        )
+    if density.support != "real" and not is_dispersion:
+        raise InputError(
+            f"prior '{parameter}': {density.name} allows only {_values(density)}; use normal(), "
+            f"student_t() or cauchy()"
+        )
