@@ -13,6 +13,7 @@ from support.untrained import CATEGORICAL, random_bundle
 NETWORK = "nn(u1, u2, u3)"
 TERMS = f"x1 + offset(z) + s(v, k=5) + (1 + x1 | g) + (1 | h) + {NETWORK}"
 OTHER_PRIORS = {"b": "student_t(3, 1, 2)", "sigma": "exponential(0.5)"}
+SCALES = {"phi": None, "sd_w": "student_t(4, 0, 1.5)"}
 TRUNCATED = {"sigma": "student_t(4, 1, 0.7)"}
 SHEARED = {"orthogonalise": "all", "orthogonalise_in": "model"}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
@@ -80,6 +81,9 @@ PROGRAMS = (
              formula=f"y ~ x1 + {NETWORK}", **BOTH),
     _program("other priors", "gaussian", "kernel", priors=OTHER_PRIORS),
     _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, **AXES),
+    _program("scales of weights", "gaussian", "kernel", **ALL, priors=SCALES),
+    _program("scales of weights, kernel", "poisson", "kernel", "linear networks", kernel="cpp",
+             **ALL, priors=SCALES, formula="y ~ x1 + nn(u1, u2) + nn(v)"),
     # terms
     _program("every term", "binomial", "kernel", "linear offset smooth group",
              formula=f"y | trials(tries) + weights(w) ~ {TERMS}", **BOTH),

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from semistan.model.bundle import Bundle
+from semistan.model.priors.weight_scales import SD_W
 
 
 def trained_values(bundle: Bundle) -> dict[str, Any]:
     """Return what training found, by the parameters' names in the program."""
     trained, units = bundle.trained, bundle.units
     values: dict[str, Any] = dict(trained.dispersion)
+    if scales := bundle.model.weight_scales:
+        values[SD_W] = np.ones(len(scales.names))
     for predictor in bundle.design.predictors:
         values[predictor.theta] = trained.linear[predictor.name]
         if predictor.has_tau:

@@ -119,9 +119,9 @@ def find_starts(
     With the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS, each chain starts at a draw
     from the Laplace approximation at its mode, or at the best mode if its own has a negligible
     share of the posterior. Otherwise, or if no mode is found, or none is looked for because the
-    method needs none (``from_mode``), in the funnel of a joint prior, or beside very many penalised
-    coefficients, it starts on the curve, at t = (c - 1/2) / chains, with the trained theta
-    jittered and the trained dispersion.
+    method needs none (``from_mode``), in the funnel of a joint prior or of the weights' scales, or
+    beside very many penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with
+    the trained theta jittered and the trained dispersion.
     """
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
@@ -129,7 +129,8 @@ def find_starts(
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
-    large = k > most or model.joint is not None or penalised > MOST_PENALISED
+    funnel = model.joint is not None or model.weight_scales is not None
+    large = k > most or funnel or penalised > MOST_PENALISED
     climb = from_mode and options.metric in ("auto", "ggn") and not large
     narrows = len(bundle.design.terms) > 0
     if climb or model.samples_orthogonal:

@@ -103,7 +103,9 @@ class PriorConfig(_Section):
     ordinal family's thresholds; ``phi = "auto"`` takes the scales from
     what spans the subspace. Without ``phi``, its prior is that of the networks' weights, ``w``,
     carried into the subspace: normal around 0, over the square root of the inputs of each layer;
-    ``Intercept`` is that of the output biases.
+    ``Intercept`` is that of the output biases. ``sd_w`` is the prior of factors of the weights'
+    standard deviations, for each input and each layer, which are sampled where all weights are; by
+    default they are 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -113,6 +115,7 @@ class PriorConfig(_Section):
     w: str = "normal(0, 2)"
     Intercept: str = "normal(0, 2.5)"
     phi: str | None = None
+    sd_w: str | None = None
     sd: str = "student_t(3, 0, 2.5)"
     sds: str = "student_t(3, 0, 2.5)"
     cor: str = "lkj(1)"
@@ -165,12 +168,23 @@ class PriorConfig(_Section):
             )
         return text
 
-    @field_validator("b", "phi", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap")
+    @field_validator(
+        "b", "phi", "sd_w", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap"
+    )
     @classmethod
     def _readable(cls, text: str | None, info: Any) -> str | None:
         if text is not None:
             parse_prior(text, info.field_name)
         return text
+
+    @model_validator(mode="after")
+    def _scales_of_weights(self) -> PriorConfig:
+        if self.sd_w is not None and not self.on_weights:
+            raise InputError(
+                "prior 'sd_w' is of the scales of the weights, and prior 'phi' takes the place of "
+                "the weights' prior; leave one of the two out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _readable_keys(self) -> PriorConfig:

@@ -16,6 +16,7 @@ from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
+from semistan.model.priors.weight_scales import WeightScales, weight_scales
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -60,7 +61,15 @@ class Model:
     @cached_property
     def priors(self) -> tuple[PriorGroup, ...]:
         """The priors that the user can choose, a statement of the program each."""
-        return prior_groups(self.config, self.design, self.units)
+        scales = self.weight_scales
+        return prior_groups(self.config, self.design, self.units, scales.names if scales else ())
+
+    @cached_property
+    def weight_scales(self) -> WeightScales | None:
+        """Which weights share a scale that is sampled, if any is."""
+        if self.config.priors.sd_w is None or self.moves != "all":
+            return None
+        return weight_scales(self.network, [terms.columns for terms in self.design.networks])
 
     @property
     def moves(self) -> Moves:

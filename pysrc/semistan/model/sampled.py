@@ -9,9 +9,10 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.model import Model
-from semistan.model.parameter import Parameter
+from semistan.model.parameter import POSITIVE, Parameter
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import PHI, PriorGroup
+from semistan.model.priors.weight_scales import SD_W
 
 
 def parameters_of(
@@ -31,6 +32,9 @@ def parameters_of(
     scale = np.zeros(0) if phi_scale is None else phi_scale
     text = "subspace coordinates"
     found = [Parameter(PHI, text, scale.shape, ("k",), unit=scale, multiplier="phi_scale")]
+    if scales := model.weight_scales:
+        text = "factor of the scale of each group of weights"
+        found.append(Parameter(SD_W, text, (len(scales.names),), (f"n_{SD_W}",), POSITIVE))
     for predictor in model.design.predictors:
         found += _linear_parameters(model, predictor, prior_data or {})
         for term in predictor.terms:

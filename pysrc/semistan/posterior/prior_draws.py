@@ -1,6 +1,7 @@
 """Draws of all parameters from their priors, made without Stan.
 
-The parameters are independent; a density that is cut off at zero is drawn by inversion,
+The parameters are independent, but for weights and their scales; a density that is cut off at
+zero is drawn by inversion,
 
     sigma = S^-1(u S(0)),    u ~ U(0, 1),    S(x) = P(sigma > x).
 
@@ -18,7 +19,8 @@ from semistan.infer.stan_csv import sampled_columns
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.priors.prior import PriorGroup, scipy_priors
+from semistan.model.priors.prior import PHI, PriorGroup, scipy_priors
+from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Draws, draws_of_columns, orthogonalised
 from semistan.posterior.orthogonal import network_along
@@ -68,6 +70,10 @@ def _states(bundle: Bundle, size: int, generator: np.random.Generator) -> Array:
         chosen = slice(None) if group.members is None else list(group.members)
         part = values[group.parameter]
         part[..., chosen] = _drawn(group, prior, part[..., chosen].shape, generator)
+    if scales := bundle.model.weight_scales:
+        factor = np.column_stack([np.ones(size), values[SD_W]])[:, scales.of]
+        centre = bundle.subspace.phi_location
+        values[PHI] = centre + factor * (values[PHI] - centre)
     for p in layout.parameters:
         if p.prior is not None:
             values[p.name] = p.prior.draw(generator, size, p.shape)

@@ -20,6 +20,7 @@ from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PriorGroup, has_correlations
+from semistan.model.priors.weight_scales import GROUPS, SD_W, stan_scale
 from semistan.model.sampled import parameters_of
 from semistan.model.stan_text import (
     WIDTH,
@@ -422,6 +423,7 @@ def _data(parts: Parts) -> str:
         [
             *data_lines(parts),
             heading("Priors"),
+            *scales_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),
             *(LKJ if has_correlations(parts.design) else []),
             heading("How to sample"),
@@ -485,6 +487,15 @@ def _orthogonal_lines() -> list[tuple[str, str]]:
         ("int<lower=1> n_orth;", "coefficients orthogonalised to the network"),
         ("array[n_orth] int<lower=1, upper=P> orth;", "which"),
     ]
+
+
+def scales_lines(parts: Parts, *, groups: bool = True) -> list[tuple[str, str]]:
+    """Declare how many scales of weights are sampled, and which weights share one."""
+    if parts.model.weight_scales is None:
+        return []
+    number = (f"int<lower=1> n_{SD_W};", "groups of weights that share a scale")
+    of = (f"array[k] int<lower=1, upper=n_{SD_W} + 1> {GROUPS};", "1 + group, 1 of those in none")
+    return [number, of] if groups else [number]
 
 
 def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
@@ -582,7 +593,7 @@ def _theta_raw(parts: Parts) -> str:
 
 def _transformed_parameters(parts: Parts) -> str:
     lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
-    densities = "".join(_prior_density(item) for item in parts.sampled)
+    densities = "".join(_prior_density(parts, item) for item in parts.sampled)
     densities += "".join(
         f"lprior += {item.prior.stan(item.name)};\n"
         for item in parts.parameters
@@ -591,10 +602,12 @@ def _transformed_parameters(parts: Parts) -> str:
     return theta_text(parts) + declarations(lines) + densities
 
 
-def _prior_density(item: PriorGroup) -> str:
+def _prior_density(parts: Parts, item: PriorGroup) -> str:
     if item.density.joint:  # its parameters have priors of their own
         return ""
     density, (first, *rest) = item.density, item.data_names
+    if item.is_phi and parts.model.weight_scales:
+        rest = [*rest[:-1], stan_scale(rest[-1])]
     text = call(
         f"lprior += {density.name}_lpdf",
         [f"{item.target} | {first}", *rest],

@@ -25,6 +25,7 @@ from semistan.program.program import (
     parts_of,
     prepared_inputs,
     prior_lines,
+    scales_lines,
     theta_text,
 )
 from semistan.program.sources import stan_source
@@ -68,9 +69,8 @@ def _functions(parts: Parts) -> str:
 
 def _data(parts: Parts) -> str:
     needed = (*parts.constant, *parts.joint)
-    return declarations(
-        [*data_lines(parts), *(line for item in needed for line in prior_lines(item))]
-    )
+    own = [line for item in needed for line in prior_lines(item)]
+    return declarations([*data_lines(parts), *scales_lines(parts, groups=False), *own])
 
 
 def _generated_quantities(parts: Parts) -> str:

@@ -7,7 +7,8 @@ Seconds are predicted as
     rounds of chains x iterations x leapfrog steps x seconds per gradient.
 
 In up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps an iteration enough;
-beyond, a diagonal metric takes up to some 500.
+beyond, a diagonal metric takes up to some 500, and twice as many while the scales of the weights
+are sampled too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from semistan.bundle.bundle import library_versions
 from semistan.density.problem import make_problem
-from semistan.errors import ToolchainError
+from semistan.errors import InputError, ToolchainError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
@@ -32,6 +33,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.names import MU
+from semistan.model.priors.weight_scales import SD_W
 from semistan.model.subspace import along_axes
 from semistan.program.program import bundle_program
 from semistan.subspace.descent import initial_parameters
@@ -83,9 +85,9 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
-        return Dimension(prepared)
+        return Dimension(_with_scales(prepared))
     if not config.widens:
-        return Dimension(_resolved(prepared, NARROW, None))
+        return Dimension(_with_scales(_resolved(prepared, NARROW, None)))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     most = method_of(options).dimensions
@@ -93,7 +95,8 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
         reason = f"method = '{options.method}' works in no more than {most} dimensions"
         return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
     per_gradient = seconds(every)
-    predicted = _predicted(options, d, per_gradient)
+    scaled = prepared.config.priors.sd_w is not None
+    predicted = _predicted(options, d, per_gradient, scaled=scaled)
     timed = f"{1e3 * per_gradient:.3g} ms per gradient"
     if predicted <= 60 * options.budget:
         return Dimension(
@@ -113,7 +116,22 @@ def _narrowed(prepared: Prepared, curve: int, sizes: Sequence[int], reason: str)
     """Take the largest of some sizes, or the curve's own dimensions if none is larger."""
     k, d = max([curve, *sizes]), prepared.model.network.d
     narrowed = _resolved(prepared, k, curve if k > curve else None)
+    if prepared.config.priors.sd_w:
+        narrowed = replace(narrowed, config=with_overrides(narrowed.config, {"priors.sd_w": None}))
+        reason += f"; prior {SD_W} is left out, which needs all weights"
     return Dimension(narrowed, f"k = {k} of {d} weights: {reason}")
+
+
+def _with_scales(prepared: Prepared) -> Prepared:
+    """Refuse sampled scales of weights where not all weights are sampled."""
+    config, network = prepared.config, prepared.model.network
+    if config.priors.sd_w and prepared.model.moves != "all":
+        raise InputError(
+            f"prior '{SD_W}' is of the scales of all weights, and k = {config.subspace.k} of "
+            f"{network.d} weights move in a subspace ({config.subspace.construction}); leave k "
+            f"out, or prior {SD_W}"
+        )
+    return prepared
 
 
 def _resolved(prepared: Prepared, k: int, curve: int | None) -> Prepared:
@@ -132,10 +150,11 @@ def _possible(prepared: Prepared, size: int) -> int:
     return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
 
 
-def _predicted(options: SampleConfig, k: int, seconds: float) -> float:
-    """Return the seconds of sampling in k dimensions."""
-    gaussian = k <= MOST_GAUSSIAN
-    steps = min(WITH_MODE if gaussian else DIAGONAL, 2**options.max_treedepth)
+def _predicted(options: SampleConfig, k: int, seconds: float, *, scaled: bool = False) -> float:
+    """Return the seconds of sampling in k dimensions, or with the scales of all weights too."""
+    gaussian = k <= MOST_GAUSSIAN and not scaled
+    diagonal = DIAGONAL * (2 if scaled else 1)
+    steps = min(WITH_MODE if gaussian else diagonal, 2**options.max_treedepth)
     automatic = SHORT_WARMUP if gaussian else DIAGONAL_WARMUP
     warmup = automatic if options.warmup == "auto" else options.warmup
     at_once, _ = plan_threads(options)

@@ -135,6 +135,11 @@ def _has_reference(config: ModelConfig) -> None:
             f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
             f"{joint}() does not have; use method = 'nuts' or 'flow'"
         )
+    if config.priors.sd_w:
+        raise InputError(
+            f"method = '{config.sample.method}' moves on ellipses of a Gaussian reference, which "
+            "weights of sampled scales do not have; leave prior sd_w out, or use method = 'nuts'"
+        )
 
 
 def reference_of(target: Target, mode: Mode | None) -> Reference:

@@ -99,6 +99,11 @@ def _has_mode(config: ModelConfig) -> None:
         raise InputError(
             f"method = 'laplace' is a normal at a mode, which {joint}() does not have; {OTHERS}"
         )
+    if config.priors.sd_w:
+        raise InputError(
+            "method = 'laplace' is a normal at a mode, which the weights have none of while their "
+            f"scales are sampled; leave prior sd_w out, or {OTHERS}"
+        )
     if config.sample.metric not in ("auto", "ggn"):
         raise InputError(
             f"method = 'laplace' needs the mode that metric = 'ggn' looks for, got metric = "

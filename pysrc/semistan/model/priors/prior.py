@@ -21,10 +21,11 @@ from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
-from semistan.model.parameter import REAL, Kind
+from semistan.model.parameter import POSITIVE, REAL, Kind
 from semistan.model.predictor import Predictor
 from semistan.model.priors.densities import AUTO, parse_prior
 from semistan.model.priors.density import Density, Prior
+from semistan.model.priors.weight_scales import GROUPS, SD_W, WeightScales
 from semistan.model.terms.term import Hyperparameter
 from semistan.model.units import Units
 from semistan.model.varying import parameters_text, scalar_parameters, terms_text
@@ -156,9 +157,16 @@ PHI = "phi"
 WEIGHTS = "w"
 
 
-def prior_groups(config: ModelConfig, design: Design, units: Units) -> tuple[PriorGroup, ...]:
-    """Return the priors of phi, of coefficients (unless the subspace holds them) and of scalars."""
+def prior_groups(
+    config: ModelConfig, design: Design, units: Units, scales: Sequence[str] = ()
+) -> tuple[PriorGroup, ...]:
+    """Return the priors of phi, of coefficients (unless the subspace holds them) and of scalars.
+
+    ``scales`` names the groups of weights whose scales are sampled.
+    """
     groups = [_phi_group(config)]
+    if scales:
+        groups.append(_weight_scales_group(config.priors, scales))
     for predictor in design.predictors:
         groups += _predictor_groups(config, predictor, units)
     for item in scalar_parameters(family(config.family), design):
@@ -179,6 +187,14 @@ def _phi_group(config: ModelConfig) -> PriorGroup:
     return PriorGroup(
         PHI, PHI, PHI, prior.density, (prior,), (prior,), (PHI,), (source,), "k", None
     )
+
+
+def _weight_scales_group(config: PriorConfig, scales: Sequence[str]) -> PriorGroup:
+    G, prior = len(scales), parse_prior(config.sd_w or "", SD_W)
+    return PriorGroup(
+        SD_W, SD_W, SD_W, prior.density, (prior,) * G, (prior,) * G,
+        tuple(f"{SD_W}[{name}]" for name in scales), ("class",) * G, f"n_{SD_W}", kind=POSITIVE,
+    )  # fmt: skip
 
 
 def _phi_prior(config: PriorConfig) -> tuple[Prior, str]:
@@ -277,7 +293,8 @@ def autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
 
 def prior_data(bundle: Bundle) -> dict[str, Any]:
     """Return the arguments of every prior as used, under their names in the data block."""
-    data: dict[str, Any] = {}
+    scales = bundle.model.weight_scales
+    data: dict[str, Any] = {f"n_{SD_W}": len(scales.names), GROUPS: scales.of + 1} if scales else {}
     for group in bundle.model.priors:
         if group.members is not None:
             data[f"n_{group.stem}"] = len(group.members)
@@ -336,7 +353,7 @@ def _lines(
             (position, PriorLine(name, str(written), str(used), source, group.key))
             for position, name, written, used, source in lines
         )
-    found = _phi_lines(config, phi_scales)
+    found = _phi_lines(config, groups, phi_scales)
     for lines_of in by_parameter.values():
         found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
     if has_correlations(design):
@@ -345,11 +362,13 @@ def _lines(
     return tuple(found)
 
 
-def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
+def _phi_lines(
+    config: ModelConfig, groups: Sequence[PriorGroup], scales: Array | None
+) -> list[PriorLine]:
     (prior, key), phi = _phi_prior(config.priors), config.priors.phi
     source = _source(config.priors, key)
     if phi is None:
-        return _weight_lines(config.priors)
+        return _weight_lines(config.priors, scaled=any(group.label == SD_W for group in groups))
     automatic = phi.strip() == AUTO
     written = AUTO if automatic else str(prior)
     if scales is None:
@@ -363,10 +382,12 @@ def _phi_lines(config: ModelConfig, scales: Array | None) -> list[PriorLine]:
     ]
 
 
-def _weight_lines(config: PriorConfig) -> list[PriorLine]:
+def _weight_lines(config: PriorConfig, *, scaled: bool) -> list[PriorLine]:
     """Return the prior of the weights and biases, and that of the output biases."""
-    scale = config.scale_of(WEIGHTS)
-    used = f"normal(0, {scale:.6g} / sqrt(inputs of the layer)), normal(0, {scale:.6g}) of biases"
+    scale = f"{config.scale_of(WEIGHTS):.6g}"
+    if scaled:
+        scale = f"{SD_W} {scale}"
+    used = f"normal(0, {scale} / sqrt(inputs of the layer)), normal(0, {scale}) of biases"
     intercept = config.Intercept
     return [
         PriorLine(WEIGHTS, config.w, used, _source(config, WEIGHTS), WEIGHTS),
@@ -381,13 +402,18 @@ class TorchPrior:
     parameter: str
     distribution: Any
     members: Tensor | None = None
+    scales: WeightScales | None = None
 
     def log_density(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return the log density of the parameter's value, summed."""
         value = values[self.parameter]
         chosen = value if self.members is None else value[self.members]
-        total: Tensor = self.distribution.log_prob(chosen).sum()
-        return total
+        if self.scales is None:
+            total: Tensor = self.distribution.log_prob(chosen).sum()
+            return total
+        factor, loc = self.scales.factor(values[SD_W]), self.distribution.loc
+        total = self.distribution.log_prob(loc + (chosen - loc) / factor).sum()
+        return total - factor.log().sum()
 
 
 def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
@@ -397,6 +423,7 @@ def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
             group.parameter,
             group.density.in_torch(*group.arguments(priors_of(group, bundle)).values()),
             None if group.members is None else torch.tensor(group.members),
+            bundle.model.weight_scales if group.is_phi else None,
         )
         for group in bundle.model.priors
         if group.density.is_of_each
@@ -406,7 +433,7 @@ def torch_priors(bundle: Bundle) -> tuple[TorchPrior, ...]:
 def log_mass_inside(bundle: Bundle) -> float:
     """Return the log probability of the possible values under priors that are cut off, summed."""
     return sum(
-        float(distribution.logsf(0))
+        float(np.sum(distribution.logsf(0)))
         for group, distribution in scipy_priors(bundle)
         if group.is_truncated
     )

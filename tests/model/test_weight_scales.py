@@ -1,0 +1,110 @@
+"""Scales of the weights that are sampled: their groups, their prior, and where they are refused."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import semistan
+from semistan.density.target import log_prior_density, make_target
+from semistan.errors import InputError
+from semistan.model.networks.mlp import FullyConnected
+from semistan.model.networks.networks import Networks
+from semistan.model.priors.weight_scales import SD_W, weight_scales
+from semistan.workflow.dimension import with_dimension
+from support.assertions import Z
+from support.catalogue import SCALES
+from support.small import small_prepared
+from support.untrained import random_bundle
+
+FULL = {"construction": "full"}
+
+
+def scaled(**settings):
+    scales = {"priors__phi": None, "priors__sd_w": "lognormal(0, 0.7)"}
+    given = {"subspace__k": "auto"} | scales | settings
+    return small_prepared("y ~ x + nn(u, v)", **given)
+
+
+def test_each_input_the_first_biases_and_each_further_layer_share_a_scale():
+    scales = weight_scales(Networks((FullyConnected(2, (3, 2), "tanh", 0),)), [["a", "b"]])
+    assert scales.names == ("a", "b", "biases", "layer 2", "layer 3")
+    by_unit = [1, 2] * 3  # the weights of each of three units
+    assert scales.of.tolist() == [*by_unit, 3, 3, 3, *[4] * 8, 5, 5, 0]
+
+
+def test_networks_have_scales_of_their_own_and_constant_layers_none():
+    parts = (FullyConnected(1, (2, 2), "tanh", 1), FullyConnected(2, (2, 2), "tanh", 1))
+    scales = weight_scales(Networks(parts), [["a"], ["b", "c"]])
+    assert scales.names == tuple(
+        f"layer {depth} of network {number}" for number in (1, 2) for depth in (2, 3)
+    )
+    assert scales.of.tolist() == [1] * 6 + [2, 2, 0] + [3] * 6 + [4, 4, 0]
+
+
+def test_a_network_without_hidden_layers_has_the_scales_of_its_inputs():
+    scales = weight_scales(Networks((FullyConnected(2, (), "identity", 0),)), [["a", "b"]])
+    assert (scales.names, scales.of.tolist()) == (("a", "b"), [1, 2, 0])
+
+
+def test_the_prior_of_a_weight_given_its_scale_is_numpys():
+    bundle, rows = random_bundle("gaussian", subspace=FULL, priors=SCALES)
+    target, generator = make_target(bundle, rows, prior_only=True), np.random.default_rng(1)
+    values = target.layout.unpack(torch.tensor(0.3 * generator.normal(size=target.layout.size)))
+    phi, sd_w = values["phi"].numpy(), values[SD_W].numpy()
+    of = bundle.model.weight_scales.of
+    sd = bundle.subspace.phi_scale * np.append(1, sd_w)[of]
+    other = values | {"phi": values["phi"] * 0, SD_W: values[SD_W] * 0 + 1}
+    expected = stats.norm.logpdf(phi, 0, sd).sum() + stats.t.logpdf(sd_w, 4, 0, 1.5).sum()
+    at_zero = stats.norm.logpdf(0, 0, bundle.subspace.phi_scale).sum()
+    at_zero += len(sd_w) * stats.t.logpdf(1, 4, 0, 1.5)
+    difference = log_prior_density(target, values) - log_prior_density(target, other)
+    assert float(difference) == pytest.approx(expected - at_zero, rel=1e-12)
+
+
+def test_prior_draws_of_weights_have_the_second_moment_of_both_together():
+    priors = {"phi": None, "sd_w": "lognormal(-0.5, 0.4)"}
+    bundle, rows = random_bundle("gaussian", subspace=FULL, priors=priors)
+    draws = semistan.prior_draws(bundle, rows, (1, 4000), np.random.default_rng(1))
+    squares = np.square(draws.phi[0] / bundle.subspace.phi_scale)
+    expected = np.where(bundle.model.weight_scales.of > 0, np.exp(2 * (-0.5 + 0.4**2)), 1.0)
+    error = squares.std(axis=0) / np.sqrt(len(squares))
+    assert np.all(np.abs(squares.mean(axis=0) - expected) < Z * error)
+
+
+def test_all_weights_are_sampled_with_their_scales_where_there_is_time():
+    prepared = with_dimension(scaled(), lambda _: 1e-6).prepared
+    assert prepared.model.weight_scales.names == ("u", "v", "biases", "layer 2")
+
+
+def test_a_subspace_that_the_budget_asks_for_leaves_the_scales_out_and_says_so():
+    found = with_dimension(scaled(), lambda _: 10.0)
+    assert found.prepared.config.priors.sd_w is None
+    assert "prior sd_w is left out" in found.reason
+
+
+def test_scales_take_twice_the_steps(monkeypatch):
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
+    reason = with_dimension(scaled(network__hidden=[40], **settings), lambda _: 1e-4).reason
+    assert "60 s" in reason  # 2 x 300 x 1000 x 0.1 ms
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"subspace__k": 2}, "k = 2 of 13 weights move in a subspace"),
+        ({"priors__phi": "normal(0, 1)"}, "leave one of the two out"),
+        ({"priors__sd_w": "beta(1)"}, "prior 'sd_w': beta takes"),
+        ({"priors__sd_w": "horseshoe()"}, "as prior 'b'"),
+    ],
+)
+def test_what_cannot_have_scales_is_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        with_dimension(scaled(**settings), lambda _: 1e-6)
+
+
+@pytest.mark.parametrize("method", ["laplace", "elliptical-slice"])
+def test_methods_that_need_a_mode_or_a_normal_prior_refuse_them(method):
+    with pytest.raises(InputError, match="leave prior sd_w out"):
+        scaled(sample__method=method)
