@@ -99,6 +99,11 @@ def _has_mode(config: ModelConfig) -> None:
         raise InputError(
             f"method = 'laplace' is a normal at a mode, which {joint}() does not have; {OTHERS}"
         )
+    if config.sample.starts == "prior":
+        raise InputError(
+            "method = 'laplace' needs the mode that chains climb to, not starts = 'prior'; leave "
+            "starts out"
+        )
     if config.sample.metric not in ("auto", "ggn"):
         raise InputError(
             f"method = 'laplace' needs the mode that metric = 'ggn' looks for, got metric = "
