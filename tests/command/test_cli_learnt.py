@@ -120,6 +120,15 @@ def test_a_part_is_one_of_the_linear_predictor(command):
     assert out == linpred
 
 
+def test_monte_carlo_errors_are_printed_on_request(command):
+    out, _ = succeeds(command, "summary", "run", "--mcse", "--json")
+    lines = {line["variable"]: line for line in json.loads(out)}
+    assert 0 < lines["b_x"]["MCSE_Estimate"] < lines["b_x"]["MCSE_l-95% CI"]
+    code, _, error = command("summary", "run", "--mcse", "--by", "subspace")
+    assert code == 2
+    assert "leave --by out" in error
+
+
 def test_long_names_are_not_cut(command, folder, toolchain):
     table = small_frame(40)
     name = "a_column_with_a_name_so_long_that_tables_are_wider_than_most_terminals"

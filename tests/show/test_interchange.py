@@ -8,18 +8,22 @@ import pandas as pd
 import pytest
 import xarray
 
+import semistan
 from semistan.errors import InputError
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import Mixture, One
 from semistan.posterior.run import Run
 from semistan.show.export import draws_table
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.tables import write_table
 from support.drawn import random_draws
-from support.small import category_bundle, category_frame
+from support.small import category_bundle, category_frame, small_config
 from support.untrained import FORMULA, random_bundle
 
-GROUPS = {"posterior", "sample_stats", "observed_data", "posterior_predictive", "log_likelihood"}
+GROUPS = {
+    "posterior", "sample_stats", "observed_data", "posterior_predictive", "log_likelihood",
+    "log_prior",
+}  # fmt: skip
 PRIOR_GROUPS = {"prior", "sample_stats_prior", "observed_data", "prior_predictive"}
 SAMPLER = ["lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__",
            "energy__"]  # fmt: skip
@@ -149,3 +153,31 @@ def test_another_format_is_refused_before_anything_is_written(drawn, tmp_path):
     with pytest.raises(InputError, match=r"ends in \.csv or \.parquet, got .*draws\.rds'"):
         write_table(draws_table(One(drawn[0], drawn[2])), tmp_path / "draws.rds")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("scale", "sensitive"), [(0.05, True), (50, False)])
+def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, scale, sensitive):
+    generator = np.random.default_rng(3)
+    frame = pd.DataFrame(generator.normal(size=(60, 2)), columns=["x", "u"])
+    frame["y"] = frame.x + generator.normal(size=60)
+    config = small_config(
+        "y ~ x + nn(u)", priors={"b": f"normal(0, {scale})", "phi": "normal(0, 1)"},
+        sample={"method": "elliptical-slice", "chains": 2, "draws": 400},
+    )  # fmt: skip
+    fit = semistan.fit(config, frame, out=tmp_path / "run")
+    arviz, data = quiet_arviz(), by_arviz(fit.run.path / "posterior.nc")
+    lprior = fit.posterior.draws.lprior
+    assert np.array_equal(data["log_prior"]["lprior"].values, lprior)
+    by_prior, by_data = (
+        float(arviz.psens(data, component=component)["b_x"])
+        for component in ("prior", "likelihood")
+    )
+    assert (by_prior > 0.05) == sensitive  # ArviZ's limit of an informative prior
+    assert by_data > 0.05
+
+
+def test_draws_of_several_subspaces_have_no_prior_weights(drawn, tmp_path):
+    bundle, rows, draws = drawn
+    run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"})
+    both = Mixture((One(bundle, draws), One(bundle, random_draws(bundle, chains=3, iterations=20))))
+    assert "log_prior" not in inference_data(run, both, rows).groups()

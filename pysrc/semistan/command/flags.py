@@ -172,6 +172,9 @@ SAMPLE_FLAGS = (
     Flag("metric", ("sample.metric",), str,
          "ggn (Gauss-Newton at a mode in the subspace), dense_e, diag_e or unit_e; auto: ggn in "
          "up to 75 dimensions, else diag_e.", SAMPLING),
+    Flag("starts", ("sample.starts",), str,
+         "Where chains start: curve (on the trained curve, or around the modes that are found from "
+         "there), mode (at these) or prior (at draws from it).", SAMPLING),
     Flag("threads", ("sample.threads",), str,
          "Threads within a chain; auto shares the cores, chains first.", SAMPLING,
          _number_or_auto),

@@ -122,14 +122,22 @@ def summary(
     by: Annotated[
         str | None, typer.Option(help="subspace: the estimates of each subspace alone.")
     ] = None,
+    mcse: Annotated[
+        bool, typer.Option("--mcse", help="Monte Carlo standard errors of estimates and bounds.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print a run's coefficient table and diagnostics."""
+    from semistan.posterior.mcse import mcse_table
     from semistan.posterior.posterior import read_posterior
     from semistan.posterior.summary import by_subspace
     from semistan.workflow.fit import read_fit
 
-    if by is None:
+    if mcse and by is not None:
+        raise InputError("--mcse is of the whole posterior: leave --by out")
+    if mcse:
+        screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
+    elif by is None:
         finish(read_fit(run), as_json)
     elif by == "subspace":
         screen.show_table(by_subspace(read_posterior(run)), as_json=as_json)

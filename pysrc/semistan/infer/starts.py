@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from semistan.density.mode import Mode, find_mode
+from semistan.density.prior_states import prior_states
 from semistan.density.starts import trained_values
 from semistan.density.target import Target, make_target
+from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -44,12 +46,15 @@ class Starts:
         Whether standard deviations of coefficients are sampled: the posterior narrows as they fall.
     large : bool
         Whether there are too many dimensions for a dense metric, or for one of a mode.
+    at : str
+        Where that is in words, if the user chose it.
     """
 
     values: tuple[dict[str, Any], ...]
     found: tuple[Mode, ...] = ()
     narrows: bool = False
     large: bool = False
+    at: str = ""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -85,6 +90,8 @@ class Starts:
 
         ``with_metric`` says whether the method has a metric to start with.
         """
+        if self.at and not with_metric:
+            return f"each chain starts at {self.at}"
         if not with_metric:
             return (
                 "each starts around a mode in the subspace"
@@ -92,7 +99,8 @@ class Starts:
                 else "they start on the curve"
             )
         if options.metric != "ggn":
-            return f"the metric ({options.metric}) is adapted during warm-up"
+            where = f"each chain starts at {self.at}; " if self.at else ""
+            return f"{where}the metric ({options.metric}) is adapted during warm-up"
         if len(self.found) == 1:
             return "the chain climbed to a mode in the subspace; the metric is adapted from there"
         moved = sum(mode not in self.modes for mode in self.found)
@@ -116,12 +124,20 @@ def find_starts(
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
-    With the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS, each chain starts at a draw
-    from the Laplace approximation at its mode, or at the best mode if its own has a negligible
-    share of the posterior. Otherwise, or if no mode is found, or none is looked for because the
-    method needs none (``from_mode``), in the funnel of a joint prior or of the weights' scales, or
-    beside very many penalised coefficients, it starts on the curve, at t = (c - 1/2) / chains, with
-    the trained theta jittered and the trained dispersion.
+    With ``starts = "curve"`` and the metric ``ggn``, or ``auto`` in up to 75 dimensions of NUTS,
+    each chain starts at a draw from the Laplace approximation at its mode, or at the best mode if
+    its own has a negligible share of the posterior. Otherwise, or if no mode is found, or none is
+    looked for because the method needs none (``from_mode``), in the funnel of a joint prior or of
+    the weights' scales, or beside very many penalised coefficients, it starts on the curve, at
+    t = (c - 1/2) / chains, with the trained theta jittered and the trained dispersion.
+
+    With ``"mode"`` each starts at the very mode that it climbed to, whatever the metric; with
+    ``"prior"`` at a draw from the prior, whatever was trained.
+
+    Raises
+    ------
+    InputError
+        If chains are to start at modes and there are none.
     """
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
@@ -131,14 +147,22 @@ def find_starts(
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
     funnel = model.joint is not None or model.weight_scales is not None
     large = k > most or funnel or penalised > MOST_PENALISED
-    climb = from_mode and options.metric in ("auto", "ggn") and not large
-    narrows = len(bundle.design.terms) > 0
+    with_mode = from_mode and options.metric in ("auto", "ggn") and not large
+    climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
+    if options.starts == "prior":
+        drawn = prior_states(bundle, options.chains, generator)
+        priors = tuple(initial_values(bundle, state) for state in drawn)
+        return Starts(priors, (), narrows, large, "a draw from the prior")
+    if options.starts == "mode":
+        _check_has_mode(bundle)
     if climb or model.samples_orthogonal:
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
         found = _climbed(target, [start_state(bundle, values) for values in on_curve])
         modes = tuple(mode for mode in found if mode is not None)
+        if options.starts == "mode":
+            return Starts(_at(modes, bundle, options), modes * with_mode, narrows, large, "a mode")
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
@@ -150,6 +174,40 @@ def find_starts(
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
     states = [start_state(bundle, values) for values in on_curve]
     return Starts(tuple(initial_values(bundle, state) for state in states), (), narrows, large)
+
+
+def _check_has_mode(bundle: Bundle) -> None:
+    """Refuse a search for modes where there is none, or in too many dimensions.
+
+    Raises
+    ------
+    InputError
+        Saying which.
+    """
+    model, reason = bundle.model, ""
+    if model.joint:
+        reason = "with a prior of all coefficients together"
+    elif model.weight_scales:
+        reason = "while the scales of the weights are sampled too"
+    if reason:
+        raise InputError(
+            f"starts = 'mode': {reason} the posterior is a funnel, which has no mode; use starts = "
+            "'curve'"
+        )
+    if bundle.subspace.k > MOST_DIMENSIONS:
+        raise InputError(
+            f"starts = 'mode': a mode is looked for in up to {MOST_DIMENSIONS} dimensions, got "
+            f"k = {bundle.subspace.k}; use starts = 'curve'"
+        )
+
+
+def _at(
+    modes: tuple[Mode, ...], bundle: Bundle, options: SampleConfig
+) -> tuple[dict[str, Any], ...]:
+    """Return the initial values of chains that start at the modes which each of them found."""
+    if len(modes) < options.chains:
+        raise InputError("starts = 'mode': no mode was found; use starts = 'curve'")
+    return tuple(initial_values(bundle, mode.q) for mode in worth_sampling(modes))
 
 
 def _climbed(target: Target, states: list[Array]) -> list[Mode | None]:

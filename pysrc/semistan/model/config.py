@@ -223,10 +223,12 @@ class SampleConfig(_Section):
     ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
-    dimensions, and adapts a diagonal metric in more. ``budget`` is the minutes of sampling that
-    ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills the cores with chains first, then
-    with threads. ``kernel = "auto"`` takes the C++ kernel if it compiles and agrees with the
-    network in PyTorch, else pure Stan.
+    dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a
+    mode that each climbs to from the trained ``curve``, or, where the metric needs no mode, on the
+    curve; at the ``mode`` itself; or at a draw from the ``prior``. ``budget`` is the minutes of
+    sampling that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills the cores with
+    chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it compiles and
+    agrees with the network in PyTorch, else pure Stan.
     """
 
     method: str = "nuts"
@@ -238,6 +240,7 @@ class SampleConfig(_Section):
     adapt_delta: float = Field(default=0.95, gt=0, lt=1)
     max_treedepth: int = Field(default=10, ge=1)
     metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
+    starts: Literal["curve", "mode", "prior"] = "curve"
     budget: float = Field(default=10.0, gt=0)
     threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"

@@ -1,7 +1,8 @@
 """Did the chains converge, and what to do if they did not.
 
-Convergence is judged on what is identified: the coefficients, the dispersion and all linear
-predictors at some rows. phi may be multimodal by design, so its figures are shown apart.
+Convergence is judged on what is identified: the coefficients, the dispersion, all linear
+predictors at some rows, and the log density lp__. phi may be multimodal by design, so its figures
+are shown apart.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
 
@@ -17,14 +18,14 @@ that counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array
+from semistan.posterior.draws import Array, Draws
 from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import posterior_linpred
 
@@ -33,6 +34,7 @@ ESS_PER_CHAIN = 100
 EBFMI_LIMIT = 0.3
 PARETO_K_LIMIT = 0.7
 ENERGY_ERROR_LIMIT = 2e-3  # of unadjusted chains, whose steps are adapted to 5e-4
+APART = 1.0  # sds between a chain's mean and the others': an ESS of 10 a chain makes that 3 errors
 ETA_ROWS = 50  # rows at which the linear predictors are judged
 
 
@@ -138,6 +140,39 @@ def phi_convergence(posterior: Posterior) -> Convergence:
     )
 
 
+def lp_convergence(posterior: Posterior) -> Convergence | None:
+    """Return the figures of the log density, or None of methods that do not report it."""
+    if "lp" not in posterior.sampler:
+        return None
+    several = [convergence(member.draws.sampler["lp"]) for member in posterior.members]
+    return together(several, posterior.shares)
+
+
+def chains_apart(values: Mapping[str, Array]) -> dict[int, tuple[str, float]]:
+    """Return the chains, from 1, whose means stay apart from those of the others.
+
+    Parameters
+    ----------
+    values : mapping of arrays, shape (C, S)
+        Quantities by name.
+
+    Returns
+    -------
+    dict
+        Of each such chain, the quantity of which that is most so, and the distance to the median of
+        the other chains' means, in sds within the chains.
+    """
+    found: dict[int, tuple[str, float]] = {}
+    for name, x in values.items():
+        means, sd = x.mean(axis=1), np.sqrt(x.var(axis=1).mean())
+        for chain, mean in enumerate(means if len(means) > 1 and sd > 0 else (), start=1):
+            others = np.delete(means, chain - 1)
+            distance = float(abs(mean - np.median(others)) / sd)
+            if distance > max(APART, found.get(chain, ("", 0.0))[1]):
+                found[chain] = name, distance
+    return found
+
+
 def ebfmi(energy: Array) -> Array:
     """Return each chain's energy Bayesian fraction of missing information, shape (C,)."""
     return np.asarray(np.square(np.diff(energy)).mean(axis=1) / energy.var(axis=1))
@@ -155,10 +190,12 @@ def diagnose(posterior: Posterior, interpreted: Convergence, eta: Convergence) -
     eta : Convergence
         Worst figures over the linear predictors.
     """
+    lp = None if posterior.method.approximate else lp_convergence(posterior)
     return (
         *_of_the_method(posterior),
-        *_mixing("coefficients", interpreted, posterior),
-        *_mixing("linear predictor", eta, posterior),
+        *_mixing("coefficients", interpreted, posterior, lambda draws: draws.identified),
+        *_mixing("linear predictor", eta, posterior, lambda _: {}),
+        *(_mixing("lp__", lp, posterior, _log_density) if lp else ()),
     )
 
 
@@ -245,22 +282,42 @@ def _energy_error(posterior: Posterior) -> Check:
     )
 
 
-def _mixing(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, ...]:
-    checks = _chains_mix(what, figures, posterior)
+def _log_density(draws: Draws) -> dict[str, Array]:
+    return {"lp__": draws.sampler["lp"]}
+
+
+def _mixing(
+    what: str, figures: Convergence, posterior: Posterior, of: Callable[[Draws], dict[str, Array]]
+) -> tuple[Check, ...]:
+    checks = _chains_mix(what, figures, posterior, of)
     return checks[:1] if posterior.method.approximate else checks  # independent draws are effective
 
 
-def _chains_mix(what: str, figures: Convergence, posterior: Posterior) -> tuple[Check, Check]:
+def _apart_text(posterior: Posterior, of: Callable[[Draws], dict[str, Array]]) -> str:
+    """Name the chains that stay apart, and in what."""
+    text = ""
+    for number, member in enumerate(posterior.members, start=1):
+        where = f" of subspace {number}" if len(posterior.members) > 1 else ""
+        for chain, (name, distance) in chains_apart(of(member.draws)).items():
+            text += f"; chain {chain}{where} stays apart by {distance:.1f} sds of {name}"
+    return text
+
+
+def _chains_mix(
+    what: str, figures: Convergence, posterior: Posterior, of: Callable[[Draws], dict[str, Array]]
+) -> tuple[Check, Check]:
     chains = posterior.members[0].chains
     needed = ESS_PER_CHAIN * chains * len(posterior.counted)
     least = min(figures.bulk_ess, figures.tail_ess)
+    agree = not figures.rhat > RHAT_LIMIT
     return (
         Check(
             f"Rhat of {what}",
             "Rhat needs at least two chains"
             if chains == 1
-            else f"largest Rhat {figures.rhat:.4f} (limit {RHAT_LIMIT})",
-            not figures.rhat > RHAT_LIMIT,
+            else f"largest Rhat {figures.rhat:.4f} (limit {RHAT_LIMIT})"
+            + ("" if agree else _apart_text(posterior, of)),
+            agree,
             "the chains do not agree: run longer (--warmup, --draws); if they sit in "
             "different modes, train longer, choose another seed or a smaller network",
         ),

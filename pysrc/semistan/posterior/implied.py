@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistan.density.predictor import network_output
+from semistan.density.prior_states import prior_states
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.model import Model
-from semistan.model.priors.prior import scipy_priors
+from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows
 from semistan.posterior.predictors import pieces_of
 
@@ -89,15 +90,16 @@ def implied_text(found: tuple[Implied, ...]) -> str:
 
 def _of_bundle(bundle: Bundle, generator: np.random.Generator) -> Array:
     """Draw weights (S, d) from the prior of phi."""
-    (prior,) = (prior for group, prior in scipy_priors(bundle) if group.is_phi)
-    return bundle.subspace.lift(prior.rvs(size=(DRAWS, bundle.subspace.k), random_state=generator))
+    drawn = prior_states(bundle, DRAWS, generator)[:, bundle.layout.slices[PHI]]
+    return bundle.subspace.lift(bundle.subspace.phi_scale * drawn)
 
 
 def _of_model(model: Model, generator: np.random.Generator) -> Array | None:
-    """Draw weights (S, d) of all networks, unless a subspace or constant layers are to be known."""
+    """Draw weights (S, d) of all networks, unless more is to be known, as a subspace."""
     subspace = model.config.subspace
     every = model.moves == "all" or (subspace.k == "auto" and subspace.widens)
-    if model.weight_scale is None or not every or model.network.frozen:
+    scaled = model.config.priors.sd_w is not None
+    if model.weight_scale is None or scaled or not every or model.network.frozen:
         return None
     return np.asarray(model.weight_scale * generator.normal(size=(DRAWS, model.network.d)))
 

@@ -29,7 +29,10 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     The response has the same name in ``observed_data``, ``posterior_predictive`` and
     ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. The
     log-likelihood of a tempered run is left out too: ``az.loo`` would take the draws as those of
-    temperature 1. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
+    temperature 1. ``log_prior`` has the log prior density of each draw, with which ``az.psens``
+    says how sensitive the posterior is to the prior and, with ``log_likelihood``, to the data; it
+    is left out where the draws of several subspaces stand side by side, because ArviZ would weight
+    them together. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
     numbered from 1, the attribute ``categories`` has their names.
 
     With several subspaces, ``posterior`` and ``sample_stats`` have the dim ``subspace`` after
@@ -52,9 +55,12 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
         "sample_stats_prior" if run.prior_only else "sample_stats": sampler,
         "observed_data": {response: rows.y},
     }
+    if not run.prior_only and not subspace:
+        groups["log_prior"] = {"lprior": posterior.lprior}
     if posterior.size * len(rows) <= POINTWISE_LIMIT:
         groups |= _pointwise(run, posterior, rows, group, response)
-    return arviz.from_dict(
+    prior = groups.pop("log_prior", None)
+    data = arviz.from_dict(
         **groups,
         coords={
             "coef": list(run.bundle.design.coefficients),
@@ -71,6 +77,9 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
         },
         attrs=_attributes(run, posterior),
     )
+    if prior is not None:
+        data.add_groups(log_prior=prior)
+    return data
 
 
 def write_inference_data(data: Any, path: Path) -> None:

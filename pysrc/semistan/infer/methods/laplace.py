@@ -104,6 +104,11 @@ def _has_mode(config: ModelConfig) -> None:
             "method = 'laplace' is a normal at a mode, which the weights have none of while their "
             f"scales are sampled; leave prior sd_w out, or {OTHERS}"
         )
+    if config.sample.starts == "prior":
+        raise InputError(
+            "method = 'laplace' needs the mode that chains climb to, not starts = 'prior'; leave "
+            "starts out"
+        )
     if config.sample.metric not in ("auto", "ggn"):
         raise InputError(
             f"method = 'laplace' needs the mode that metric = 'ggn' looks for, got metric = "

@@ -1,0 +1,44 @@
+"""Draws of the unconstrained coordinates q from the prior.
+
+The parameters are independent, but for weights and their scales; a density that is cut off at
+zero is drawn by inversion,
+
+    sigma = S^-1(u S(0)),    u ~ U(0, 1),    S(x) = P(sigma > x).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from semistan.model.arrays import Array
+from semistan.model.bundle import Bundle
+from semistan.model.priors.prior import PHI, PriorGroup, scipy_priors
+from semistan.model.priors.weight_scales import SD_W
+
+
+def prior_states(bundle: Bundle, size: int, generator: np.random.Generator) -> Array:
+    """Return draws (size, n) of q from the prior."""
+    layout = bundle.layout
+    values = {p.name: np.zeros((size, *p.shape)) for p in layout.parameters}
+    for group, prior in scipy_priors(bundle):
+        chosen = slice(None) if group.members is None else list(group.members)
+        part = values[group.parameter]
+        part[..., chosen] = _drawn(group, prior, part[..., chosen].shape, generator)
+    if scales := bundle.model.weight_scales:
+        factor = np.column_stack([np.ones(size), values[SD_W]])[:, scales.of]
+        centre = bundle.subspace.phi_location
+        values[PHI] = centre + factor * (values[PHI] - centre)
+    for p in layout.parameters:
+        if p.prior is not None:
+            values[p.name] = p.prior.draw(generator, size, p.shape)
+    return np.stack([layout.pack({name: x[i] for name, x in values.items()}) for i in range(size)])
+
+
+def _drawn(
+    group: PriorGroup, distribution: Any, shape: tuple[int, ...], generator: np.random.Generator
+) -> Array:
+    if group.is_truncated:
+        return np.asarray(distribution.isf(generator.random(shape) * distribution.sf(0)))
+    return np.asarray(distribution.rvs(size=shape, random_state=generator))
