@@ -34,8 +34,8 @@ posterior mean, and the width of 95% intervals are in units of the standard devi
 eta. LPPD is the mean over the new rows of log (1/S) sum_s p(y | draw s); larger is better. Seconds
 are from the table to the predictions. They leave out the compiling of semistan's program, which is
 done once for each family, but not that of bde, which JAX does for every data set; both use all
-cores, the others one. Rhat is the largest of eta at 50 new rows, within one subspace where there are several;
-it passes up to {limit}."""
+cores, the others one. Rhat is the largest of eta at 50 new rows, within one subspace where there
+are several; it passes up to {limit}."""
 
 
 def section(records: Sequence[Record]) -> str:
