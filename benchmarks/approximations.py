@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +42,8 @@ RANK = 20  # of SWAG's covariance
 RATES = (5e-4, 2e-3, 5e-3)  # of SWAG's path; the validation rows choose
 PATH_SHARE = 10  # SWAG's path has a tenth of training's epochs, each in ten batches
 HYPER_STEPS = 200  # towards Laplace's prior precision and sigma
+
+Model = TypeVar("Model", bound=nn.Module)  # with a loss of its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,19 +93,25 @@ def make_task(split: Split, hidden: tuple[int, ...], train: TrainConfig) -> Task
 class SemiStructured(nn.Module):
     """x' theta + f(u), theta being the first weights of the output layer."""
 
-    def __init__(self, structured: int, inputs: int, hidden: tuple[int, ...]) -> None:
+    def __init__(
+        self, structured: int, inputs: int, hidden: tuple[int, ...], outputs: int = 1
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for m, n in pairwise((inputs, *hidden)):
             layers += [nn.Linear(m, n), nn.Tanh()]
         self.structured = structured
         self.hidden = nn.Sequential(*layers)
-        self.last = nn.Linear(structured + hidden[-1], 1)
+        self.last = nn.Linear(structured + hidden[-1], outputs)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return what the output layer is given, shape (N, P + H), of rows (N, P + Q)."""
+        x, u = inputs[:, : self.structured], inputs[:, self.structured :]
+        return torch.cat([x, self.hidden(u)], dim=1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the mean, shape (N, 1), of rows (N, P + Q)."""
-        x, u = inputs[:, : self.structured], inputs[:, self.structured :]
-        return self.last(torch.cat([x, self.hidden(u)], dim=1))
+        """Return the mean, shape (N, 1), or so many outputs, of rows (N, P + Q)."""
+        return self.last(self.features(inputs))
 
 
 class Gaussian(nn.Module):
@@ -198,12 +207,17 @@ def subnetwork_laplace(task: Task, seed: int, size: int) -> Predictive:
 def trained(task: Task, seed: int) -> Gaussian:
     """Train a network; return its state of least validation loss."""
     torch.manual_seed(seed)
-    split, epochs = task.split, task.train.epochs
+    split = task.split
     network = SemiStructured(len(split.structured), len(split.inputs), task.hidden)
-    model = Gaussian(network).double()
-    training, validation = held_out(len(task.y), task.train, seed)
-    rows, others = ((task.inputs[i], task.y[i]) for i in (training, validation))
-    optimiser = torch.optim.Adam(model.parameters(), lr=task.train.learning_rate)
+    return descend(Gaussian(network).double(), task.inputs, task.y, task.train, seed)
+
+
+def descend(model: Model, inputs: Tensor, y: Tensor, train: TrainConfig, seed: int) -> Model:
+    """Train a model by its ``loss(inputs, y)``; return its state of least validation loss."""
+    training, validation = held_out(len(y), train, seed)
+    rows, others = ((inputs[i], y[i]) for i in (training, validation))
+    epochs = train.epochs
+    optimiser = torch.optim.Adam(model.parameters(), lr=train.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     best, least = deepcopy(model.state_dict()), np.inf
     for epoch in range(1, epochs + 1):
@@ -267,9 +281,25 @@ def _drawn(
 
 
 def laplace_predictive(task: Task, model: Gaussian, posterior) -> Predictive:
-    """Fit laplace-torch's posterior, tune it as its regression example does, and predict."""
+    """Fit laplace-torch's posterior, tune it, and predict."""
     posterior.fit(_loader(task))
-    start = model.log_sigma.detach()
+    tune(posterior, model.log_sigma.detach())
+    with torch.no_grad():
+        mean, variance = posterior(task.test_inputs)
+    total = variance.reshape(1, -1) + posterior.sigma_noise**2
+    return Predictive(mean.reshape(1, -1).numpy(), total.sqrt().numpy())
+
+
+def tune(posterior, start: Tensor) -> None:
+    """Set prior precision and sigma by the marginal likelihood, as in laplace-torch's example.
+
+    Parameters
+    ----------
+    posterior : laplace.ParametricLaplace
+        Fitted to a regression.
+    start : torch.Tensor, shape ()
+        Logarithm of the sigma to begin with.
+    """
     log_precision = torch.zeros(1, dtype=start.dtype, requires_grad=True)
     log_sigma = start.reshape(1).clone().requires_grad_()
     optimiser = torch.optim.Adam([log_precision, log_sigma], lr=0.1)
@@ -280,10 +310,6 @@ def laplace_predictive(task: Task, model: Gaussian, posterior) -> Predictive:
         optimiser.step()
     posterior.prior_precision = log_precision.detach().exp()
     posterior.sigma_noise = log_sigma.detach().exp()
-    with torch.no_grad():
-        mean, variance = posterior(task.test_inputs)
-    total = variance.reshape(1, -1) + posterior.sigma_noise**2
-    return Predictive(mean.reshape(1, -1).numpy(), total.sqrt().numpy())
 
 
 def mixture(parts: list[Predictive]) -> Predictive:
