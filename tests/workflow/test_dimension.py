@@ -112,3 +112,9 @@ def test_the_compiled_program_is_timed(given, toolchain, monkeypatch):
     found = resolved(prepared(), toolchain if given else None, say=said.append)
     assert found.config.subspace.k == D
     assert "ms per gradient" in said[0]
+
+
+def test_methods_in_pytorch_run_chains_in_turn_and_may_take_as_many_gradients_in_any_dimension():
+    settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
+    *_, reason = decided(1e-3, network__hidden=[40], sample__method="mclmc", **settings)
+    assert "12 s" in reason  # 4 x 300 x 10 x 1 ms

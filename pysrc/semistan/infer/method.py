@@ -51,6 +51,8 @@ class Method:
         Lines of numbers in its CSV files that come before the first draw.
     dimensions : int, optional
         Of a subspace in which it works well, if there is a limit.
+    gradients : int, optional
+        That an iteration takes, where they are as many in any dimension.
     linearised : bool
         Whether its draws are of a network that is linear in phi, around that of the first line.
     from_mode : bool
@@ -72,6 +74,7 @@ class Method:
     since: tuple[int, int] = OLDEST
     lines_before: int = 0
     dimensions: int | None = None
+    gradients: int | None = None
     linearised: bool = False
     from_mode: bool = True
     unadjusted: bool = False

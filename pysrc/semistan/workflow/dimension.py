@@ -6,9 +6,9 @@ Seconds are predicted as
 
     rounds of chains x iterations x leapfrog steps x seconds per gradient.
 
-In up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps an iteration enough;
+In up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS enough;
 beyond, a diagonal metric takes up to some 500, and twice as many while the scales of the weights
-are sampled too.
+are sampled too. Methods in PyTorch run one chain at a time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     most = method_of(options).dimensions
     if most is not None and d > most:
-        reason = f"method = '{options.method}' works in no more than {most} dimensions"
+        reason = f"method = '{options.method}' works well in up to {most} dimensions"
         return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
     per_gradient = seconds(every)
     scaled = prepared.config.priors.sd_w is not None
@@ -154,11 +154,11 @@ def _predicted(options: SampleConfig, k: int, seconds: float, *, scaled: bool = 
     """Return the seconds of sampling in k dimensions, or with the scales of all weights too."""
     gaussian = k <= MOST_GAUSSIAN and not scaled
     diagonal = DIAGONAL * (2 if scaled else 1)
-    steps = min(WITH_MODE if gaussian else diagonal, 2**options.max_treedepth)
+    method = method_of(options)
+    steps = method.gradients or min(WITH_MODE if gaussian else diagonal, 2**options.max_treedepth)
     automatic = SHORT_WARMUP if gaussian else DIAGONAL_WARMUP
     warmup = automatic if options.warmup == "auto" else options.warmup
-    at_once, _ = plan_threads(options)
-    rounds = ceil(options.chains / at_once)
+    rounds = ceil(options.chains / plan_threads(options)[0]) if method.by_stan else options.chains
     return float(rounds * (warmup + options.draws) * steps * seconds)
 
 

@@ -355,5 +355,5 @@ def _unpacked(values: Mapping[str, Array]) -> tuple[Place, Array, Motion, Adapta
 MCLMC = Method(
     "mclmc", "microcanonical Langevin Monte Carlo", mclmc_chain, approximate=False, by_stan=False,
     has_warmup=True, columns={"lp": "lp__", "energy_error": "energy_error__"}, from_mode=False,
-    unadjusted=True,
+    unadjusted=True, gradients=GRADIENTS * STEPS,
 )  # fmt: skip
