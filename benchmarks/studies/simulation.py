@@ -275,7 +275,8 @@ def _row(family: str, prior: str, k: int | str, item: Compared) -> list[str]:
         family, prior, str(k),
         *(["-", "-"] if k == ALL else [apart, _median(item.ratio, 2)]),
         f"{share:.2f} ({low:.2f}-{high:.2f})",
-        _median(item.ess, 0), number(float(item.rhat.max()), 2), _median(item.lengths, 1),
+        _median(item.ess, 0), number(float(item.rhat.max()), 2),
+        "-" if k == ALL else _median(item.lengths, 1),
         _median(item.seconds, 0),
     ]  # fmt: skip
 
