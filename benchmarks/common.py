@@ -25,7 +25,7 @@ RESULTS = Path(__file__).with_name("results")
 SECONDS = 0.25  # that one repeat should take
 LIBRARIES = (
     "semistan", "numpy", "torch", "cmdstanpy", "arviz", "jax", "jaxlib", "numpyro", "pyro-ppl",
-    "statsmodels", "laplace-torch",
+    "statsmodels", "laplace-torch", "sklearn-contrib-bde",
 )  # fmt: skip
 
 Run = Callable[[int], float]  # evaluate so many times and return the seconds taken

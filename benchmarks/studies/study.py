@@ -102,7 +102,11 @@ def main(study: Study, description: str) -> None:
     parser.add_argument("--cores", type=int, help="cores to which all is pinned (default: all)")
     parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="KEY=VALUE", help="the cells that have these"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE[,...]",
+        help="the cells that have one of these values of every key",
     )
     parser.add_argument("--retry", action="store_true", help="run again the cells that failed")
     given = parser.parse_args()
@@ -118,7 +122,7 @@ def main(study: Study, description: str) -> None:
         cells = [
             cell
             for cell in study.cells(Options(given.quick, given.data))
-            if all(str(cell.key.get(name)) == value for name, value in wanted)
+            if all(str(cell.key.get(name)) in value.split(",") for name, value in wanted)
         ]
         records = _run(study.name, cells, records, path, cores, given.minutes)
     section = study.section(records)
