@@ -162,7 +162,7 @@ def _run(
 
 def _figures(record: Record) -> Record:
     """Return what of a record fits on a line."""
-    left_out = ("key", "traceback")
+    left_out = ("key", "traceback", "verdict")
     return {
         name: value
         for name, value in record.items()
