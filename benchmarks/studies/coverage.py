@@ -114,6 +114,7 @@ def measure(setting: Setting, number: int, contender: Contender, quick: bool) ->
         "fit_seconds": found.seconds,
         "rhat": _number(found.rhat),
         "ess": _number(found.ess),
+        "quick": quick,
         **_of_theta(found, data),
         **found.notes,
     }

@@ -2,7 +2,8 @@
 
     GLM    all columns linear
     GAM    structured columns linear, a penalised cubic B-spline of each input; the penalties
-           minimise the generalised cross-validation criterion
+           minimise the generalised cross-validation criterion of gaussian responses, and AIC
+           of others, whose scale is known
 
 Of the libraries with GAMs, statsmodels is a dependency of the benchmarks already, and chooses a
 penalty for each smooth; pyGAM, which is kept up too, looks on a grid that by default has
@@ -26,6 +27,7 @@ from studies.problem import Found, Problem, predictive_density
 DRAWS = 4000
 BASIS = 10  # functions of each spline, one less after centring
 DEGREE = 3
+CRITERION = {"gaussian": "gcv", "poisson": "aic", "bernoulli": "aic"}
 
 
 def glm(problem: Problem) -> Found:
@@ -65,7 +67,9 @@ def gam(problem: Problem) -> Found:
         warnings.simplefilter("ignore")  # of penalties without an end: the line is straight
         start = model(np.ones(Q))
         start.fit()  # select_penweight reads what the fit leaves in the model
-        penalties = start.select_penweight(criterion="gcv", method="minimize")[0]
+        penalties = start.select_penweight(
+            criterion=CRITERION[problem.facts.family], method="minimize"
+        )[0]
         fitted = model(penalties).fit()
     return _found(problem, fitted, np.hstack([new_x, splines.transform(new_u)]), started)
 
