@@ -8,11 +8,11 @@ with a fifth of its rows for testing.
 
 Two networks with tanh: 3 hidden layers of 16 units (table 1), and one of 3 units (table 3).
 
-    k = 2, k = 5     the paper's subspaces, with its prior of phi around the trained weights; the
+    k=2, k=5         the paper's subspaces, with its prior of phi around the trained weights; the
                      paper does not say how wide, normal(0, 5) is ours
-    default          semistan.fit with nothing set but the network
+    defaults         semistan.fit with nothing set but the network
     mclmc            the same with sample.method = "mclmc"
-    M = ...          the same with several subspaces, on split 1 alone
+    ...-M=3, -M=4    the same with several subspaces, on split 1 alone
     bde              sklearn-contrib-bde, with silu instead of tanh and a second output for sigma
 
 Nothing was chosen by test rows.
@@ -41,18 +41,18 @@ NETWORKS: Mapping[str, tuple[int, ...]] = {"16-16-16": (16, 16, 16), "3": (3,)}
 PAPER_PRIOR = {"priors.phi": "normal(0, 5)"}
 MCLMC = {"sample.method": "mclmc"}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "k = 2": {"subspace.k": 2, **PAPER_PRIOR},
-    "k = 5": {"subspace.k": 5, **PAPER_PRIOR},
-    "default": {},
-    "default, M = 3": {"subspace.subspaces": 3},
+    "k=2": {"subspace.k": 2, **PAPER_PRIOR},
+    "k=5": {"subspace.k": 5, **PAPER_PRIOR},
+    "defaults": {},
+    "defaults-M=3": {"subspace.subspaces": 3},
     "mclmc": MCLMC,
-    "mclmc, M = 4": {**MCLMC, "subspace.subspaces": 4},
+    "mclmc-M=4": {**MCLMC, "subspace.subspaces": 4},
 }
-BDE, DEFAULT = "bde", "default"
+BDE, DEFAULT = "bde", "defaults"
 CONTENDERS = (*SETTINGS, BDE)
 GIVEN, SPLITS = 1, 6  # the given split, and how many in all
-ONCE = ("default, M = 3", "mclmc, M = 4")  # on the given split alone
-QUICK, QUICK_TABLES = ("k = 2", "k = 5", DEFAULT, "mclmc", BDE), 2
+ONCE = ("defaults-M=3", "mclmc-M=4")  # on the given split alone
+QUICK, QUICK_TABLES = ("k=2", "k=5", DEFAULT, "mclmc", BDE), 2
 INTERVAL = 0.9
 
 Value = tuple[float, float]  # LPPD and its standard error over test rows
@@ -80,10 +80,10 @@ TARGETS = {"airfoil": 0.8, "energy": 1.95, "yacht": 2.8, "diabetes": -1.18}  # o
 WHAT = """\
 Section 4.3 of Dold et al. (2024): all columns are inputs of the network, as in the paper, so that
 there is no theta; response and inputs are standardised by the training rows, and LPPD is on that
-scale, larger is better. `k = 2` and `k = 5` have phi ~ normal(0, 5) around the trained weights, the
-paper's prior at a width that it does not give; `default` is `semistan.fit` with nothing set but the
+scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 5) around the trained weights, the
+paper's prior at a width that it does not give; `defaults` is `semistan.fit` with nothing set but the
 network, which samples as many weights as ten minutes allow; `mclmc` is the same with
-`sample.method = "mclmc"`; with M = ... several subspaces are trained and pooled. `bde` is
+`sample.method = "mclmc"`; with `M=...` several subspaces are trained and pooled. `bde` is
 sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma. Lines
 with "paper" are cited; all others were run. Nothing was chosen by test rows."""
 PICTURE = """\
@@ -238,10 +238,10 @@ def _targets(first: Sequence[Record], network: str, tables: Sequence[str]) -> li
         value, cited = lppd.get(name, np.nan), PUBLISHED[network].get(name)
         if cited is not None:
             best = max(cited[COLUMNS.index(column)][0] for column in SUBSPACES)
-            text = f"{name}, default above both subspace columns of the paper ({number(best)})"
+            text = f"{name}, defaults above both subspace columns of the paper ({number(best)})"
             lines.append(verdict(text, value, value > best))
         if network == "16-16-16" and name in TARGETS:
-            text = f"{name}, default at least {number(TARGETS[name])}"
+            text = f"{name}, defaults at least {number(TARGETS[name])}"
             lines.append(verdict(text, value, value >= TARGETS[name]))
     return lines
 
@@ -265,8 +265,7 @@ def draw(records: Sequence[Record], path: Path) -> None:
             own_records = [i for i in scored if (i["key"]["network"], i["key"]["table"]) == where]
             _panel(axis, own_records, PUBLISHED[network].get(name, ())[:3])
             axis.set_title(f"{name}, {network}", fontsize="medium")
-        panels[0].set_yticks(range(len(names)), names)
-        panels[0].invert_yaxis()
+        panels[0].set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
     for axis in axes[-1]:
         axis.set_xlabel("test LPPD")
     figure.tight_layout()
