@@ -78,11 +78,11 @@ PUBLISHED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {
 NUMBER = {"16-16-16": 1, "3": 3}  # of the paper's table
 TARGETS = {"airfoil": 0.8, "energy": 1.95, "yacht": 2.8, "diabetes": -1.18}  # of 16-16-16
 WHAT = """\
-Section 4.3 of Dold et al. (2024): all columns are inputs of the network, as in the paper, so that
-there is no theta; response and inputs are standardised by the training rows, and LPPD is on that
-scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 5) around the trained weights, the
-paper's prior at a width that it does not give; `defaults` is `semistan.fit` with nothing set but the
-network, which samples as many weights as ten minutes allow; `mclmc` is the same with
+Section 4.3 of Dold et al. (2024): all columns are inputs of the network, as in the paper, so
+that there is no theta; response and inputs are standardised by the training rows, and LPPD is on
+that scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 5) around the trained weights,
+the paper's prior at a width that it does not give; `defaults` is `semistan.fit` with nothing set
+but the network, which samples as many weights as ten minutes allow; `mclmc` is the same with
 `sample.method = "mclmc"`; with `M=...` several subspaces are trained and pooled. `bde` is
 sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma. Lines
 with "paper" are cited; all others were run. Nothing was chosen by test rows."""
