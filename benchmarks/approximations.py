@@ -43,6 +43,8 @@ RATES = (5e-4, 2e-3, 5e-3)  # of SWAG's path; the validation rows choose
 PATH_SHARE = 10  # SWAG's path has a tenth of training's epochs, each in ten batches
 HYPER_STEPS = 200  # towards Laplace's prior precision and sigma
 
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
 Model = TypeVar("Model", bound=nn.Module)  # with a loss of its own
 
 
@@ -94,12 +96,17 @@ class SemiStructured(nn.Module):
     """x' theta + f(u), theta being the first weights of the output layer."""
 
     def __init__(
-        self, structured: int, inputs: int, hidden: tuple[int, ...], outputs: int = 1
+        self,
+        structured: int,
+        inputs: int,
+        hidden: tuple[int, ...],
+        outputs: int = 1,
+        activation: str = "tanh",
     ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for m, n in pairwise((inputs, *hidden)):
-            layers += [nn.Linear(m, n), nn.Tanh()]
+            layers += [nn.Linear(m, n), ACTIVATIONS[activation]()]
         self.structured = structured
         self.hidden = nn.Sequential(*layers)
         self.last = nn.Linear(structured + hidden[-1], outputs)

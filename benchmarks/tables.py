@@ -18,6 +18,7 @@ import pandas as pd
 
 from common import pin
 
+TEST_SHARE = 0.2  # of a table without a given split
 STRUCTURED = {
     "airfoil": ("angle_of_attack_deg", "chord_length_m"),
     "diabetes": ("age", "sex"),
@@ -93,14 +94,24 @@ def read_table_options(description: str) -> TableOptions:
 
 
 def read_split(data: Path, table: str, number: int) -> Split:
-    """Read a table and split it: 1 is the given split, others are drawn with its sizes."""
+    """Read a table and split it: 1 is the given split, others are drawn with its sizes.
+
+    A table without a given split has a fifth of its rows for testing. Columns that are not numbers
+    stay as they are.
+    """
     frame = pd.read_csv(data / f"{table}.csv")
-    given = json.loads((data / "splits.json").read_text("utf-8"))[table]
-    train, test = given["train"], given["test"]
-    if number > 1:
+    path = data / "splits.json"
+    given = json.loads(path.read_text("utf-8")).get(table) if path.is_file() else None
+    if given is not None and number == 1:
+        train, test = given["train"], given["test"]
+    else:
+        size = round((1 - TEST_SHARE) * len(frame)) if given is None else len(given["train"])
         order = np.random.default_rng(number).permutation(len(frame))
-        train, test = order[: len(train)], order[len(train) :]
-    training = frame.iloc[train].reset_index(drop=True)
-    loc, scale = training.mean(), training.std(ddof=0)
-    held_out = frame.iloc[test].reset_index(drop=True)
-    return Split(table, number, (training - loc) / scale, (held_out - loc) / scale)
+        train, test = order[:size], order[size:]
+    training, held_out = (frame.iloc[rows].reset_index(drop=True) for rows in (train, test))
+    numbers = training.select_dtypes("number").astype(float)
+    loc, scale = numbers.mean(), numbers.std(ddof=0).replace(0, 1)
+    training, held_out = (
+        part.assign(**((part[numbers.columns] - loc) / scale)) for part in (training, held_out)
+    )
+    return Split(table, number, training, held_out)

@@ -104,6 +104,7 @@ def last_layer_laplace(problem: Problem) -> Found:
         lpd=predictive_density(facts.family, problem.new_y, eta, sigma),
         seconds=time.perf_counter() - started,
         theta=standard.theta(weights[:, : len(facts.structured)]),
+        sigma=None if binary else np.full((1, 1), sigma),
     )
 
 
@@ -112,7 +113,9 @@ def trained(problem: Problem, seed: int) -> Gaussian | Counts | Classes:
     torch.manual_seed(seed)
     facts, standard = problem.facts, problem.standard
     outputs = 2 if facts.family == "bernoulli" else 1
-    network = SemiStructured(len(facts.structured), len(facts.inputs), problem.hidden, outputs)
+    network = SemiStructured(
+        len(facts.structured), len(facts.inputs), problem.hidden, outputs, problem.activation
+    )
     model = LIKELIHOODS[facts.family](network).double()
     train = TrainConfig(epochs=QUICK_EPOCHS) if problem.quick else TrainConfig()
     return descend(model, torch.tensor(standard.inputs), torch.tensor(standard.y), train, seed)

@@ -40,8 +40,10 @@ def own(settings: Configuration, problem: Problem) -> Found:
         "family": problem.facts.family,
         "train.seed": problem.seed,
         "sample.seed": problem.seed,
+        "network.hidden": problem.hidden,
+        "network.activation": problem.activation,
         **settings,
-        **(QUICK | {"network.hidden": problem.hidden} if problem.quick else {}),
+        **(QUICK if problem.quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
         fit = semistan.fit(
@@ -57,13 +59,15 @@ def _found(fit: Fit, problem: Problem) -> Found:
     eta = semistan.posterior_linpred(posterior, rows)
     rhat, ess = agreement(eta, len(posterior.members), first.chains)
     theta = [posterior.coefficients[f"b_{name}"].ravel() for name in structured]
+    sigma = posterior.parameters(rows).get("sigma")
     return Found(
         eta=eta,
         lpd=mixed(semistan.log_lik(posterior, rows)),
         seconds=sum(fit.run.manifest["seconds"].values()),
-        theta=np.stack(theta, axis=1),
+        theta=np.stack(theta, axis=1) if theta else None,
         rhat=rhat,
         ess=ess,
+        sigma=sigma,
         notes={
             "k": first.bundle.subspace.k,
             "d": first.bundle.network.d,

@@ -72,6 +72,10 @@ class Problem:
         Of whatever the contender draws.
     quick : bool
         Whether to train and sample briefly, with a small network: figures mean nothing then.
+    layers : tuple of int, optional
+        Units of each hidden layer, whether quick or not; by default ``HIDDEN``.
+    activation : str
+        ``tanh`` or ``relu``, of all networks but those of bde.
     """
 
     training: pd.DataFrame
@@ -79,10 +83,14 @@ class Problem:
     facts: Facts
     seed: int
     quick: bool
+    layers: tuple[int, ...] | None = None
+    activation: str = "tanh"
 
     @property
     def hidden(self) -> tuple[int, ...]:
         """Units of each hidden layer."""
+        if self.layers is not None:
+            return self.layers
         return QUICK_HIDDEN if self.quick else HIDDEN
 
     @property
@@ -145,6 +153,8 @@ class Found:
     rhat, ess : float
         The largest rank-normalised Rhat and the least bulk-ESS of eta over new rows; nan where
         there are no chains.
+    sigma : array, shape (S, 1), optional
+        Draws of a gaussian response's residual standard deviation, where it is one number.
     notes : mapping
         What else is worth a record, JSON values by name.
     """
@@ -155,6 +165,7 @@ class Found:
     theta: Array | None = None
     rhat: float = np.nan
     ess: float = np.nan
+    sigma: Array | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -156,9 +156,18 @@ def _run(
         record = _measure(cell)
         records = [*records, record]
         _write(path, records, cores)
-        shown = {name: value for name, value in record.items() if name not in ("key", "traceback")}
-        console.print(f"    {_name(shown)}", markup=False)
+        console.print(f"    {_name(_figures(record))}", markup=False)
     return records
+
+
+def _figures(record: Record) -> Record:
+    """Return what of a record fits on a line."""
+    left_out = ("key", "traceback", "verdict")
+    return {
+        name: value
+        for name, value in record.items()
+        if name not in left_out and not isinstance(value, list | dict)
+    }
 
 
 def _measure(cell: Cell) -> Record:
