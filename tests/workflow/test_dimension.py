@@ -31,8 +31,8 @@ def test_all_weights_are_taken_where_they_can_be_sampled():
 def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeypatch):
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
     settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
-    *_, reason = decided(1e-3, **settings)
-    assert "9 s" in reason  # 2 x 300 x 15 x 1 ms
+    *_, reason = decided(1e-4, **settings)
+    assert "30 s" in reason  # 2 x 300 x 500 x 0.1 ms, in however few dimensions
     *_, reason = decided(1e-4, network__hidden=[40], **settings)
     assert "30 s" in reason  # 2 x 300 x 500 x 0.1 ms
     *_, reason = decided(1e-4, network__hidden=[40], sample__max_treedepth=5, **settings)

@@ -6,9 +6,10 @@ Seconds are predicted as
 
     rounds of chains x iterations x leapfrog steps x seconds per gradient.
 
-In up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS enough;
-beyond, a diagonal metric takes up to some 500, and twice as many while the scales of the weights
-are sampled too. Methods in PyTorch run one chain at a time.
+In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
+enough. More dimensions, or all weights, whose posterior has many modes, take up to some 500, and
+twice as many while the scales of the weights are sampled too. Methods in PyTorch run one chain at a
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from math import ceil
 import numpy as np
 
 from semistan.bundle.bundle import library_versions
-from semistan.density.problem import make_problem
+from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, ToolchainError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -42,7 +43,8 @@ from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.prepare import Prepared, Say
 
 SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
-TIMED = 5  # gradients in PyTorch, of which the fastest counts
+TIMED = 10  # gradients in PyTorch, of which the fastest counts
+LEAST_SHARE = 0.01  # of a call in PyTorch that a gradient is taken to need in CmdStan
 WITH_MODE, DIAGONAL = 15, 500  # leapfrog steps of an iteration, by the metric
 
 Seconds = Callable[[Prepared], float]
@@ -96,7 +98,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
         return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
     per_gradient = seconds(every)
     scaled = prepared.config.priors.sd_w is not None
-    predicted = _predicted(options, d, per_gradient, scaled=scaled)
+    predicted = _predicted(options, d, per_gradient, every=True, scaled=scaled)
     timed = f"{1e3 * per_gradient:.3g} ms per gradient"
     if predicted <= 60 * options.budget:
         return Dimension(
@@ -150,13 +152,17 @@ def _possible(prepared: Prepared, size: int) -> int:
     return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
 
 
-def _predicted(options: SampleConfig, k: int, seconds: float, *, scaled: bool = False) -> float:
-    """Return the seconds of sampling in k dimensions, or with the scales of all weights too."""
-    gaussian = k <= MOST_GAUSSIAN and not scaled
-    diagonal = DIAGONAL * (2 if scaled else 1)
-    method = method_of(options)
-    steps = method.gradients or min(WITH_MODE if gaussian else diagonal, 2**options.max_treedepth)
-    automatic = SHORT_WARMUP if gaussian else DIAGONAL_WARMUP
+def _predicted(
+    options: SampleConfig, k: int, seconds: float, *, every: bool = False, scaled: bool = False
+) -> float:
+    """Return the seconds of sampling in k dimensions.
+
+    ``every`` says that these are all weights, ``scaled`` that their scales are sampled too.
+    """
+    method, with_mode = method_of(options), k <= MOST_GAUSSIAN and not every
+    most = WITH_MODE if with_mode else DIAGONAL * (2 if scaled else 1)
+    steps = method.gradients or min(most, 2**options.max_treedepth)
+    automatic = SHORT_WARMUP if with_mode else DIAGONAL_WARMUP
     warmup = automatic if options.warmup == "auto" else options.warmup
     rounds = ceil(options.chains / plan_threads(options)[0]) if method.by_stan else options.chains
     return float(rounds * (warmup + options.draws) * steps * seconds)
@@ -195,8 +201,20 @@ def _untrained(prepared: Prepared) -> Bundle:
 
 
 def _seconds_in_torch(prepared: Prepared) -> float:
-    """Time a gradient of the weights in PyTorch."""
+    """Time a gradient of the weights in PyTorch.
+
+    Of a method that CmdStan runs, what a call costs whatever the rows is left out: there it costs
+    nothing, and with few weights it is most of PyTorch's time.
+    """
     problem = make_problem(prepared.model, prepared.rows, "cpu")
+    seconds = _seconds_of_call(problem)
+    if not method_of(prepared.config.sample).by_stan:
+        return seconds
+    one = _seconds_of_call(problem.rows(torch.zeros(1, dtype=torch.int64)))
+    return max(seconds - one, LEAST_SHARE * seconds)
+
+
+def _seconds_of_call(problem: Problem) -> float:
     start = initial_parameters(problem, 1, torch.Generator().manual_seed(0))
     taken = []
     for _ in range(TIMED):
