@@ -5,6 +5,7 @@
     paper                 all           yes     subspace.k = 8 and priors.phi = "normal(0, 5)"
     widened               all           yes     subspace.curve = 8 and subspace.k = 40
     all-weights           all           yes     subspace.construction = "full"
+    sampled-scales        all           yes     priors.sd_w = "lognormal(0, 0.7)"
     subspaces-3           all           yes     subspace.subspaces = 3
     mclmc                 all           yes     sample.method = "mclmc"
     laplace               all           yes     sample.method = "laplace"

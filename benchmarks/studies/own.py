@@ -21,6 +21,7 @@ SETTINGS: Mapping[str, Configuration] = {
     "paper": {"subspace.k": 8, "priors.phi": "normal(0, 5)"},
     "widened": {"subspace.curve": 8, "subspace.k": 40},
     "all-weights": {"subspace.construction": "full"},
+    "sampled-scales": {"priors.sd_w": "lognormal(0, 0.7)"},
     "subspaces-3": {"subspace.subspaces": 3},
     "mclmc": {"sample.method": "mclmc"},
     "laplace": {"sample.method": "laplace"},
