@@ -13,7 +13,7 @@ import pytest
 import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT, Report
-from semistan.infer.backends.local import LOCAL
+from semistan.infer.backends.local import LOCAL, _Workers
 from semistan.infer.chain_store import chain_tasks
 from semistan.infer.methods import method_named
 from semistan.infer.starts import find_starts
@@ -172,4 +172,13 @@ def test_an_interruption_stops_running_processes_and_keeps_what_is_finished():
             found.append(index)
             raise KeyboardInterrupt
     assert found == [0]
+    assert time.monotonic() - started < 30
+
+
+def test_a_process_that_starts_after_the_interruption_is_stopped_too():
+    workers = _Workers(1)
+    workers.interrupt()
+    started = time.monotonic()
+    with pytest.raises(SemistanError, match="failed"):
+        workers.run(Square(2, False, 60.0), SILENT)
     assert time.monotonic() - started < 30

@@ -27,6 +27,7 @@ from semistan.infer.backends.backend import SILENT, Report, Result, Task
 from semistan.infer.processors import usable_processors
 
 GRACE = 1.0  # seconds that an interrupted process has to end by itself
+PATIENCE = 5.0  # seconds that it has after it was asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class _Workers:
     at_once: int
     running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     shares: SimpleQueue[list[int]] = field(default_factory=SimpleQueue)
+    interrupted: bool = False
 
     def __post_init__(self) -> None:
         processors = usable_processors()
@@ -142,6 +144,8 @@ class _Workers:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
         self.running.add(process)
+        if self.interrupted:  # before this process was known
+            _stop([process])
         try:
             result = _follow(process, task, report)
         finally:
@@ -157,12 +161,23 @@ class _Workers:
         return value
 
     def interrupt(self) -> None:
-        """Let the running processes stop as Ctrl-C does, which the terminal may have sent them."""
-        for process in list(self.running):
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                process.wait(timeout=GRACE)
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
+        """Stop the processes that are running, and those that are about to."""
+        self.interrupted = True
+        _stop(list(self.running))
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let processes stop as Ctrl-C does, which the terminal may have sent them; or end them."""
+    for process in processes:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(timeout=GRACE)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
+    for process in processes:  # while Python starts, it may miss a signal
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(timeout=PATIENCE)
+        if process.poll() is None:
+            process.kill()
 
 
 def _follow(
@@ -171,7 +186,7 @@ def _follow(
     """Send a process its task and pass on what it tells; None if it ends without a result."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with process.stdin, contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # closing it writes too
         process.stdin.write(pickle.dumps(task))
     with process.stdout:
         while True:
