@@ -211,8 +211,8 @@ def _section(study: Study, section: str, picture: Path, path: Path) -> str:
     hours = sum(record["seconds"] for record in records) / 3600
     libraries = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
     facts = (
-        f"Run by `make study-{study.name} ARGS=--full`, {content['date']}: {len(records)} cells in"
-        f" {hours:.1f} hours on {content['machine']['cores_used']} cores of"
+        f"Run by `make study-{study.name}` with `--full`, {content['date']}: {len(records)} cells"
+        f" in {hours:.1f} hours on {content['machine']['cores_used']} cores of"
         f" {content['machine']['processor']}; {failed} failed. Versions: {libraries}."
     )
     shown = f"![{study.title}](images/{picture.name})"
