@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.priors.prior import PHI, PriorGroup, scipy_priors
@@ -27,7 +28,7 @@ def prior_states(bundle: Bundle, size: int, generator: np.random.Generator) -> A
         part = values[group.parameter]
         part[..., chosen] = _drawn(group, prior, part[..., chosen].shape, generator)
     if scales := bundle.model.weight_scales:
-        factor = np.column_stack([np.ones(size), values[SD_W]])[:, scales.of]
+        factor = scales.factor(torch.from_numpy(values[SD_W])).numpy()
         centre = bundle.subspace.phi_location
         values[PHI] = centre + factor * (values[PHI] - centre)
     for p in layout.parameters:

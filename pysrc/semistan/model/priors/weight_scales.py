@@ -45,8 +45,9 @@ class WeightScales:
     names: tuple[str, ...]
 
     def factor(self, sd_w: Tensor) -> Tensor:
-        """Return what the standard deviation of each weight is multiplied by, shape (d,)."""
-        return torch.cat([sd_w.new_ones(1), sd_w])[torch.from_numpy(self.of)]
+        """Return what the standard deviation of each weight is multiplied by, shape (..., d)."""
+        none = torch.ones_like(sd_w[..., :1])
+        return torch.cat([none, sd_w], dim=-1)[..., torch.from_numpy(self.of)]
 
 
 def stan_scale(scale: str) -> str:
