@@ -214,7 +214,7 @@ def test_its_sds_are_those_of_nuts_and_plain_draws_are_far_too_wide(toolchain, t
         "y ~ x + nn(u, v)", wavy_frame(), subspace__construction="full", train__epochs=300,
         priors__phi="normal(0, 1)",
     )  # fmt: skip
-    ours = read_posterior(run_of(bundle, rows, tmp_path))
+    ours = read_posterior(run_of(bundle, rows, tmp_path, OPTIONS))
     options = SampleConfig(chains=2, draws=500, warmup=500, metric="diag_e")
     run = new_run(bundle, rows, tmp_path / "nuts", options, toolchain)
     draw_missing(run, toolchain)
@@ -225,7 +225,7 @@ def test_its_sds_are_those_of_nuts_and_plain_draws_are_far_too_wide(toolchain, t
         return np.sqrt(posterior.predictor(rows).var(axis=0).mean())
 
     assert 0.75 < spread(ours) / spread(nuts) < 1.3
-    assert spread(plain) / spread(nuts) > 1.4
+    assert spread(plain) / spread(nuts) > 1.6
 
 
 def test_a_fit_predicts_scores_and_says_what_it_is(tmp_path):
