@@ -71,3 +71,18 @@ def test_only_the_chains_of_one_subspace_are_compared(drawn):
     check = checks(Mixture((one, with_lp(drawn, lp))))["Rhat of lp__"]
     assert check.finding.startswith(f"largest Rhat {convergence(lp).rhat:.4f}")
     assert "chain 2 of subspace 2 stays apart" in check.finding
+
+
+def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn):
+    bundle, draws = drawn
+    depth = draws.sampler["tree_depth"].copy()
+    depth[0, :160] = draws.max_treedepth
+    deep = One(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
+    check = checks(deep)["tree depth"]
+    assert check.passed
+    assert check.costly
+    assert check.finding == "160 of 4000 transitions hit the maximum tree depth of 10"
+    assert not checks(One(*drawn))["tree depth"].costly
+    apart = np.random.default_rng(0).normal(size=(4, 1000)) + np.array([[9.0], [0.0], [0.0], [0.0]])
+    unmixed = replace(deep.draws, sampler=deep.draws.sampler | {"lp": apart})
+    assert not checks(One(bundle, unmixed))["tree depth"].passed

@@ -138,6 +138,8 @@ def show_diagnostics(summary: Summary) -> None:
     for check in failed:
         out.print(f"[bold yellow]Warning[/] {escape(check.name)}: {escape(check.finding)}.")
         out.print(f"        {escape(check.advice)}.")
+    for cost in summary.costs():
+        out.print(escape(cost))
     out.print(f"Linear predictor: {_figures(summary.eta)}.")
     out.print(f"phi (may be multimodal, not judged): {_figures(summary.phi)}.")
 

@@ -40,12 +40,17 @@ ETA_ROWS = 50  # rows at which the linear predictors are judged
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One diagnostic: its finding in words, whether it passed, and advice if it did not."""
+    """One diagnostic: its finding in words, whether it passed, and advice if it did not.
+
+    ``costly`` says that it passed at a price in time, so that finding and advice are still worth
+    reading.
+    """
 
     name: str
     finding: str
     passed: bool
     advice: str
+    costly: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,17 +196,17 @@ def diagnose(posterior: Posterior, interpreted: Convergence, eta: Convergence) -
         Worst figures over the linear predictors.
     """
     lp = None if posterior.method.approximate else lp_convergence(posterior)
-    return (
-        *_of_the_method(posterior),
+    mixing = (
         *_mixing("coefficients", interpreted, posterior, lambda draws: draws.identified),
         *_mixing("linear predictor", eta, posterior, lambda _: {}),
         *(_mixing("lp__", lp, posterior, _log_density) if lp else ()),
     )
+    return (*_of_the_method(posterior, all(check.passed for check in mixing)), *mixing)
 
 
-def _of_the_method(posterior: Posterior) -> Iterator[Check]:
+def _of_the_method(posterior: Posterior, mixed: bool) -> Iterator[Check]:
     if "diverging" in posterior.sampler:
-        yield from (_divergences(posterior), _tree_depth(posterior), _energy(posterior))
+        yield from (_divergences(posterior), _tree_depth(posterior, mixed), _energy(posterior))
     if posterior.method.approximate:
         yield _importance(posterior)
     if posterior.method.unadjusted:
@@ -241,20 +246,25 @@ def _divergences(posterior: Posterior) -> Check:
         "divergences",
         f"{count} of {diverging.size} transitions diverged",
         count == 0,
-        "raise adapt_delta (--adapt-delta 0.95, then 0.99); if they stay, choose a smaller k "
-        "or a tighter prior on phi",
+        "raise adapt_delta (--adapt-delta 0.99); if they stay, choose a smaller k or a tighter "
+        "prior on phi",
     )
 
 
-def _tree_depth(posterior: Posterior) -> Check:
+def _tree_depth(posterior: Posterior, mixed: bool) -> Check:
+    """Judge the trees that were cut: their draws are valid, so that they fail only unmixed chains.
+
+    The Stan reference manual calls it a concern of efficiency, not of validity.
+    """
     limit, depth = posterior.max_treedepth, posterior.sampler["tree_depth"]
     count = int((depth >= limit).sum())
     return Check(
         "tree depth",
         f"{count} of {depth.size} transitions hit the maximum tree depth of {limit}",
-        count == 0,
-        "the sampler is slow, not wrong: raise --max-treedepth, lengthen --warmup, or choose "
+        count == 0 or mixed,
+        "the sampler is slow, not wrong; raise --max-treedepth, lengthen --warmup, or choose "
         "a smaller k",
+        costly=count > 0,
     )
 
 

@@ -120,7 +120,12 @@ class Summary:
         """Say in one line whether the diagnostics passed."""
         failed = [f"{check.name} ({check.finding})" for check in self.checks if not check.passed]
         judged = "All diagnostics passed." if not failed else "FAILED: " + "; ".join(failed) + "."
-        return " ".join([*self.warnings(), judged])
+        return " ".join([*self.warnings(), judged, *self.costs()])
+
+    def costs(self) -> list[str]:
+        """Say, a sentence each, what diagnostics that passed found to be slow."""
+        passed = [check for check in self.checks if check.passed and check.costly]
+        return [f"{check.finding}: {check.advice}." for check in passed]
 
     def warnings(self) -> list[str]:
         """Say, a sentence each, what keeps the draws from being those of the posterior."""

@@ -62,11 +62,18 @@ def laplace_chain(task: ChainTask, _: Report) -> bytes:
         raise InputError(
             f"Laplace's approximation needs a mode in the subspace, and none was found; {OTHERS}"
         )
-    q, log_g = laplace_draws(target, mode, options.draws, np.random.default_rng(task.seed))
+    columns = approximation_columns(target, mode, options.draws, np.random.default_rng(task.seed))
+    return stan_csv(columns, Origin("laplace", ABOUT, task.number, options.seed, 0))
+
+
+def approximation_columns(
+    target: Target, mode: Mode, draws: int, generator: np.random.Generator
+) -> dict[str, Array]:
+    """Return the file's columns (1 + S,): the mode, then draws around it."""
+    q, log_g = laplace_draws(target, mode, draws, generator)
     log_p = log_posteriors(target, q)
     columns = sampled_columns(linear_target(target, mode), q, log_p, np.ones(len(q)))
-    columns |= {"log_p__": columns["lp__"], "log_g__": log_g}
-    return stan_csv(columns, Origin("laplace", ABOUT, task.number, options.seed, 0))
+    return columns | {"log_p__": columns["lp__"], "log_g__": log_g}
 
 
 def laplace_draws(
