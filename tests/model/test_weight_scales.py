@@ -8,9 +8,15 @@ from scipy import stats
 import semistan
 from semistan.density.target import log_prior_density, make_target
 from semistan.errors import InputError
+from semistan.infer.stan_csv import sampled_columns
+from semistan.model.config import SampleConfig
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.priors.weight_scales import SD_W, weight_scales
+from semistan.posterior.draws import draws_of_columns
+from semistan.posterior.posterior import One
+from semistan.posterior.run import Run
+from semistan.show.inference_data import inference_data
 from semistan.workflow.dimension import with_dimension
 from support.assertions import Z
 from support.catalogue import SCALES
@@ -108,3 +114,20 @@ def test_what_cannot_have_scales_is_refused(settings, message):
 def test_methods_that_need_a_mode_or_a_normal_prior_refuse_them(method):
     with pytest.raises(InputError, match="leave prior sd_w out"):
         scaled(sample__method=method)
+
+
+def test_draws_and_posterior_nc_have_the_scales_by_group(tmp_path):
+    bundle, rows = random_bundle("gaussian", subspace=FULL, priors=SCALES)
+    target, options = make_target(bundle, rows), SampleConfig(chains=1)
+    q = 0.3 * np.random.default_rng(1).normal(size=(5, target.layout.size))
+    columns = sampled_columns(target, q, np.zeros(5), np.ones(5))
+    draws = draws_of_columns(bundle, [columns], options)
+    expected = target.layout.unpack(torch.tensor(q[2]))[SD_W].numpy()
+    assert draws.sd_w.shape == (1, 5, 5)
+    assert draws.sd_w[0, 2] == pytest.approx(expected)
+    assert np.array_equal(draws.thin(2).sd_w, draws.sd_w[:, [0, 4]])
+    manifest = {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"}
+    data = inference_data(Run(tmp_path, bundle, manifest), One(bundle, draws), rows)
+    assert data.posterior[SD_W].dims == ("chain", "draw", "weights_of")
+    inputs = data.posterior[SD_W].sel(weights_of=["u1", "u2", "u3", "biases", "layer 2"])
+    assert np.array_equal(inputs.values, draws.sd_w)

@@ -16,6 +16,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
+from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
@@ -56,6 +57,8 @@ class Draws:
         What the terms' parameters make, as the coefficients of smooths and groups, by name.
     around : array, shape (C, k), optional
         Coordinates around which the network is linear in each chain; without them it is as it is.
+    sd_w : array, shape (C, S, G), optional
+        Factors of the weights' standard deviations by group, if they are sampled.
     """
 
     phi: Array
@@ -71,6 +74,7 @@ class Draws:
     spread: dict[str, Array] = field(default_factory=dict)
     terms: dict[str, Array] = field(default_factory=dict)
     around: Array | None = None
+    sd_w: Array | None = None
 
     @property
     def chains(self) -> int:
@@ -129,6 +133,7 @@ class Draws:
             lprior=self.lprior[where], sampler=some(self.sampler),
             orthogonal=self.orthogonal and self.orthogonal.part(where),
             spread=some(self.spread), terms=some(self.terms),
+            sd_w=None if self.sd_w is None else self.sd_w[where],
         )  # fmt: skip
 
 
@@ -169,6 +174,7 @@ def draws_of_columns(
     further = further_names(bundle.config, design) if sheared else {}
     varying = [name for item in design.others for name in item.names]
     intercepts = _intercepts(columns, bundle.family.categories, design.intercept)
+    groups = bundle.model.weight_scales
     draws = Draws(
         phi=columns.vector("phi", bundle.subspace.k),
         theta=columns.vector("theta_raw" if sheared else "theta", len(design.coefficients)),
@@ -186,6 +192,7 @@ def draws_of_columns(
             for term in design.terms
             for name, shape in term.made_shapes.items()
         },
+        sd_w=columns.vector(SD_W, len(groups.names)) if groups else None,
     )
     if not sheared:
         return draws

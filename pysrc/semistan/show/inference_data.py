@@ -11,6 +11,7 @@ import numpy as np
 from semistan.bundle.files import atomic_file
 from semistan.infer.methods import reservations
 from semistan.model.formula.formula import parse_formula
+from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
@@ -43,13 +44,14 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     Returns
     -------
     arviz.InferenceData
-        With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``.
+        With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``;
+        the groups of sampled scales of the weights are ``weights_of``.
     """
     arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
     response = parse_formula(run.bundle.config.formula).response
     variables, sampler = _by_subspace(_variables, posterior), _by_subspace(_sampler, posterior)
-    subspace = ["subspace"] * (len(posterior.members) > 1)
+    subspace, scales = ["subspace"] * (len(posterior.members) > 1), run.bundle.model.weight_scales
     groups: dict[str, Any] = {
         group: variables,
         "sample_stats_prior" if run.prior_only else "sample_stats": sampler,
@@ -67,12 +69,14 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
             "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
             "__obs__": np.arange(len(rows)),
             **({"subspace": np.arange(1, len(posterior.members) + 1)} if subspace else {}),
+            **({"weights_of": list(scales.names)} if scales else {}),
         },
         dims={
             **dict.fromkeys([*variables, *sampler], subspace),
             "theta": [*subspace, "coef"],
             "theta_raw": [*subspace, "coef"],
             "phi": [*subspace, "subspace_dim"],
+            SD_W: [*subspace, "weights_of"],
             response: ["__obs__"],
         },
         attrs=_attributes(run, posterior),
@@ -100,7 +104,8 @@ def _variables(draws: Draws) -> dict[str, Array]:
     theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
     if draws.orthogonal and draws.orthogonal.in_model:
         theta = {"theta": draws.effects, "theta_raw": draws.theta}
-    return {**draws.interpreted, **theta, "phi": draws.phi, "lprior": draws.lprior}
+    sd_w = {} if draws.sd_w is None else {SD_W: draws.sd_w}
+    return {**draws.interpreted, **theta, "phi": draws.phi, **sd_w, "lprior": draws.lprior}
 
 
 def _sampler(draws: Draws) -> dict[str, Array]:
