@@ -6,9 +6,10 @@
 //   y ~ normal(eta, sigma)
 //   eta = eta_loc + eta_scale (f(u1, u2; w) + f(v; w)) + (x - x_loc)' theta
 //   x = (x)
-//   w = p_bar + Pi phi
+//   w = p_bar + phi, all weights
 // Priors as used, in the units of the data:
-//   phi ~ normal(0, 1)
+//   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
+//   output biases ~ normal(0, 2.5)
 //   b_x ~ normal(0, 5.5759)
 //   sigma ~ student_t(3, 0, 6.5222)
 functions {
@@ -99,11 +100,11 @@ functions {
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end, data vector y,
                        data matrix Xc, data matrix H, data array[,] int widths,
-                       data int activation, data vector p_bar, data matrix Pi,
+                       data int activation, data vector p_bar,
                        data real eta_loc, data real eta_scale, vector phi,
                        vector theta, real sigma) {
     vector[end - start + 1] f
-      = networks(H[start : end], p_bar + Pi * phi, widths, activation);
+      = networks(H[start : end], p_bar + phi, widths, activation);
     return normal_id_glm_lpdf(
       y[start : end] | Xc[start : end], eta_loc + eta_scale * f,
       theta, sigma);
@@ -135,11 +136,10 @@ data {
   array[n_networks, n_layers + 1] int<lower=1> widths;
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
-  // Subspace: w = p_bar + Pi phi
+  // Subspace: w = p_bar + phi, all weights
   int<lower=1> d;  // Bayesian weights
-  int<lower=1> k;  // dimension of the subspace
+  int<lower=d, upper=d> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Priors
@@ -179,7 +179,7 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, Pi, eta_loc, eta_scale, phi, theta,
+                         activation, p_bar, eta_loc, eta_scale, phi, theta,
                          sigma);
   }
   target += lprior;
@@ -188,7 +188,7 @@ generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(networks(H, p_bar + Pi * phi, widths, activation))
+        * mean(networks(H, p_bar + phi, widths, activation))
       - dot_product(x_loc, theta);
   real b_x = theta[1];
 }

@@ -6,9 +6,10 @@
 //   y ~ poisson_log(eta)
 //   eta = eta_loc + eta_scale f(age, yrs_married; w) + (x - x_loc)' theta
 //   x = (religious, educ)
-//   w = p_bar + Pi phi
+//   w = p_bar + phi, all weights
 // Priors as used, in the units of the data:
-//   phi ~ normal(0, 1)
+//   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
+//   output biases ~ normal(0, 2.5)
 //   b_religious ~ normal(0, 2.85571)
 //   b_educ ~ normal(0, 1.15976)
 functions {
@@ -79,10 +80,10 @@ functions {
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
                        data array[] int widths, data int activation,
-                       data vector p_bar, data matrix Pi, data real eta_loc,
+                       data vector p_bar, data real eta_loc,
                        data real eta_scale, vector phi, vector theta) {
     vector[end - start + 1] f
-      = network(H[start : end], p_bar + Pi * phi, widths, activation);
+      = network(H[start : end], p_bar + phi, widths, activation);
     return poisson_log_glm_lpmf(
       y[start : end] | Xc[start : end], eta_loc + eta_scale * f,
       theta);
@@ -112,11 +113,10 @@ data {
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
-  // Subspace: w = p_bar + Pi phi
+  // Subspace: w = p_bar + phi, all weights
   int<lower=1> d;  // Bayesian weights
-  int<lower=1> k;  // dimension of the subspace
+  int<lower=d, upper=d> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Priors
@@ -148,7 +148,7 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, Pi, eta_loc, eta_scale, phi, theta);
+                         activation, p_bar, eta_loc, eta_scale, phi, theta);
   }
   target += lprior;
 }
@@ -156,7 +156,7 @@ generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, p_bar + Pi * phi, widths, activation))
+        * mean(network(H, p_bar + phi, widths, activation))
       - dot_product(x_loc, theta);
   real b_religious = theta[1];
   real b_educ = theta[2];

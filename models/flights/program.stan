@@ -8,9 +8,10 @@
 //   eta = eta_loc + eta_scale f(humidity, visibility, pressure; w) +
 //     (x - x_loc)' theta + s(day) + (1 | date)
 //   x = (rain_hours, wind, day)
-//   w = p_bar + Pi phi
+//   w = p_bar + phi, all weights
 // Priors as used, in the units of the data:
-//   phi ~ normal(0, 1)
+//   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
+//   output biases ~ normal(0, 2.5)
 //   b_rain_hours ~ normal(0, 0.935126)
 //   b_wind ~ normal(0, 1.31923)
 //   b_day ~ normal(0, 0.0235655)
@@ -84,12 +85,12 @@ functions {
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
                        data array[] int widths, data int activation,
-                       data vector p_bar, data matrix Pi, data real eta_loc,
+                       data vector p_bar, data real eta_loc,
                        data real eta_scale, data array[] int trials,
                        data matrix Zs_1, data array[] int J_1, vector phi,
                        vector theta, vector s_1, matrix r_1) {
     vector[end - start + 1] f
-      = network(H[start : end], p_bar + Pi * phi, widths, activation);
+      = network(H[start : end], p_bar + phi, widths, activation);
     vector[end - start + 1] eta  // linear predictor
       = eta_loc + eta_scale * f + Xc[start : end] * theta
         + Zs_1[start : end] * s_1
@@ -121,11 +122,10 @@ data {
   array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
   int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
-  // Subspace: w = p_bar + Pi phi
+  // Subspace: w = p_bar + phi, all weights
   int<lower=1> d;  // Bayesian weights
-  int<lower=1> k;  // dimension of the subspace
+  int<lower=d, upper=d> k;  // dimension of the subspace
   vector[d] p_bar;  // weights at phi = 0
-  matrix[d, k] Pi;  // directions of the subspace
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
   // Known of each row
@@ -188,8 +188,8 @@ transformed parameters {
 model {
   if (!prior_only) {
     target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, Pi, eta_loc, eta_scale, trials,
-                         Zs_1, J_1, phi, theta, s_1, r_1);
+                         activation, p_bar, eta_loc, eta_scale, trials, Zs_1,
+                         J_1, phi, theta, s_1, r_1);
   }
   target += lprior;
 }
@@ -197,7 +197,7 @@ generated quantities {
   real b_Intercept  // mean of network and x' theta, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(network(H, p_bar + Pi * phi, widths, activation))
+        * mean(network(H, p_bar + phi, widths, activation))
       - dot_product(x_loc, theta);
   real b_rain_hours = theta[1];
   real b_wind = theta[2];

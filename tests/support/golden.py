@@ -1,9 +1,9 @@
-"""Write what the worked models must reproduce: ``python -m support.golden [--reference]``.
+"""Write what the worked models must reproduce: ``python -m support.golden [--reference NAME ...]``.
 
 Each ``models/<name>/program.stan`` is the generated program, and so is each
 ``tests/golden/<name>.stan``, of models with other terms; read them in the diff. With
-``--reference``, each ``reference.json`` gets the means, sds and Monte Carlo errors of a long
-run (minutes).
+``--reference``, ``reference.json`` of the named models, or of all, gets the means, sds and Monte
+Carlo errors of a run of twice as many draws as usual (minutes).
 """
 
 import json
@@ -30,7 +30,7 @@ CASES = {
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
 }
-LONG = {"sample.draws": 5000, "sample.seed": 2026}
+LONG = {"sample.draws": 2000, "sample.seed": 2026}
 
 
 def model_folders():
@@ -70,8 +70,9 @@ def golden_files():
 if __name__ == "__main__":
     for name in CASES:
         (TERMS / f"{name}.stan").write_text(case_program(name))
+    wanted = sys.argv[2:]
     for folder in model_folders():
         (folder / "program.stan").write_text(golden_program(folder))
-        if "--reference" in sys.argv:
+        if "--reference" in sys.argv and folder.name in (wanted or [folder.name]):
             reference = long_run(folder)
             (folder / "reference.json").write_text(json.dumps(reference, indent=2) + "\n")
