@@ -11,7 +11,8 @@ import pytest
 import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.cmdstan.compile import compile_program, is_compiled
-from semistan.infer.plan import default_grainsize, plan_threads, timed_plan
+from semistan.infer.methods import method_named
+from semistan.infer.plan import default_grainsize, plan_in_torch, plan_threads, timed_plan
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.run import read_run
@@ -212,3 +213,20 @@ def test_a_new_bundle_of_the_same_formula_compiles_nothing(toolchain, fit):
 )
 def test_chains_fill_the_cores_first(chains, threads, cores, plan):
     assert plan_threads(SampleConfig(chains=chains, threads=threads), cores) == plan
+
+
+@pytest.mark.parametrize(
+    ("method", "draws", "activations", "at_once"),
+    [
+        ("mclmc", 1000, 10_000, 3),
+        ("mclmc", 1000, 1_000_000, 1),
+        ("mclmc", 100, 10_000, 1),
+        ("elliptical-slice", 1000, 10_000, 1),
+        ("elliptical-slice", 10_000, 10_000, 3),
+        ("laplace", 10_000, 10_000, 1),
+    ],
+)
+def test_long_chains_in_pytorch_are_processes(method, draws, activations, at_once, monkeypatch):
+    monkeypatch.setattr("semistan.infer.plan.usable_cores", lambda: 3)
+    options = SampleConfig(method=method, draws=draws)
+    assert plan_in_torch(options, method_named(method), activations) == at_once

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from semistan.infer.method import Method
 from semistan.infer.processors import usable_cores
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import curve_states, initial_values
+from semistan.infer.task import ONE_THREAD_ACTIVATIONS
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
@@ -22,6 +24,7 @@ from semistan.program.data import stan_data
 SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000
 TIMED_STEPS = 200  # at the least
+WORTH_A_PROCESS = 5_000  # gradients or iterations of a chain
 TIMED_TIMES = 3  # of which the fastest counts: other programs on the machine only slow it down
 
 
@@ -72,6 +75,24 @@ def default_plan(options: SampleConfig, rows: int) -> Plan:
     """Plan without timing anything."""
     chains, threads = plan_threads(options)
     return Plan(chains, threads, default_grainsize(rows, threads))
+
+
+def plan_in_torch(options: SampleConfig, method: Method, activations: int) -> int:
+    """Return how many of PyTorch's chains run at a time.
+
+    Parameters
+    ----------
+    options : SampleConfig
+        Chains and draws.
+    method : Method
+        Its gradients say whether a chain is worth a process of its own, which takes seconds to
+        start.
+    activations : int
+        Rows times the width of the widest layer: beyond some, a chain uses all cores by itself.
+    """
+    long = options.draws * (method.gradients or 1) >= WORTH_A_PROCESS
+    alone = activations >= ONE_THREAD_ACTIVATIONS or not (method.has_warmup and long)
+    return 1 if alone else min(options.chains, usable_cores())
 
 
 def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Path) -> Plan:

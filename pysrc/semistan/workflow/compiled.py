@@ -7,7 +7,7 @@ from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.infer.methods import check_version, method_of
-from semistan.infer.plan import Plan, default_plan, timed_plan
+from semistan.infer.plan import Plan, default_plan, plan_in_torch, timed_plan
 from semistan.infer.starts import Starts, find_starts
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
@@ -90,10 +90,12 @@ def starts_of(
 def plan_of(
     bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
 ) -> Plan:
-    """Plan the cores: PyTorch takes one chain at a time, and Hamiltonian chains have threads."""
+    """Plan the cores: chains in PyTorch have one thread, or all; Hamiltonian ones have some."""
+    method = method_of(options)
     if toolchain is None:
-        return Plan(1, 1, len(rows))
-    if not method_of(options).hamiltonian or bundle.model.integrates_theta:
+        activations = len(rows) * bundle.network.widest
+        return Plan(plan_in_torch(options, method, activations), 1, len(rows))
+    if not method.hamiltonian or bundle.model.integrates_theta:
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
     compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     return timed_plan(bundle, rows, options, compiled.executable)

@@ -8,8 +8,7 @@ Seconds are predicted as
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
 enough. More dimensions, or all weights, whose posterior has many modes, take up to some 500, and
-twice as many while the scales of the weights are sampled too. Methods in PyTorch run one chain at a
-time.
+twice as many while the scales of the weights are sampled too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from semistan.errors import InputError, ToolchainError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
-from semistan.infer.plan import gradient_milliseconds, plan_threads
+from semistan.infer.plan import gradient_milliseconds, plan_in_torch, plan_threads
 from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, SHORT_WARMUP
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
@@ -43,7 +42,7 @@ from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.prepare import Prepared, Say
 
 SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
-TIMED = 10  # gradients in PyTorch, of which the fastest counts
+TIMED, TIMED_SECONDS = 10, 0.3  # gradients in PyTorch, or for how long; the fastest counts
 LEAST_SHARE = 0.01  # of a call in PyTorch that a gradient is taken to need in CmdStan
 WITH_MODE, DIAGONAL = 15, 500  # leapfrog steps of an iteration, by the metric
 
@@ -96,9 +95,9 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
     if most is not None and d > most:
         reason = f"method = '{options.method}' works well in up to {most} dimensions"
         return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
-    per_gradient = seconds(every)
+    per_gradient, at_once = seconds(every), _at_once(prepared)
     scaled = prepared.config.priors.sd_w is not None
-    predicted = _predicted(options, d, per_gradient, every=True, scaled=scaled)
+    predicted = _predicted(options, d, per_gradient, at_once, every=True, scaled=scaled)
     timed = f"{1e3 * per_gradient:.3g} ms per gradient"
     if predicted <= 60 * options.budget:
         return Dimension(
@@ -106,7 +105,8 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
             f"k = all {d} weights: sampling is predicted to take {_time(predicted)} ({timed})",
         )
     sizes = [_possible(prepared, size) for size in SIZES if size < d]
-    fitting = [k for k in sizes if _predicted(options, k, per_gradient) <= 60 * options.budget]
+    most_seconds = 60 * options.budget
+    fitting = [k for k in sizes if _predicted(options, k, per_gradient, at_once) <= most_seconds]
     reason = (
         f"all would take some {_time(predicted)} to sample ({timed}), which is more than the "
         f"budget of {options.budget:g} min"
@@ -152,8 +152,22 @@ def _possible(prepared: Prepared, size: int) -> int:
     return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
 
 
+def _at_once(prepared: Prepared) -> int:
+    """Return how many chains run at a time."""
+    options, method = prepared.config.sample, method_of(prepared.config.sample)
+    if method.by_stan:
+        return plan_threads(options)[0]
+    return plan_in_torch(options, method, len(prepared.rows) * prepared.model.network.widest)
+
+
 def _predicted(
-    options: SampleConfig, k: int, seconds: float, *, every: bool = False, scaled: bool = False
+    options: SampleConfig,
+    k: int,
+    seconds: float,
+    at_once: int,
+    *,
+    every: bool = False,
+    scaled: bool = False,
 ) -> float:
     """Return the seconds of sampling in k dimensions.
 
@@ -164,8 +178,7 @@ def _predicted(
     steps = method.gradients or min(most, 2**options.max_treedepth)
     automatic = SHORT_WARMUP if with_mode else DIAGONAL_WARMUP
     warmup = automatic if options.warmup == "auto" else options.warmup
-    rounds = ceil(options.chains / plan_threads(options)[0]) if method.by_stan else options.chains
-    return float(rounds * (warmup + options.draws) * steps * seconds)
+    return float(ceil(options.chains / at_once) * (warmup + options.draws) * steps * seconds)
 
 
 def _time(seconds: float) -> str:
@@ -216,8 +229,8 @@ def _seconds_in_torch(prepared: Prepared) -> float:
 
 def _seconds_of_call(problem: Problem) -> float:
     start = initial_parameters(problem, 1, torch.Generator().manual_seed(0))
-    taken = []
-    for _ in range(TIMED):
+    taken: list[float] = []
+    while len(taken) < TIMED or sum(taken) < TIMED_SECONDS:
         started = time.perf_counter()
         state = start.at(torch.ones(1, dtype=torch.float64))
         problem.objective(state).backward()  # type: ignore[no-untyped-call]
