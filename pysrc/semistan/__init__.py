@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
 
@@ -72,6 +73,7 @@ _PUBLIC = {
     "plot": ("workflow.outputs", "plot"),
     "plot_effect": ("workflow.outputs", "plot_effect"),
     "plot_subspace": ("workflow.outputs", "plot_subspace"),
+    "posterior_distance": ("workflow.subspace", "posterior_distance"),
     "posterior_epred": ("posterior.predictive", "posterior_epred"),
     "posterior_linpred": ("posterior.predictive", "posterior_linpred"),
     "posterior_predict": ("posterior.predictive", "posterior_predict"),

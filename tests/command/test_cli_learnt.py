@@ -212,6 +212,18 @@ def test_a_subspace_is_measured(command, folder):
     assert 0 < found["trace in the subspace"] < found["trace in all weights"]
 
 
+def test_a_posterior_is_compared_with_another(command, folder):
+    out, _ = succeeds(command, "subspace", "run", "--against", "run", "--json")
+    found = {line["variable"]: line for line in json.loads(out)}
+    names = ["b_Intercept", "b_x", "b_gb", "b_gc", "sigma"]
+    assert list(found) == [*names, "eta at the rows (median)"]
+    assert {line["difference of means"] for line in found.values()} == {0}
+    assert {line["ratio of sds"] for line in found.values()} == {1}
+    code, _, err = command("subspace", "run", "--against", "run", "--picture", "new.png")
+    assert code == 2
+    assert "leave --picture and --data out" in err
+
+
 @pytest.mark.parametrize(
     ("construction", "k"),
     [("curve", 2), ("pca", 3), ("random", 3), ("subnetwork", 3), ("low_rank_laplace", 3),

@@ -101,19 +101,32 @@ def subspace(
     source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
     data: Data = None,
     picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Compare a run's posterior with that of another run, as of all weights, instead.",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
+    from semistan.errors import InputError
     from semistan.posterior.run import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows
     from semistan.workflow.runs import one_subspace
-    from semistan.workflow.subspace import subspace_measures
+    from semistan.workflow.subspace import posterior_distance, subspace_measures
 
+    if against is not None:
+        if picture is not None or data is not None:
+            raise InputError("--against compares two runs: leave --picture and --data out")
+        screen.show_table(posterior_distance(source, against), as_json=as_json)
+        return
     if picture is not None:
         check_suffix(picture)
         check_output_file(picture, overwrite=overwrite)

@@ -180,8 +180,9 @@ def plain_table(table: pd.DataFrame) -> Table:
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value else 0
-        return _number(value, min(digits, 6)) if math.isfinite(value) else "-"
+        known = value and math.isfinite(value)
+        digits = max(0, 4 - math.floor(math.log10(abs(value)))) if known else 0
+        return _number(value, min(digits, 6))
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""How good a subspace is, before anything is sampled."""
+"""How good a subspace is: before anything is sampled, and beside a run of all weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from semistan.density.problem import make_problem
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
+from semistan.posterior.distance import distance
+from semistan.posterior.posterior import read_posterior
 from semistan.subspace.measures import measure
+from semistan.workflow.compare import check_same_response
+from semistan.workflow.runs import RunLike, posterior_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,3 +49,29 @@ def subspace_measures(bundle: Bundle, rows: Rows) -> pd.DataFrame:
         "trace in all weights": found.full_trace,
     }
     return pd.DataFrame({"measure": list(values), "value": [float(x) for x in values.values()]})
+
+
+def posterior_distance(run: RunLike, against: RunLike) -> pd.DataFrame:
+    """Say how far a run's posterior is from that of another, as of one of all weights.
+
+    Parameters
+    ----------
+    run, against : Run, str or Path
+        Of the same model and data.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``variable``, ``difference of means`` in standard deviations of ``against``, its ``MCSE``,
+        and ``ratio of sds``: of the coefficients and dispersion, and of the linear predictor at the
+        rows the medians.
+
+    Raises
+    ------
+    InputError
+        If the runs draw from the prior, or are of different data.
+    """
+    runs = [posterior_run(item) for item in (run, against)]
+    check_same_response(runs, [str(item.path) for item in runs])
+    first, second = (read_posterior(item) for item in runs)
+    return distance(first, second, *(item.rows() for item in runs))
