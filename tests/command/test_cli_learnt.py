@@ -270,7 +270,7 @@ REFUSED = {
     "other rows": (["compare", "run", "shorter"], "has 40 rows and 'shorter' has 39"),
     "one run": (["compare", "run"], "at least two models"),
     "twice": (["compare", "run", "run"], "named twice"),
-    "by": (["compare", "run", "other", "--by", "waic"], "--by is loo or kfold, got 'waic'"),
+    "by": (["compare", "run", "other", "--by", "waic"], "--by is auto, loo or kfold, got 'waic'"),
     "no kfold": (["compare", "run", "other", "--by", "kfold"], "has no cross-validation"),
     "folds": (["kfold", "run", "-K", "1"], "-K must be between 2 and"),
     "effect": (["effect", "run", "uu"], "does not use a column 'uu'"),

@@ -24,8 +24,9 @@ from semistan.posterior.scoring.compare import (
     stacking_weights,
     unreliable_text,
 )
-from semistan.posterior.scoring.loo import Loo, leave_one_out, psis_loo
-from semistan.workflow.compare import check_same_response, compare
+from semistan.posterior.scoring.folds import KFold
+from semistan.posterior.scoring.loo import CONDITIONAL, Loo, leave_one_out, psis_loo
+from semistan.workflow.compare import caveat, check_same_response, compare, resolved_by
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -213,6 +214,39 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
     counts = {line["model"]: line["k_above"] for line in json.loads(out)}
     assert counts == table["k_above"].to_dict()
     assert "warning: Pareto k is above its limit" in " ".join(err.split())
+
+
+def test_folds_are_preferred_where_a_subspace_is_compared(two_runs, monkeypatch):
+    runs, _ = two_runs
+    folds = {run.path: np.arange(30) % 3 for run in runs}
+
+    def read_kfold(run):
+        if run.path not in folds:
+            raise InputError("none")
+        return KFold(folds[run.path], None, {})
+
+    monkeypatch.setattr("semistan.workflow.compare.read_kfold", read_kfold)
+    assert resolved_by(runs) == "kfold"
+    assert "K-fold" in caveat(runs, "kfold")
+    folds[runs[0].path] = np.arange(30) % 4
+    assert resolved_by(runs) == "loo"
+    folds.clear()
+    assert resolved_by(runs) == "loo"
+    assert caveat(runs, "loo") == CONDITIONAL
+
+
+def test_all_weights_need_no_folds_and_no_caveat(monkeypatch):
+    bundle, rows = random_bundle("gaussian", subspace={"construction": "full"})
+    run = Run(Path("run"), bundle, {"prior_only": False, "sample": {}})
+    monkeypatch.setattr("semistan.workflow.compare.read_kfold", None)
+    assert resolved_by([run, run]) == "loo"
+    assert caveat([run, run], "loo") == ""
+    found = leave_one_out(One(bundle, random_draws(bundle)), rows)
+    assert found.caveat == ""
+    assert repr(found).endswith(found.text())
+    narrow, rows = random_bundle("gaussian")
+    found = leave_one_out(One(narrow, random_draws(narrow)), rows)
+    assert repr(found).endswith(CONDITIONAL)
 
 
 def test_a_run_that_has_no_psis_loo_is_named(two_runs):

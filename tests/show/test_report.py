@@ -47,12 +47,12 @@ def estimates(terms):
     )
 
 
-def small_loo(pareto_k):
+def small_loo(pareto_k, *, conditional=True):
     size = len(pareto_k)
-    return Loo(np.full(size, -2.0), np.full(size, -1.9), np.array(pareto_k), 4000)
+    return Loo(np.full(size, -2.0), np.full(size, -1.9), np.array(pareto_k), 4000, conditional)
 
 
-def some_evidence(terms=("x", "g", "u", "v")):
+def some_evidence(terms=("x", "g", "u", "v"), *, conditional=True):
     """Evidence that costs nothing."""
     picture = Picture(PIXEL, "A caption.", "Mean 3.", 700, 400)
     table = Estimates(estimates(list(terms)), "300 of 4,000 draws, 30 rows")
@@ -62,7 +62,7 @@ def some_evidence(terms=("x", "g", "u", "v")):
         scores=Estimates(
             pd.DataFrame({"score": ["LPPD"], "Estimate": [-1.25], "SE": [0.031]}), "30 rows"
         ),
-        loo=small_loo([0.1, 0.3, 0.2]),
+        loo=small_loo([0.1, 0.3, 0.2], conditional=conditional),
         pictures=dict.fromkeys(
             ("coefficients", "densities", "trace", "rank", "energy", "ppc", "calibration",
              "subspace", "loss"),
@@ -233,7 +233,15 @@ def test_pareto_k_that_are_too_large_are_counted():
 
 
 def test_loo_is_called_conditional_and_optimistic(html):
-    assert "PSIS-LOO is conditional on the subspace: optimistic" in text_of(html)
+    assert "PSIS-LOO is conditional on the subspace, which was trained on all rows" in text_of(html)
+
+
+def test_of_all_weights_nothing_is_called_conditional():
+    results = small_results(subspace__construction="full", chains=2, iterations=100)
+    text = text_of(render(report_content(results, some_evidence(conditional=False))))
+    assert "All 13 Bayesian weights of the network are sampled" in text
+    for word in ("conditional on", "depends on the seed", "within the subspace"):
+        assert word not in text
 
 
 def test_columns_without_a_picture_are_counted(html):

@@ -83,9 +83,8 @@ def loo(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Leave-one-out cross-validation by PSIS, conditional on the subspace."""
+    """Leave-one-out cross-validation by PSIS, conditional on the subspace if there is one."""
     from semistan.bundle.files import check_output_file
-    from semistan.posterior.scoring.loo import CONDITIONAL
     from semistan.show.tables import write_table
     from semistan.workflow import score as scoring
 
@@ -96,7 +95,8 @@ def loo(
         write_table(found.pointwise(), pointwise)
     screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
     screen.say(found.text())
-    screen.say(CONDITIONAL)
+    if found.caveat:
+        screen.say(found.caveat)
     wrote(pointwise)
 
 
@@ -143,8 +143,12 @@ def kfold(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Runs' folders.")],
     by: Annotated[
-        str, typer.Option(help="loo (conditional on each subspace) or kfold (made before).")
-    ] = "loo",
+        str,
+        typer.Option(
+            help="loo (conditional on each subspace), kfold (made before), or auto: kfold where "
+            "all runs have it and one is conditional on a subspace."
+        ),
+    ] = "auto",
     newdata: Annotated[
         str | None, typer.Option(help="Table of rows with a known response, to compare on instead.")
     ] = None,
@@ -152,18 +156,20 @@ def compare(
 ) -> None:
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
     from semistan.posterior.scoring.compare import unreliable_text
-    from semistan.posterior.scoring.loo import CONDITIONAL
     from semistan.workflow import compare as comparing
     from semistan.workflow.inputs import read_table
 
     frame = read_table(newdata) if newdata else None
+    by = by if frame is None else "newdata"
+    by = comparing.resolved_by(runs) if by == "auto" else by
     table = comparing.compare(runs, by=by, frame=frame)
     screen.show_table(table, as_json=as_json)
-    if by == "loo" and frame is None:
+    if by == "loo":
         unreliable = unreliable_text(table)
         if unreliable is not None:
             screen.say(f"warning: {unreliable}")
-        screen.say(CONDITIONAL)
+    if caveat := comparing.caveat(runs, by):
+        screen.say(caveat)
 
 
 @configurable(*EFFECT_FLAGS, into="options")

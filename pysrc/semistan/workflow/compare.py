@@ -13,6 +13,7 @@ from semistan.model.formula.formula import parse_formula
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import compare_elpd, compare_loo
 from semistan.posterior.scoring.folds import read_kfold
+from semistan.posterior.scoring.loo import CONDITIONAL
 from semistan.posterior.scoring.scores import Pointwise
 from semistan.workflow.runs import RunLike, posterior_run
 from semistan.workflow.score import judge, loo
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    runs: Sequence[RunLike], *, by: str = "loo", frame: pd.DataFrame | None = None
+    runs: Sequence[RunLike], *, by: str = "auto", frame: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Compare runs on the same rows.
 
@@ -31,8 +32,8 @@ def compare(
     runs : sequence of runs or paths
         At least two.
     by : str
-        ``loo`` (PSIS-LOO, conditional on each subspace) or ``kfold`` (cross-validation that
-        'semistan kfold' has made).
+        ``loo`` (PSIS-LOO, conditional on each subspace), ``kfold`` (cross-validation that
+        'semistan kfold' has made), or ``auto``, as ``resolved_by`` chooses.
     frame : pandas.DataFrame, optional
         Rows with a known response, by whose log predictive density the runs are compared
         instead.
@@ -52,6 +53,7 @@ def compare(
     """
     judged = [posterior_run(run) for run in runs]
     names = _names(judged)
+    by = resolved_by(judged) if by == "auto" else by
     if frame is not None:
         rows = [judge(run, frame) for run in judged]
     elif by == "kfold":
@@ -60,10 +62,39 @@ def compare(
         check_same_response(judged, names)
         return compare_loo({name: loo(run) for name, run in zip(names, judged, strict=True)})
     else:
-        raise InputError(f"--by is loo or kfold, got '{by}'")
+        raise InputError(f"--by is auto, loo or kfold, got '{by}'")
     _check_same_weights(rows, names)
     elpd = {name: item.lpd for name, item in zip(names, rows, strict=True)}
     return compare_elpd(elpd, rows[0].weight)
+
+
+def resolved_by(runs: Sequence[RunLike]) -> str:
+    """Choose ``kfold`` where a run is conditional on a subspace and all have it, else ``loo``.
+
+    A subspace was trained on the rows that PSIS-LOO leaves out. The folds must be the same.
+    """
+    judged = [posterior_run(run) for run in runs]
+    return "kfold" if _conditional(judged) and _same_folds(judged) else "loo"
+
+
+def caveat(runs: Sequence[RunLike], by: str) -> str:
+    """Say what a comparison is conditional on; nothing if it is not."""
+    if by == "loo" and _conditional([posterior_run(run) for run in runs]):
+        return CONDITIONAL
+    return "compared by K-fold cross-validation" * (by == "kfold")
+
+
+def _same_folds(runs: Sequence[Run]) -> bool:
+    """Say whether all runs were cross-validated, to the end and on the same folds."""
+    try:
+        folds = [read_kfold(run).fold for run in runs]
+    except InputError:
+        return False
+    return all(np.array_equal(fold, folds[0]) for fold in folds)
+
+
+def _conditional(runs: Sequence[Run]) -> bool:
+    return any(run.bundle.model.moves != "all" for run in runs)
 
 
 def _names(runs: list[Run]) -> list[str]:

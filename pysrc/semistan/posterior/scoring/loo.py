@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONDITIONAL = (
-    "PSIS-LOO is conditional on a subspace trained on all rows and so optimistic, unless all "
-    "weights are sampled. 'semistan kfold' trains the subspace anew in each fold."
+    "PSIS-LOO is conditional on the subspace, which was trained on all rows, those left out among "
+    "them, and so optimistic. 'semistan kfold' trains the subspace anew in each fold."
 )
 
 
@@ -54,12 +54,15 @@ class Loo:
         Tail shape of the importance weights; above ``limit`` elpd is unreliable.
     size : int
         Number of draws S.
+    conditional : bool
+        Whether it is conditional on a subspace that was trained on all rows.
     """
 
     elpd: Array
     lpd: Array
     pareto_k: Array
     size: int
+    conditional: bool = False
 
     @property
     def limit(self) -> float:
@@ -70,6 +73,11 @@ class Loo:
     def unreliable(self) -> np.ndarray:
         """Positions of the rows whose Pareto k is above the limit."""
         return np.flatnonzero(~(self.pareto_k <= self.limit))
+
+    @property
+    def caveat(self) -> str:
+        """What the estimate is conditional on, if it is."""
+        return CONDITIONAL * self.conditional
 
     def text(self) -> str:
         """Say whether the estimate can be relied on."""
@@ -102,7 +110,7 @@ class Loo:
         return pd.DataFrame([line], columns=["limit", "largest", "above", "rows"])
 
     def __repr__(self) -> str:
-        return f"{self.table().to_string(index=False)}\n\n{self.text()}\n{CONDITIONAL}"
+        return f"{self.table().to_string(index=False)}\n\n{self.text()}\n{self.caveat}".rstrip()
 
     def pointwise(self) -> pd.DataFrame:
         """Return one line per row: ``row`` (from 1), ``elpd_loo``, ``p_loo``, ``pareto_k``."""
@@ -163,7 +171,15 @@ def leave_one_out(posterior: Posterior, rows: Rows) -> Loo:
     def joined(name: str) -> Array:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    return Loo(joined("elpd"), joined("lpd"), joined("pareto_k"), posterior.size)
+    return Loo(
+        joined("elpd"), joined("lpd"), joined("pareto_k"), posterior.size,
+        conditional=in_subspace(posterior),
+    )  # fmt: skip
+
+
+def in_subspace(posterior: Posterior) -> bool:
+    """Say whether the weights move in a subspace that was trained, rather than all of them."""
+    return posterior.members[0].bundle.model.moves != "all"
 
 
 def psis_loo(log_lik: Array, temperature: float = 1.0) -> Loo:

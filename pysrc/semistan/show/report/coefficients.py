@@ -158,12 +158,18 @@ def _columns_text(results: Results) -> str:
 
 def _caveats(results: Results) -> tuple[str, ...]:
     intercept = results.posterior.design.intercept
+    level = (
+        f"The network's output bias is the intercept. `{intercept}` is the mean over the training "
+        "rows of the linear predictor less `x' theta`."
+    )
+    if results.bundle.model.moves != "all":
+        level += (
+            f" That bias moves only within the subspace, so `{intercept}` and the overall level "
+            "can come out too certain; `theta` is sampled in full and is hardly affected."
+        )
     return (
         *_subspace_caveats(results),
-        f"The network's output bias is the intercept. `{intercept}` is the mean over the training "
-        "rows of the linear predictor less `x' theta`. That bias moves only within the subspace, "
-        f"so `{intercept}` and the overall level can come out too certain; `theta` is sampled in "
-        "full and is hardly affected.",
+        level,
         "A coefficient is identified only as far as the network cannot imitate its term: keep a "
         "variable either in the structured part or in `nn()`.",
         *results.summary.notes,
@@ -172,6 +178,8 @@ def _caveats(results: Results) -> tuple[str, ...]:
 
 def _subspace_caveats(results: Results) -> tuple[str, ...]:
     """Say what the intervals do not know of the subspace, or of several."""
+    if results.bundle.model.moves == "all":
+        return ()
     if results.summary.agreement:
         return (
             "The subspaces were trained on the same response. Intervals are conditional on them.",

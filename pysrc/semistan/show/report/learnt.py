@@ -47,11 +47,7 @@ SCORES = (
     "These compare the model with the rows that trained it: they can find a wrong model, but not "
     "an overfitted one."
 )
-LOO = (
-    "PSIS-LOO is conditional on the subspace: optimistic. The subspace was trained on all rows, "
-    "those left out among them; `semistan kfold` trains it anew in each fold. This does not hold "
-    "if all weights are sampled."
-)
+LOO = "Each row's predictive density as if it had been left out, by importance sampling."
 WORDS = ("term", "contrast", "category", "score", "")
 ERRORS = ("Est.Error", "SE")
 
@@ -191,7 +187,7 @@ def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")
     return (
         Heading("Leave-one-out"),
-        Paragraph(LOO),
+        Paragraph(f"{LOO} {loo.caveat}".rstrip()),
         frame_table(loo.table(), f"PSIS-LOO over {rows}"),
         Paragraph(pareto_text(loo)),
     )
