@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
+from semistan.model.formula.patterns import shortened
+
 if TYPE_CHECKING:
     from semistan.model.bundle import Bundle
 
@@ -17,7 +19,7 @@ def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
-        "Formula": bundle.config.formula,
+        "Formula": shortened(bundle.config.formula),
         "Data": f"{bundle.source.rows} rows{dropped}",
         "Network": f"{network.text}, {network.activation}{frozen}; {_moves(bundle, subspaces)}",
     }

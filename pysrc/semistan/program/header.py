@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from semistan.model.bundle import Bundle
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import PredictorFormula, parse_formula
+from semistan.model.formula.patterns import shortened
 from semistan.model.model import Model
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used, priors_before_training
@@ -27,7 +28,7 @@ def header(model: Model, bundle: Bundle | None = None) -> str:
     """Return the comments of a model's program, with the bundle's hash if it is trained."""
     record = model.family
     lines = [f"// generated with semistan {__version__}"]
-    lines += comment(f"formula: {model.config.formula}")
+    lines += comment(f"formula: {shortened(model.config.formula)}")
     lines += [f"// family: {record.name}, link: {record.link}"]
     numbered = [f"{k} {level}" for k, level in enumerate(record.levels, start=1)]
     lines += comment(f"categories: {', '.join(numbered)}") if numbered else []

@@ -13,6 +13,7 @@ from pathlib import Path
 from semistan.bundle.files import atomic_file, read_json
 from semistan.errors import InputError
 from semistan.infer.methods import reservations
+from semistan.model.formula.patterns import shortened
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.posterior.posterior import shares_of
 from semistan.posterior.run import Run
@@ -53,7 +54,7 @@ def _settings(run: Run, relative: str) -> str:
     names = (f"  {_quoted(name)} = {_quoted(text)}" for name, text in _labels(run).items())
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
-        f"# formula: {' '.join(run.bundle.config.formula.split())}",
+        f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
         f"# family: {run.bundle.family.name}, link: {run.bundle.family.link}",
         *_categories(run),
         "#",

@@ -18,6 +18,7 @@ from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import family, with_categories
 from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
+from semistan.model.formula.patterns import has_patterns, with_columns
 from semistan.model.model import Model, network_spec
 from semistan.model.names import stan_name
 from semistan.model.orthogonal import check_orthogonal
@@ -94,10 +95,12 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     InputError
         For anything that would make training or sampling impossible or meaningless.
     """
-    formula, record = parse_formula(config.formula), family(config.family)
+    looked_up, record = has_patterns(config.formula), family(config.family)
+    formula = None if looked_up else parse_formula(config.formula)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     table = read_table(str(config.data)) if frame is None else frame
+    formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semistan.model.formula.patterns import shortened
 from semistan.show.report.blocks import Notice, Report
 from semistan.show.report.coefficients import coefficients_section
 from semistan.show.report.evidence import Evidence
@@ -26,7 +27,7 @@ def report_content(results: Results, evidence: Evidence) -> Report:
     checks = () if results.prior_only else (checks_section(results, evidence),)
     return Report(
         title=_title(results),
-        formula=results.bundle.config.formula,
+        formula=shortened(results.bundle.config.formula),
         glance=_glance(results),
         notices=(
             *_prior_notice(results),
