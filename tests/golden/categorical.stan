@@ -83,11 +83,20 @@ functions {
 
   // Several networks side by side, whose outputs are added.
   //
-  // `widths` has a row for each network. The columns of H are the inputs of the
-  // first, then those of the second, and so on; w holds their weights likewise.
+  // `widths` has a row for each network, with 0 behind the last layer of one
+  // that has fewer than others. The columns of H are the inputs of the first,
+  // then those of the second, and so on; w holds their weights likewise.
+
+  // Number of widths, inputs and output among them, of one network.
+  int n_widths(array[] int widths) {
+    int n = size(widths);
+    while (widths[n] == 0) n -= 1;
+    return n;
+  }
 
   // Sum of the networks' outputs, one number for each row of H.
-  vector networks(matrix H, vector w, array[,] int widths, int activation) {
+  vector networks(matrix H, vector w, array[,] int widths,
+                  array[] int activation) {
     vector[rows(H)] f = rep_vector(0, rows(H));
     int column = 0;  // of H that is taken
     int used = 0;  // weights
@@ -95,7 +104,7 @@ functions {
       int m = widths[i, 1];
       int d = n_weights(widths[i]);
       f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
-                   widths[i], activation);
+                   widths[i, 1 : n_widths(widths[i])], activation[i]);
       column += m;
       used += d;
     }
@@ -104,8 +113,8 @@ functions {
 
   // Sum of the outputs of the networks from first to last, those of one
   // predictor; the arguments are as for `networks`.
-  vector networks_of(matrix H, vector w, array[,] int widths, int activation,
-                     int first, int last) {
+  vector networks_of(matrix H, vector w, array[,] int widths,
+                     array[] int activation, int first, int last) {
     vector[rows(H)] f = rep_vector(0, rows(H));
     int column = 0;  // of H that is taken
     int used = 0;  // weights
@@ -114,7 +123,7 @@ functions {
       int d = n_weights(widths[i]);
       if (i >= first) {
         f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
-                     widths[i], activation);
+                     widths[i, 1 : n_widths(widths[i])], activation[i]);
       }
       column += m;
       used += d;
@@ -125,7 +134,7 @@ functions {
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
-                       data array[,] int widths, data int activation,
+                       data array[,] int widths, data array[] int activation,
                        data vector p_bar, data matrix Pi, data real eta_loc,
                        data real eta_scale, data real mutrain_loc,
                        data matrix Xc_mutrain, vector phi, vector theta,
@@ -171,10 +180,10 @@ data {
 
   // Network
   int<lower=1> n_networks;  // networks, whose outputs are added
-  int<lower=1> n_layers;  // layers, the output layer included
+  int<lower=1> n_layers;  // layers, the output layer included, of the deepest
   // of each: inputs, hidden units, 1
-  array[n_networks, n_layers + 1] int<lower=1> widths;
-  int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+  array[n_networks, n_layers + 1] int<lower=0> widths;
+  array[n_networks] int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
   // Subspace: w = p_bar + Pi phi
   int<lower=1> d;  // Bayesian weights

@@ -222,6 +222,10 @@ def test_dunder_names_are_columns_and_nothing_else():
         ("y ~ nn()", "at least one column"),
         ("y ~ nn(1)", "column|number"),
         ("y ~ nn(u, k=3)", "k=3"),
+        ("y ~ nn(u, hidden=16)", "hidden=16"),
+        ("y ~ nn(u, hidden=[16, 'a'])", r"hidden=\[16, 'a'\]"),
+        ("y ~ nn(u, activation=tanh)", "activation=tanh"),
+        ("y ~ nn(u, v, [16])", "not allowed|column"),
         ("y ~ nn(*u)", "not allowed"),
         ("y ~ log(nn(u))", "term of its own"),
         ("y ~ nn(u, nn(v))", "term of its own"),
@@ -241,3 +245,14 @@ def test_a_wrong_formula_is_refused_with_its_reason(text, message):
 )
 def test_a_refusal_quotes_the_formula(text):
     assert text in refusal(text)
+
+
+def test_layers_are_read_and_may_be_left_out():
+    text = (
+        'y ~ x + nn(u, `odd v`, hidden=[32, 8], activation="relu") + nn(v), '
+        "sigma ~ nn(z, hidden=[])"
+    )
+    formula = parse_formula(text)
+    assert formula.networks == (("u", "`odd v`"), ("v",), ("z",))
+    assert formula.layers == ({"hidden": [32, 8], "activation": "relu"}, {}, {"hidden": []})
+    assert parse_formula("y ~ nn(u), sigma ~ z").layers == ({},)

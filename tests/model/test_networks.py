@@ -118,10 +118,36 @@ def test_layers_lie_one_behind_the_other():
     assert spec.widest == 3
 
 
-@pytest.mark.parametrize("parts", [(), (FullyConnected(2, (3,)), FullyConnected(2, (4,)))])
-def test_networks_have_the_same_layers(parts):
-    with pytest.raises(ValueError, match="the same layers"):
+@pytest.mark.parametrize(
+    "parts", [(), (FullyConnected(2, (3,)), FullyConnected(2, (4,), frozen=1))]
+)
+def test_networks_stand_in_one_program(parts):
+    with pytest.raises(ValueError, match="can stand in one program"):
         Networks(parts)
+
+
+def test_each_network_may_have_layers_of_its_own():
+    formula = "y ~ nn(u, v, hidden=[4, 3], activation='relu') + nn(u), sigma ~ nn(v, hidden=[])"
+    design, _ = learn_design(parse_formula(formula), small_frame())
+    spec = network_spec(small_config(formula, network__hidden=[2]), design)
+    assert [part.widths for part in spec.parts] == [(2, 4, 3, 1), (1, 2, 1), (1, 1)]
+    assert spec.activation == "relu + tanh + tanh"
+    assert spec.stan_sizes == {
+        "n_networks": 3,
+        "n_layers": 3,
+        "widths": [[2, 4, 3, 1], [1, 2, 1, 0], [1, 1, 0, 0]],
+        "activation": [2, 1, 1],
+    }
+    generator = np.random.default_rng(1)
+    w, h = generator.normal(size=spec.d), generator.normal(size=(5, 4))
+    first, second = w[: spec.sizes[0]], w[spec.sizes[0] : sum(spec.sizes[:2])]
+    expected = [
+        naive_network((2, 4, 3, 1), first, row[:2], "relu")
+        + naive_network((1, 2, 1), second, row[2:3], "tanh")
+        for row in h
+    ]
+    found = forward(spec, torch.tensor(w), torch.tensor(h))
+    assert found.numpy() == pytest.approx(np.array(expected))
 
 
 def test_inputs_stand_side_by_side_network_by_network():

@@ -94,7 +94,7 @@ PROGRAMS = (
              formula=f"y ~ {TERMS} + nn(v), shape ~ x2 + nn(u3)", **tempered()),
     _program("every term, log link", "student(log)", "link",
              "linear offset smooth group networks predictor",
-             formula=f"y ~ {TERMS} + nn(v), sigma ~ z + nn(u3)"),
+             formula=f"y ~ {TERMS} + nn(v, hidden=[2, 3], activation='relu'), sigma ~ z + nn(u3)"),
     _program("every term, cloglog", "bernoulli(cloglog)", "link", "linear offset smooth group",
              formula=f"y ~ {TERMS}", kernel="cpp", temper="likelihood", **tempered()),
     _program("every term, cumulative", "cumulative(probit, 4)", "categories",
@@ -104,7 +104,8 @@ PROGRAMS = (
              "linear offset smooth group networks predictor", feature="sheared",
              formula=f"y ~ {TERMS} + nn(v), sigma ~ z", **SHEARED),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
-             formula="y ~ x1 + nn(u1, u2) + nn(v), sigma ~ z + nn(u2, u3)", kernel="cpp",
+             formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
+                     "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",
              **AXES, temper="likelihood", **tempered()),
     _program("network in C++", "negbinomial", "dispersed", "linear", kernel="cpp", frozen=1,
              formula="y ~ x1 + nn(u1, u2, u3)"),

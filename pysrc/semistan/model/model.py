@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
@@ -11,6 +13,7 @@ from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
+from semistan.model.formula.formula import parse_formula
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.orthogonal import in_model, orthogonal_columns
@@ -119,12 +122,13 @@ class Model:
 
 
 def network_spec(config: ModelConfig, design: Design) -> Networks:
-    """Combine the configured layers with the number of inputs that each network has."""
+    """Combine the inputs that each network has with its layers, by default the configured ones."""
+    every = zip(design.networks, parse_formula(design.formula).layers, strict=True)
+    parts = tuple(_fully_connected(config, len(terms.columns), own) for terms, own in every)
+    return Networks(parts, design.network_predictors)
+
+
+def _fully_connected(config: ModelConfig, inputs: int, own: Mapping[str, Any]) -> FullyConnected:
     network = config.network
-    return Networks(
-        tuple(
-            FullyConnected(len(terms.columns), network.hidden, network.activation, network.frozen)
-            for terms in design.networks
-        ),
-        design.network_predictors,
-    )
+    hidden, activation = own.get("hidden", network.hidden), own.get("activation")
+    return FullyConnected(inputs, tuple(hidden), activation or network.activation, network.frozen)

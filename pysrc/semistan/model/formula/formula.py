@@ -20,6 +20,7 @@ from semistan.model.formula.calls import TermCall
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
+    PARTS,
     check_expression,
     check_part,
     check_text,
@@ -84,6 +85,8 @@ class PredictorFormula:
         terms.
     groups : tuple of GroupTerm
         Group-level terms.
+    layers : tuple of dict
+        The options of each ``nn()``.
     """
 
     name: str
@@ -92,6 +95,7 @@ class PredictorFormula:
     offsets: tuple[str, ...] = ()
     calls: tuple[TermCall, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
+    layers: tuple[dict[str, Any], ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -149,6 +153,11 @@ class Formula:
     def networks(self) -> tuple[tuple[str, ...], ...]:
         """The arguments of each ``nn()``, predictor by predictor."""
         return tuple(network for predictor in self.predictors for network in predictor.networks)
+
+    @property
+    def layers(self) -> tuple[dict[str, Any], ...]:
+        """The options of each ``nn()``, predictor by predictor."""
+        return tuple(options for predictor in self.predictors for options in predictor.layers)
 
     @property
     def network_variables(self) -> tuple[str, ...]:
@@ -341,13 +350,15 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
     structured = (":".join(term) for term in plain if term != ("1",))
     straight = (call.expression for call in calls if term_kind(call.kind).straight)
     has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
+    networks = _network_terms(rhs, text, right) if has_networks else ()
     return PredictorFormula(
         name,
         _unique((*structured, *straight)),
-        _network_terms(rhs, text, right) if has_networks else (),
+        tuple(arguments for arguments, _ in networks),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         calls,
         tuple(_group_term(group, text) for group in bars.groups),
+        tuple(options for _, options in networks),
     )
 
 
@@ -509,13 +520,16 @@ def _calls(term: Iterable[str], name: str) -> bool:
     return any(re.match(rf"{name}\s*\(", factor) for factor in term)
 
 
+Network = tuple[tuple[str, ...], dict[str, Any]]  # its arguments, and its options
+
+
 def _network_terms(
     terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
-) -> tuple[tuple[str, ...], ...]:
+) -> tuple[Network, ...]:
     calls = [term for term in terms if _calls(term, "nn")]
     if not calls:
         raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
-    networks = tuple(_network_arguments(term, text) for term in calls)
+    networks = tuple(_network(term, text) for term in calls)
     _check_distinct(text, right)
     return networks
 
@@ -525,7 +539,7 @@ def _check_distinct(text: str, right: tuple[int, int]) -> None:
     source, seen = masked(text), set()
     for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
         end = _closing(source, match.end())
-        arguments = frozenset(_network_arguments((text[match.start() : end],), text))
+        arguments = frozenset(_network((text[match.start() : end],), text)[0])
         if arguments in seen:
             message = "another nn() has the same arguments; networks are added, so one is enough"
             raise formula_error(text, message, (match.start(), end))
@@ -541,7 +555,8 @@ def _closing(source: str, start: int) -> int:
     return start
 
 
-def _network_arguments(term: tuple[str, ...], text: str) -> tuple[str, ...]:
+def _network(term: tuple[str, ...], text: str) -> Network:
+    """Read ``nn(u1, u2, hidden=[32, 32])``, whose options are checked already."""
     if len(term) != 1:
         raise formula_error(
             text,
@@ -552,11 +567,9 @@ def _network_arguments(term: tuple[str, ...], text: str) -> tuple[str, ...]:
     call = tree.body
     assert isinstance(call, ast.Call)
     arguments = tuple(_operand(node, quoted) for node in call.args)
-    if not arguments or call.keywords or not all(variables(item) for item in arguments):
-        raise formula_error(
-            text, "nn() takes at least one column and no options, as nn(u1, u2)", term[0]
-        )
-    return arguments
+    if not arguments or not all(variables(item) for item in arguments):
+        raise formula_error(text, f"nn() takes {PARTS['nn']}", term[0])
+    return arguments, {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
 
 
 def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]:

@@ -40,9 +40,14 @@ DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
-    "nn": "at least one column and no options, as nn(u1, u2)",
+    "nn": "at least one column, and as options hidden and activation, as "
+    "nn(u1, u2, hidden=[32, 32], activation='relu')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
+LAYERS: dict[str, Callable[[object], bool]] = {
+    "hidden": lambda value: isinstance(value, list) and all(type(n) is int for n in value),
+    "activation": lambda value: isinstance(value, str),
+}  # options of nn(), and what they may be
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
@@ -282,7 +287,7 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
-    known = {} if name in PARTS else term_kind(name).options
+    known = {"nn": LAYERS}.get(name, {}) if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
     further = [] if name == "nn" else node.args[1:]
     options = [

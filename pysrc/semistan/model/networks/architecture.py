@@ -97,7 +97,7 @@ class Architecture(Protocol):
     text : str
         The layers' sizes, as ``2-16-16-1``.
     likeness : hashable
-        The same for networks that can stand in one program.
+        The same for networks of a kind that can stand in one program.
     """
 
     @property

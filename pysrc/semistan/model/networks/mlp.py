@@ -104,9 +104,9 @@ class FullyConnected:
         return "-".join(map(str, self.widths))
 
     @property
-    def likeness(self) -> tuple[Any, ...]:
-        """All but the inputs."""
-        return self.hidden, self.activation, self.frozen
+    def likeness(self) -> int:
+        """How many layers are constants."""
+        return self.frozen
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the Bayesian layers."""
@@ -175,9 +175,12 @@ class FullyConnected:
     def stan_text(*, several: bool, predictors: bool, kernel: bool, frozen: bool) -> StanText:
         """Return the program's text for one network or several, of one predictor or of more.
 
-        ``widths`` has a row for each of several networks.
+        ``widths`` has a row for each of several networks, with 0 behind the last layer of one that
+        has fewer layers than others.
         """
         size, of = ("n_networks, ", "of each: inputs, ") if several else ("", "Q, ")
+        most = ", of the deepest" if several else ""
+        least, each = (0, "array[n_networks] ") if several else (1, "")
         free = "free_widths" if frozen else "widths"
         constant = _constant_layers(several=several) if frozen else _NONE_CONSTANT
         return StanText(
@@ -190,13 +193,16 @@ class FullyConnected:
             ),
             data=(
                 *[("int<lower=1> n_networks;", "networks, whose outputs are added")] * several,
-                ("int<lower=1> n_layers;", "layers, the output layer included"),
-                (f"array[{size}n_layers + 1] int<lower=1> widths;", f"{of}hidden units, 1"),
-                ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
+                ("int<lower=1> n_layers;", f"layers, the output layer included{most}"),
+                (f"array[{size}n_layers + 1] int<lower={least}> widths;", f"{of}hidden units, 1"),
+                (f"{each}int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
                 *constant.data,
             ),
             transformed=constant.transformed,
-            passed=((f"array[{',' * several}] int", free), ("int", "activation")),
+            passed=(
+                (f"array[{',' * several}] int", free),
+                ("array[] int" if several else "int", "activation"),
+            ),
             n_features=(f"sum({free}[ : , 1])" if several else f"{free}[1]") if frozen else "Q",
             features=constant.features,
             has_kernel=True,
@@ -205,13 +211,15 @@ class FullyConnected:
     @staticmethod
     def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
         """Return the values of what ``stan_text`` declares as data."""
-        widths, several = [list(part.widths) for part in parts], len(parts) > 1
+        longest, several = max(len(part.widths) for part in parts), len(parts) > 1
+        widths = [[*part.widths, *[0] * (longest - len(part.widths))] for part in parts]
+        activation = [1 + ACTIVATIONS.index(part.activation) for part in parts]
         d_frozen = sum(part.d_frozen for part in parts)
         return {
             **({"n_networks": len(widths)} if several else {}),
-            "n_layers": len(widths[0]) - 1,
+            "n_layers": longest - 1,
             "widths": widths if several else widths[0],
-            "activation": 1 + ACTIVATIONS.index(parts[0].activation),
+            "activation": activation if several else activation[0],
             **({"frozen": parts[0].frozen, "d_frozen": d_frozen} if d_frozen else {}),
         }
 

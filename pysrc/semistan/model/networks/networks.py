@@ -32,7 +32,7 @@ class Networks:
     Attributes
     ----------
     parts : tuple of Architecture
-        At least one; they have the same layers, but for the inputs.
+        At least one; of one kind, and with as many constant layers.
     of : tuple of str
         The predictor of each, if there is another one than ``mu``.
     around : array, shape (d,), optional
@@ -45,15 +45,16 @@ class Networks:
     around: Array | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        layers = {(type(part), part.likeness) for part in self.parts}
-        if len(layers) != 1:
+        kinds = {(type(part), part.likeness) for part in self.parts}
+        if len(kinds) != 1:
             found = sorted({part.text for part in self.parts})
-            raise ValueError(f"expected networks of the same layers, got {found}")
+            raise ValueError(f"expected networks that can stand in one program, got {found}")
 
     @property
     def activation(self) -> str:
-        """What follows each layer but the last."""
-        return self.parts[0].activation
+        """What follows each layer but the last, of each part if they differ."""
+        every = [part.activation for part in self.parts]
+        return every[0] if len(set(every)) == 1 else " + ".join(every)
 
     @property
     def frozen(self) -> int:
