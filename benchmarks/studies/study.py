@@ -108,6 +108,7 @@ def main(study: Study, description: str) -> None:
         metavar="KEY=VALUE[,...]",
         help="the cells that have one of these values of every key",
     )
+    parser.add_argument("--note", help="said below the section, as that other programs ran")
     parser.add_argument("--retry", action="store_true", help="run again the cells that failed")
     given = parser.parse_args()
     available = len(usable_processors())
@@ -125,6 +126,8 @@ def main(study: Study, description: str) -> None:
             if all(str(cell.key.get(name)) in value.split(",") for name, value in wanted)
         ]
         records = _run(study.name, cells, records, path, cores, given.minutes)
+    if given.note is not None:
+        _note(path, given.note)
     section = study.section(records)
     console.print(section, markup=False)
     if given.quick:
@@ -185,18 +188,32 @@ def _measure(cell: Cell) -> Record:
     return {"key": dict(cell.key), "seconds": time.monotonic() - started, **found}
 
 
+def _content(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {"records": [], "note": ""}
+
+
 def _read(path: Path) -> list[Record]:
-    return json.loads(path.read_text("utf-8"))["records"] if path.is_file() else []
+    return list(_content(path)["records"])
+
+
+def _note(path: Path, text: str) -> None:
+    """Keep what is to be said of a record."""
+    _write_content(path, _content(path) | {"note": text})
 
 
 def _write(path: Path, records: Sequence[Record], cores: int) -> None:
-    """Write the record whole or not at all."""
     content = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(cores),
         "versions": versions(find_toolchain()),
+        "note": _content(path).get("note", ""),
         "records": list(records),
     }
+    _write_content(path, content)
+
+
+def _write_content(path: Path, content: Mapping[str, Any]) -> None:
+    """Write the record whole or not at all."""
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
@@ -215,6 +232,7 @@ def _section(study: Study, section: str, picture: Path, path: Path) -> str:
         f" in {hours:.1f} hours on {content['machine']['cores_used']} cores of"
         f" {content['machine']['processor']}; {failed} failed. Versions: {libraries}."
     )
+    facts = " ".join(filter(None, [facts, content.get("note", "")]))
     shown = f"![{study.title}](images/{picture.name})"
     return f"## {study.title}\n\n{section.strip()}\n\n{shown}\n\n{facts}\n"
 
