@@ -53,13 +53,15 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
     for i, group in enumerate(groups):
         axes = figure.add_subplot(grid[i])
         _forest(axes, group, fits, material.posterior.design.respelled)
+        if _coefficients(material).intersection(group):
+            axes.axvline(0, color=FAINT, linewidth=1, zorder=0)
         if words[i] not in words[i + 1 :]:
             axes.set_xlabel(words[i])
     return finish(
         figure,
         f"{material.source} of the coefficients",
         caption="Points: means; thick lines: 50% and thin lines: 95% intervals. "
-        + _caption(groups, standardise),
+        + _caption(groups, _coefficients(material), standardise),
         handles=_handles([name for name, _ in fits]) if len(fits) > 1 else (),
     )
 
@@ -75,6 +77,10 @@ def coefficients_alt(material: Material, *, standardise: bool = False) -> str:
     ]
     scale = "standardised " if standardise else ""
     return f"{material.source} of the {scale}coefficients. {listed(parts, 12)}."
+
+
+def _coefficients(material: Material) -> set[str]:
+    return {name for _, fit in material.several for name in fit.coefficients}
 
 
 def _values(material: Material, fit: Posterior, standardise: bool) -> dict[str, Array]:
@@ -130,8 +136,6 @@ def _forest(
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    if any(name.startswith("b_") for name in names):
-        axes.axvline(0, color=FAINT, linewidth=1, zorder=0)
 
 
 def _interval(axes: Axes, at: float, values: Array, shade: str) -> None:
@@ -167,10 +171,10 @@ def _axis(material: Material, group: list[str], standardise: bool) -> str:
     return f"change of {coefficient_words(material)} for {unit} of the column"
 
 
-def _caption(groups: list[list[str]], standardise: bool) -> str:
+def _caption(groups: list[list[str]], coefficients: set[str], standardise: bool) -> str:
     if standardise:
         return "Each coefficient is multiplied with the standard deviation of its column."
-    apart = sum(group[0].startswith("b_") for group in groups) > 1
+    apart = sum(group[0] in coefficients for group in groups) > 1
     return "Scales that differ much have axes of their own." if apart else ""
 
 
