@@ -149,6 +149,9 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
     fit = semistan.fit(config, small_frame(40), out=folder / "no-terms", say=said.append)
     assert fit.run.kernel == "cpp", said
     assert list(fit.posterior.draws.coefficients) == ["b_Intercept"]
+    (first,) = (line for line in said if line.startswith("a first answer, by Laplace's"))
+    assert [line.split()[0] for line in first.splitlines()[2:]] == ["b_Intercept", "sigma"]
+    assert said.index(first) < next(i for i, line in enumerate(said) if "sampling 2 chains" in line)
 
 
 def test_marginal_effects_and_importance(command, folder):
