@@ -126,6 +126,12 @@ def test_networks_stand_in_one_program(parts):
         Networks(parts)
 
 
+@pytest.mark.parametrize("layers", ["[1000000000]", "[4000, 4000]", "[9999999999999999999999]"])
+def test_networks_that_fit_in_no_memory_are_refused_at_once(layers):
+    with pytest.raises(InputError, match=r"weights, and at most 10,000,000 can be trained"):
+        small_prepared(f"y ~ x + nn(u, v, hidden={layers})")
+
+
 def test_each_network_may_have_layers_of_its_own():
     formula = "y ~ nn(u, v, hidden=[4, 3], activation='relu') + nn(u), sigma ~ nn(v, hidden=[])"
     design, _ = learn_design(parse_formula(formula), small_frame())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
 from semistan.model.construction import Moves
@@ -23,6 +24,8 @@ from semistan.model.priors.weight_scales import WeightScales, weight_scales
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
+
+MOST_WEIGHTS = 10_000_000  # of a curve's control points each, in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +128,13 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
     every = zip(design.networks, parse_formula(design.formula).layers, strict=True)
     parts = tuple(_fully_connected(config, len(terms.columns), own) for terms, own in every)
+    weights = sum(part.d + part.d_frozen for part in parts)
+    if weights > MOST_WEIGHTS:
+        text = " + ".join(part.text for part in parts)
+        raise InputError(
+            f"the network {text} has {weights:,} weights, and at most {MOST_WEIGHTS:,} can be "
+            "trained; choose fewer or smaller hidden layers"
+        )
     return Networks(parts, design.network_predictors)
 
 
