@@ -89,15 +89,16 @@ def subspace_section(results: Results, evidence: Evidence) -> Section:
         f"(construction: {subspace.origin}). `phi` are their coordinates there. "
         f"{left_out(bundle, len(results.posterior.members))}"
     )
-    if bundle.model.moves == "all":
+    every = bundle.model.moves == "all"
+    if every:
         moves = f"All {subspace.d:,} Bayesian weights of the network are sampled: `phi` are they."
     return Section(
         "subspace",
-        "The subspace",
+        "The network's weights" if every else "The subspace",
         (
             Paragraph(moves),
             *gallery_of(evidence.pictures, "subspace", "loss"),
-            *map(directions_table, results.posterior.members),
+            *map(directions_table, () if every else results.posterior.members),
         ),
     )
 
