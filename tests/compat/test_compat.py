@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import semistan
+from semistan.posterior.generated import generate_quantities, read_generated
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
 RELATIVE = 1e-9
@@ -129,6 +130,14 @@ def test_the_bundle_is_read_by_itself_and_its_onnx_graph_predicts(folder):
     by_torch = semistan.predict(folder, rows, kind="linpred")
     by_onnx = semistan.predict(folder, rows, kind="linpred", engine="onnx")
     assert_same(by_onnx["Estimate"], by_torch["Estimate"])
+
+
+@pytest.mark.cmdstan
+def test_cmdstan_computes_the_quantities_of_an_old_run(toolchain, tmp_path):
+    run = semistan.read_run(shutil.copytree(Path(__file__).parent / "terms", tmp_path / "run"))
+    generate_quantities(run, toolchain)
+    log_lik = semistan.log_lik(semistan.read_posterior(run), run.rows())
+    assert read_generated(run).log_lik == pytest.approx(log_lik, rel=1e-6)
 
 
 @pytest.mark.cmdstan

@@ -254,7 +254,7 @@ def _divergences(posterior: Posterior) -> Check:
 def _tree_depth(posterior: Posterior, mixed: bool) -> Check:
     """Judge the trees that were cut: their draws are valid, so that they fail only unmixed chains.
 
-    The Stan reference manual calls it a concern of efficiency, not of validity.
+    Stan's guide to its warnings calls it a concern of efficiency, not of validity.
     """
     limit, depth = posterior.max_treedepth, posterior.sampler["tree_depth"]
     count = int((depth >= limit).sum())

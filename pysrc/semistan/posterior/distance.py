@@ -3,7 +3,7 @@
     difference   (E[z] - E'[z]) / sd'(z)      of means, in standard deviations of the other one
     ratio        sd(z) / sd'(z)               below 1 where intervals are narrower
 
-for what is interpreted, and for the linear predictor at the rows, of which the medians over the
+for what is interpreted, and for the linear predictor at the rows, of which the medians over some
 rows are given, of differences without their sign (figures 4 and 11 of Dold et al., 2024).
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("difference of means", "MCSE", "ratio of sds")
 ETA = "eta at the rows (median)"
+MOST_ROWS = 1000  # evenly spaced ones
 
 
 def distance(posterior: Posterior, other: Posterior, rows: Rows, other_rows: Rows) -> pd.DataFrame:
@@ -45,7 +46,10 @@ def distance(posterior: Posterior, other: Posterior, rows: Rows, other_rows: Row
     """
     import pandas as pd
 
-    eta = _apart(posterior_linpred(posterior, rows), posterior_linpred(other, other_rows))
+    eta = _apart(
+        posterior_linpred(posterior, rows.evenly(MOST_ROWS)),
+        posterior_linpred(other, other_rows.evenly(MOST_ROWS)),
+    )
     medians = float(np.median(np.abs(eta[0]))), np.nan, float(np.median(eta[1]))
     lines = [*_interpreted(posterior, other), (ETA, *medians)]
     return pd.DataFrame(lines, columns=["variable", *COLUMNS])

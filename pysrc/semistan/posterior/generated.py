@@ -6,6 +6,7 @@ program that reads Stan's CSV files can use them, R's loo and bayesplot among th
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
-from semistan.infer.task import content_of
+from semistan.infer.stan_json import write_stan_json
+from semistan.infer.task import Content, content_of
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
+from semistan.program.data import stan_data
 from semistan.program.quantities import quantities_program
 
 FOLDER = "generated"
@@ -90,12 +93,16 @@ def generate_quantities(
     for member in run.members:
         with atomic_file(member.path / FOLDER / PROGRAM) as temporary:
             temporary.write_text(program, "utf-8")
-    filed = [
-        task
-        for i, member in enumerate(run.members)
-        for task in _tasks(member, program, None if seed is None else seed + i)
-    ]
-    complete_all(filed, backend, at_once=run.plan.chains)
+    with tempfile.TemporaryDirectory(prefix="semistan-") as name:
+        filed = [
+            task
+            for i, member in enumerate(run.members)
+            for task in _tasks(
+                member, program, _written(member, Path(name, f"{i}.json")),
+                None if seed is None else seed + i,
+            )
+        ]  # fmt: skip
+        complete_all(filed, backend, at_once=run.plan.chains)
     return [
         chain_file(member.path / FOLDER, chain)
         for member in run.members
@@ -103,9 +110,16 @@ def generate_quantities(
     ]
 
 
-def _tasks(member: Run, program: str, seed: int | None) -> list[Filed]:
+def _written(member: Run, path: Path) -> Content:
+    """Write the program's data anew: another version of the program may have had other data."""
+    data = stan_data(member.bundle, member.rows(), grainsize=member.plan.grainsize)
+    write_stan_json(path, data)
+    return content_of(path)
+
+
+def _tasks(member: Run, program: str, data: Content, seed: int | None) -> list[Filed]:
     """Return the tasks of a subspace's chains that have no quantities yet."""
-    data, folder = content_of(member.path / "data.json"), member.path / FOLDER
+    folder = member.path / FOLDER
     seed = member.options.seed if seed is None else seed
     return [
         Filed(
