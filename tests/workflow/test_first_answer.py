@@ -8,7 +8,7 @@ import pytest
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.subspace.narrow import along_its_curve
-from semistan.workflow.first_answer import DRAWS, MOST_NUMBERS, FirstAnswer, first_answer
+from semistan.workflow.first_answer import DRAWS, MOST_DERIVATIVES, FirstAnswer, first_answer
 from support.assertions import Z
 from support.by_hand import linear_posterior
 from support.small import small_bundle
@@ -62,7 +62,7 @@ def test_where_all_weights_move_it_is_that_of_the_curve():
 def test_there_is_none_for_other_methods_and_where_modes_take_long():
     bundle, rows = random_bundle("gaussian")
     assert first_answer(bundle, rows, OPTIONS.model_copy(update={"method": "flow"})) is None
-    many = replace(rows, U=np.zeros((MOST_NUMBERS // 3 + 1, 3)))
+    many = replace(rows, U=np.zeros((MOST_DERIVATIVES // 3 + 1, 3)))
     assert first_answer(bundle, many, OPTIONS) is None
 
 

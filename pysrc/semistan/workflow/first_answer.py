@@ -24,7 +24,7 @@ from semistan.posterior.summary import digits_of
 from semistan.subspace.narrow import along_its_curve
 
 DRAWS = 500  # of each chain's mode
-MOST_NUMBERS = 1_000_000  # rows times dimensions, beyond which a mode is not found in seconds
+MOST_DERIVATIVES = 1_000_000  # rows times weights, beyond which it takes too long to be first
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ def first_answer(
     orthogonal = bundle.model.orthogonal and not bundle.model.samples_orthogonal
     if not method_of(options).hamiltonian or orthogonal or bundle.model.integrates_theta:
         return None
+    if len(rows) * bundle.subspace.d > MOST_DERIVATIVES:
+        return None
     where = "the subspace"
     if not modes and bundle.trained.curve:
         bundle, where = along_its_curve(bundle, rows), "the span of the curve"
-    if len(rows) * bundle.subspace.k > MOST_NUMBERS:
-        return None
     if not modes:
         with_modes = options.model_copy(update={"metric": "auto", "starts": "curve"})
         modes = find_starts(bundle, rows, with_modes).found
