@@ -25,7 +25,7 @@ from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
 
-MOST_WEIGHTS = 10_000_000  # of a curve's control points each, in float64
+MOST_WEIGHTS = 10_000_000  # a curve has nine such vectors, and Adam two more of each
 
 
 @dataclass(frozen=True, eq=False)
