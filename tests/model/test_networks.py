@@ -132,6 +132,12 @@ def test_networks_that_fit_in_no_memory_are_refused_at_once(layers):
         small_prepared(f"y ~ x + nn(u, v, hidden={layers})")
 
 
+@pytest.mark.parametrize("name", ["", "rleu"])
+def test_an_activation_that_there_is_not_is_refused(name):
+    with pytest.raises(InputError, match=f"unknown activation '{name}'"):
+        small_prepared(f"y ~ x + nn(u, v, activation='{name}')")
+
+
 def test_each_network_may_have_layers_of_its_own():
     formula = "y ~ nn(u, v, hidden=[4, 3], activation='relu') + nn(u), sigma ~ nn(v, hidden=[])"
     design, _ = learn_design(parse_formula(formula), small_frame())

@@ -140,5 +140,6 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
 
 def _fully_connected(config: ModelConfig, inputs: int, own: Mapping[str, Any]) -> FullyConnected:
     network = config.network
-    hidden, activation = own.get("hidden", network.hidden), own.get("activation")
-    return FullyConnected(inputs, tuple(hidden), activation or network.activation, network.frozen)
+    hidden = own.get("hidden", network.hidden)
+    activation = own.get("activation", network.activation)
+    return FullyConnected(inputs, tuple(hidden), activation, network.frozen)

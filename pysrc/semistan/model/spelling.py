@@ -23,6 +23,11 @@ def is_word(token: str) -> bool:
     return iskeyword(token) and token not in CONSTANTS
 
 
+def in_formula(column: str) -> str:
+    """Write a column in a formula: in backticks, unless it is a plain name."""
+    return column if column.isidentifier() and not iskeyword(column) else f"`{column}`"
+
+
 def spelled(text: str) -> str:
     """Write a formula or a part of it for formulaic."""
     return _TOKENS.sub(lambda match: _spelled(match[0]), text)

@@ -22,7 +22,7 @@ from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
 from semistan.infer.stan_json import write_stan_json
-from semistan.infer.task import Content, content_of
+from semistan.infer.task import content_of
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run
 from semistan.program.data import stan_data
@@ -98,10 +98,9 @@ def generate_quantities(
             task
             for i, member in enumerate(run.members)
             for task in _tasks(
-                member, program, _written(member, Path(name, f"{i}.json")),
-                None if seed is None else seed + i,
+                member, program, Path(name, f"{i}.json"), None if seed is None else seed + i
             )
-        ]  # fmt: skip
+        ]
         complete_all(filed, backend, at_once=run.plan.chains)
     return [
         chain_file(member.path / FOLDER, chain)
@@ -110,23 +109,26 @@ def generate_quantities(
     ]
 
 
-def _written(member: Run, path: Path) -> Content:
-    """Write the program's data anew: another version of the program may have had other data."""
+def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[Filed]:
+    """Return the tasks of a subspace's chains that have no quantities yet.
+
+    Their data are written anew to a path: another version of the program may have had others.
+    """
+    folder = member.path / FOLDER
+    missing = missing_chains(folder, member.options.chains)
+    if not missing:
+        return []
     data = stan_data(member.bundle, member.rows(), grainsize=member.plan.grainsize)
     write_stan_json(path, data)
-    return content_of(path)
-
-
-def _tasks(member: Run, program: str, data: Content, seed: int | None) -> list[Filed]:
-    """Return the tasks of a subspace's chains that have no quantities yet."""
-    folder = member.path / FOLDER
     seed = member.options.seed if seed is None else seed
     return [
         Filed(
-            QuantitiesTask(chain, program, data, content_of(member.csv_files[chain - 1]), seed),
+            QuantitiesTask(
+                chain, program, content_of(path), content_of(member.csv_files[chain - 1]), seed
+            ),
             folder,
         )
-        for chain in missing_chains(folder, member.options.chains)
+        for chain in missing
     ]
 
 

@@ -50,7 +50,7 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.dimension import resolved
-from semistan.workflow.first_answer import FirstAnswer, first_answer
+from semistan.workflow.first_answer import first_answer
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, train_missing
 from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
@@ -289,18 +289,14 @@ def new_run(
     starts = starts_of(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
-    if say is not _silent and not prior_only:
-        _say_first(first_answer(sampled, rows, options, starts.found), say)
+    wanted = say is not _silent and not prior_only
+    if wanted and (answer := first_answer(sampled, rows, options, starts.found)):
+        say(answer.text())
     plan = plan_of(sampled, rows, options, toolchain, kernel)
     return create_run(
         bundle, rows, out, options, starts, plan, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
     )  # fmt: skip
-
-
-def _say_first(answer: FirstAnswer | None, say: Say) -> None:
-    if answer:
-        say(answer.text())
 
 
 def start_run(

@@ -11,7 +11,6 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from keyword import iskeyword
 from typing import Any, TypeVar
 
 from semistan.errors import InputError
@@ -30,7 +29,7 @@ from semistan.model.formula.syntax import (
     term_calls,
 )
 from semistan.model.names import MU
-from semistan.model.spelling import spelled, unmarked
+from semistan.model.spelling import in_formula, spelled, unmarked
 from semistan.model.terms.kinds import KINDS, term_kind
 
 Part = TypeVar("Part")
@@ -493,15 +492,11 @@ def _rewritten(factor: Any, text: str) -> str:
     """Write a factor so that formulaic reads it again: ```odd name```, ``I(x + 1)``."""
     expression = str(factor.expr)
     if factor.eval_method.value == "lookup":
-        return _name(unmarked(expression))
+        return in_formula(unmarked(expression))
     if factor.eval_method.value == "literal":
         return expression
     tree, quoted = _python(expression, text)
     return _operand(tree.body, quoted)
-
-
-def _name(column: str) -> str:
-    return column if column.isidentifier() and not iskeyword(column) else f"`{column}`"
 
 
 def _operand(node: ast.expr, quoted: Mapping[str, str]) -> str:

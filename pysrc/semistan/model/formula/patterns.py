@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from semistan.model.formula.syntax import formula_error, masked
+from semistan.model.spelling import in_formula
 
 _PATTERN = re.compile(r"[^\W\d]\w*\s*\*(?=\s*[,)])")
 _NUMBERED = re.compile(r"(`?)([^\W\d][\w .]*?)(\d+)\1(?:,\s*\1\2\d+\1)+")
@@ -46,7 +47,7 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
             raise formula_error(
                 text, f"no column begins with '{prefix}'; the table has {shown}", (start, stop)
             )
-        pieces += [text[end:start], ", ".join(map(_quoted, found))]
+        pieces += [text[end:start], ", ".join(map(in_formula, found))]
         end = stop
     return "".join([*pieces, text[end:]])
 
@@ -72,10 +73,6 @@ def _inside_network(before: str) -> bool:
         if depth < 0:
             return re.search(r"(?<![\w.])nn\s*$", before[:position]) is not None
     return False
-
-
-def _quoted(name: str) -> str:
-    return name if re.fullmatch(r"[^\W\d]\w*", name) else f"`{name}`"
 
 
 def _ends(match: re.Match[str]) -> str:
