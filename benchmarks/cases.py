@@ -78,7 +78,6 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
         subspace=subspace,
         singular_values=singular_values,
         control_points=points,
-        w_frozen=np.zeros(0),
         linear={MU: 0.3 * units.theta_scale},
         dispersion={"sigma": 0.8 * units.eta_scale},
         history={},

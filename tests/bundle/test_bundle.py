@@ -14,8 +14,9 @@ from semistan.errors import InputError, SemistanError
 from semistan.model.bundle import arrays_hash, bundle_arrays
 from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
-from semistan.model.networks.networks import forward, frozen_features
+from semistan.model.networks.networks import forward
 from semistan.workflow.prepare import new_rows
+from support.agreement import behind_constant_layers
 from support.small import RESPONSES, family_bundle, small_bundle, small_frame
 
 FILES = {"bundle.json", "arrays.npz", "network.onnx", "predictor.onnx"}
@@ -196,10 +197,10 @@ def test_a_graph_that_does_not_reproduce_the_network_is_not_written(tmp_path, mo
 
 
 def torch_network(bundle, w, U):
-    units, spec = bundle.units, bundle.network
+    units = bundle.units
     inputs = torch.tensor((U - units.u_loc) / units.u_scale)
-    h = frozen_features(spec, torch.tensor(bundle.trained.w_frozen), inputs)
-    return forward(spec, torch.tensor(w), h).numpy()
+    h = behind_constant_layers(bundle, inputs)
+    return forward(bundle.network, torch.tensor(w), h).numpy()
 
 
 def check_graphs(bundle, folder):
@@ -267,10 +268,12 @@ def test_the_hash_depends_on_every_array():
     changed = [
         replace(trained, linear={MU: trained.theta + 1}),
         replace(trained, w_frozen=np.ones(1)),
+        replace(trained, h_loc=np.ones(1), h_scale=np.ones(1)),
+        replace(trained, h_loc=np.ones(1), h_scale=2 * np.ones(1)),
         replace(trained, control_points=2 * trained.control_points),
     ]
     hashes = {bundle.sha256, *(replace(bundle, trained=item).sha256 for item in changed)}
-    assert len(hashes) == 4
+    assert len(hashes) == 6
 
 
 def test_the_arrays_are_plain_numpy(written):

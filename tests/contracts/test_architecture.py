@@ -2,6 +2,7 @@
 # ruff: noqa: ARG002, ARG004 - the protocol says which arguments there are
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.ggn import diagonal_ggn
 from semistan.density.predictor import network_output
 from semistan.density.problem import make_problem
+from semistan.errors import InputError
 from semistan.model import model as models
 from semistan.model.networks.architecture import Layer, StanText
 from semistan.model.networks.mlp import activate, affine, onnx_activation, onnx_affine
@@ -45,11 +47,7 @@ class Convolution:
     n_inputs: int
     hidden: tuple[int, ...]
     activation: str = "tanh"
-    frozen: int = 0
-
-    @property
-    def n_features(self):
-        return self.n_inputs
+    in_stan: ClassVar[bool] = True
 
     @property
     def filters(self):
@@ -59,8 +57,6 @@ class Convolution:
     def d(self):
         return 4 * self.filters + 1
 
-    d_frozen = 0
-
     @property
     def widest(self):
         return self.filters * self.n_inputs
@@ -68,10 +64,6 @@ class Convolution:
     @property
     def text(self):
         return f"{self.n_inputs}-conv{self.filters}-1"
-
-    @property
-    def likeness(self):
-        return self.hidden, self.activation
 
     def layers(self, start=0):
         n, used = self.filters, start + 3 * self.filters
@@ -83,35 +75,37 @@ class Convolution:
     def initial(self, generator):
         return torch.rand(self.d, generator=generator, dtype=torch.float64) - 0.5
 
-    def initial_frozen(self, generator):
-        return torch.zeros(0, dtype=torch.float64)
+    def head(self, frozen):
+        if frozen:
+            raise InputError(f"no layer of a convolution can be constant, got frozen = {frozen}")
+        return self
 
-    def features(self, w_frozen, u):
+    def features(self, w, u, frozen):
         return u
 
-    def _pooled(self, w, h):
-        pairs = h.unfold(1, 2, 1)
+    def _pooled(self, w, u):
+        pairs = u.unfold(1, 2, 1)
         z = affine(pairs.flatten(0, 1), w, *self.layers()[0])
         z = activate(z, self.activation).unflatten(-2, pairs.shape[:2])
         return pairs, z.mean(dim=-2)
 
-    def forward(self, w, h):
-        return affine(self._pooled(w, h)[1], w, *self.layers()[1]).squeeze(-1)
+    def forward(self, w, u):
+        return affine(self._pooled(w, u)[1], w, *self.layers()[1]).squeeze(-1)
 
-    def layer_inputs(self, w, h):
-        return list(self._pooled(w, h))
+    def layer_inputs(self, w, u):
+        return list(self._pooled(w, u))
 
-    def output_and_jacobian(self, w, h):
-        return self.forward(w, h), torch.func.jacrev(lambda at: self.forward(at, h))(w)
+    def output_and_jacobian(self, w, u):
+        return self.forward(w, u), torch.func.jacrev(lambda at: self.forward(at, u))(w)
 
-    def onnx_features(self, graph, w_frozen, u):
+    def onnx_features(self, graph, w, u, frozen):
         return u
 
-    def onnx(self, graph, w, h, start):
+    def onnx(self, graph, w, u, start):
         first, last = self.layers(start)
         total = None
         for t in range(self.n_inputs - 1):
-            z = onnx_affine(graph, w, graph.part(h, slice(t, t + 2)), first)
+            z = onnx_affine(graph, w, graph.part(u, slice(t, t + 2)), first)
             z = onnx_activation(graph, z, self.activation)
             total = z if total is None else graph.apply("Add", total, z)
         share = graph.constant(np.array(1 / (self.n_inputs - 1)))
@@ -119,17 +113,14 @@ class Convolution:
         return graph.apply("Squeeze", output, graph.constant(np.array([2])))
 
     @staticmethod
-    def stan_text(*, several, predictors, kernel, frozen):
+    def stan_text(*, several, predictors, kernel):
         return StanText(
             files=("layers.stanfunctions", "convolution.stanfunctions"),
             data=(
                 ("int<lower=1> filters;", "filters"),
                 ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
             ),
-            transformed=(),
             passed=(("int", "filters"), ("int", "activation")),
-            n_features="Q",
-            features="",
             has_kernel=False,
         )
 
@@ -169,7 +160,7 @@ def naive_outputs(bundle, rows, w):
 def test_its_output_is_a_naive_loop():
     bundle, rows = small_bundle(FORMULA)
     w = np.random.default_rng(0).normal(size=(4, 13))
-    found = network_output(bundle.network, bundle.units, np.zeros(0), w, rows.U)
+    found = network_output(bundle.network, bundle.units, w, rows.U)
     assert np.allclose(found, naive_outputs(bundle, rows, w), rtol=1e-12, atol=1e-13)
 
 
@@ -179,6 +170,11 @@ def test_constructions_train_it(construction):
     assert bundle.network.text == "3-conv3-1"
     assert bundle.subspace.d == 13
     assert bundle.trained.history["loss"][-1] < bundle.trained.history["loss"][0]
+
+
+def test_constant_layers_that_it_cannot_have_are_refused():
+    with pytest.raises(InputError, match="no layer of a convolution can be constant"):
+        small_prepared(FORMULA, network__frozen=1)
 
 
 def test_its_curvature_is_that_of_finite_differences():

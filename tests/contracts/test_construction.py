@@ -8,7 +8,6 @@ import torch
 
 import semistan
 from semistan.errors import InputError
-from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
 from semistan.subspace.check import check_smaller
@@ -68,7 +67,7 @@ def test_a_construction_takes_what_the_protocol_says(name):
 def test_the_history_ends_with_the_last_of_all_epochs(name, select):
     settings = {"subspace__select": select, "subspace__snapshots": 5, "train__epochs": 7}
     bundle, _ = small_bundle(subspace__construction=name, **settings)
-    expected = training_epochs(bundle.config.subspace, bundle.config.train)
+    expected = training_epochs(bundle.config)
     assert bundle.trained.history["epoch"][-1] == expected
 
 
@@ -108,7 +107,8 @@ def test_its_prior_draws_lie_in_its_subspace(registered):
 def test_it_is_checked_before_training_and_unknown_when_it_is_gone(registered, monkeypatch):
     with pytest.raises(InputError, match="d = 13, got k = 13"):
         small_prepared(FORMULA, subspace__construction=registered, subspace__k=13)
-    assert training_epochs(SubspaceConfig(construction=registered), TrainConfig(epochs=9)) == 9
+    config = small_config(subspace__construction=registered, train__epochs=9)
+    assert training_epochs(config) == 9
     monkeypatch.delitem(CONSTRUCTIONS, registered)
     with pytest.raises(InputError, match=f"unknown construction '{registered}'"):
         small_config(subspace__construction=registered)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from semistan.density import mode as geometry
+from semistan.density.features import at_features
 from semistan.density.mode import derivatives, find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
@@ -32,18 +33,12 @@ def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
         subspace={"free": "bias", "k": 3},
     )  # fmt: skip
     q, k, phi_scale = states(bundle)[0], bundle.subspace.k, bundle.subspace.phi_scale
+    heads, behind = at_features(bundle, rows)
+    arguments = (heads.network, heads.units, heads.trained, behind.X, behind.U)
 
     def eta(q):
         theta = bundle.units.theta_scale * q[k:]
-        return linear_predictor(
-            bundle.network,
-            bundle.units,
-            bundle.trained,
-            rows.X,
-            rows.U,
-            phi_scale * q[None, :k],
-            theta[None],
-        )[0]
+        return linear_predictor(*arguments, phi_scale * q[None, :k], theta[None])[0]
 
     steps = 1e-6 * np.eye(len(q))
     J = np.column_stack([(eta(q + step) - eta(q - step)) / 2e-6 for step in steps])

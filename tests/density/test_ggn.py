@@ -31,8 +31,6 @@ NETWORKS = [
     {"hidden": ()},
     {"hidden": (4,)},
     {"hidden": (4, 3)},
-    {"hidden": (4, 3), "frozen": 1},
-    {"hidden": (4, 3), "frozen": 2},
 ]
 
 
@@ -59,15 +57,10 @@ def naive_kronecker(problem, state, prior_precision):
 
 
 def layer_inputs(problem, state, layer):
-    """Inputs of a Bayesian layer and 1, (N, m + 1), for tanh networks, by NumPy."""
+    """Inputs of a layer and 1, (N, m + 1), for tanh networks, by NumPy."""
     h = problem.U.numpy()
-    for widths, w in (
-        (problem.network.parts[0].frozen_widths, state.w_frozen),
-        (problem.network.parts[0].free_widths, state.w),
-    ):
-        slices = layer_slices(widths)
-        for weights, biases, m, n in slices[:layer] if w is state.w else slices:
-            h = np.tanh(h @ w[weights].numpy().reshape(n, m).T + w[biases].numpy())
+    for weights, biases, m, n in layer_slices(problem.network.parts[0].widths)[:layer]:
+        h = np.tanh(h @ state.w[weights].numpy().reshape(n, m).T + state.w[biases].numpy())
     return np.column_stack([h, np.ones(len(h))])
 
 
@@ -175,7 +168,7 @@ def test_chunks_of_rows_change_nothing(curvature, monkeypatch):
 def test_the_state_is_not_changed_and_carries_no_gradients():
     problem, state = random_problem()
     w = state.w.clone()
-    part = linearise(problem, Weights(w, state.w_frozen, state.theta, state.log_dispersion))
+    part = linearise(problem, Weights(w, state.theta, state.log_dispersion))
     assert torch.equal(w, state.w)
     assert not any(tensor.requires_grad for tensor in (w, part.J, part.h, part.inputs))
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import semistan
+from semistan.density.features import at_features
 from semistan.density.mode import derivatives
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import log_lik as row_log_lik
@@ -53,7 +54,8 @@ def raw_theta(bundle, rows, phi, theta):
     """theta (S, P) less the least squares of the network's part, from the definition."""
     columns = [0, 1] if bundle.config.orthogonalise == "all" else [0]
     zero = np.zeros_like(theta)
-    f = linear_predictor(bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, zero)
+    heads, rows = at_features(bundle, rows)
+    f = linear_predictor(heads.network, heads.units, heads.trained, rows.X, rows.U, phi, zero)
     X = np.column_stack([rows.X[:, columns], np.ones(len(rows))])
     raw = theta.copy()
     raw[:, columns] -= np.linalg.lstsq(X, f.T, rcond=None)[0][:-1].T

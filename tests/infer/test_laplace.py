@@ -10,6 +10,7 @@ import torch
 from scipy.stats import multivariate_normal
 
 import semistan
+from semistan.density.features import at_features
 from semistan.density.mode import Mode, normal_mean
 from semistan.density.predictor import network_output
 from semistan.density.target import make_target, negative_log_posterior
@@ -107,15 +108,17 @@ def test_the_columns_are_log_p_and_log_g(tmp_path):
         assert np.ptp(chain["log_p__"] - chain["log_g__"]) < 1e-5  # the posterior is this normal
 
 
+@pytest.mark.parametrize("frozen", [0, 1])
 @pytest.mark.parametrize("name", ["gaussian", "poisson"])
-def test_predictions_are_linear_in_phi_and_touch_the_network_at_the_mode(name, tmp_path):
-    bundle, rows = random_bundle(name)
+def test_predictions_are_linear_in_phi_and_touch_the_network_at_the_mode(name, frozen, tmp_path):
+    bundle, rows = random_bundle(name, frozen=frozen, hidden=(4, 3) if frozen else (4,))
+    heads, behind = at_features(bundle, rows)
     posterior = read_posterior(run_of(bundle, rows, tmp_path))
     draws, eta = posterior.draws, posterior.predictor(rows)
     for chain, around in enumerate(draws.around):
         own = eta.reshape(2, SHORT.draws, -1)[chain]
         W = bundle.subspace.lift(np.stack([around, *(around + 1e-5 * np.eye(3))]))
-        f = network_output(bundle.network, bundle.units, bundle.trained.w_frozen, W, rows.U)
+        f = network_output(heads.network, heads.units, W, behind.U)
         slopes = (f[1:] - f[0]) / 1e-5
         linear = f[0] + (draws.phi[chain] - around) @ slopes
         structured = draws.theta[chain] @ (rows.X - bundle.units.x_loc).T

@@ -116,7 +116,10 @@ def test_every_key_survives_the_file(tmp_path):
         "drop_missing": True,
         "orthogonalise": "all",
         "orthogonalise_in": "model",
-        "network": {"hidden": [], "activation": "relu", "frozen": 0},
+        "network": {
+            "kind": "mlp", "hidden": [], "activation": "relu", "channels": [4, 6], "kernel": 5,
+            "pooling": 3, "frozen": 0,
+        },
         "subspace": {
             "construction": "pca", "k": 3, "curve": 2, "select": "swag", "curvature": "kronecker",
             "snapshots": 7, "free": "output", "subspaces": 3, "weights": "stacking",

@@ -252,7 +252,7 @@ def test_the_loss_is_the_mean_negative_log_likelihood_of_normals_of_many_widths(
     problem = make_problem(bundle.model, rows, "cpu")
     generator, d = np.random.default_rng(1), bundle.network.d
     w, theta = generator.normal(size=(2, d)), generator.normal(size=problem.all_coefficients)
-    state = Weights(*map(torch.tensor, (w, np.zeros(0), theta, [-0.3])))
+    state = Weights(*map(torch.tensor, (w, theta, [-0.3])))
     both = (rows.predictors[name].X for name in ("mu", "sigma"))
     X, Zs = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in both)
     U = (rows.U - rows.U.mean(axis=0)) / rows.U.std(axis=0, ddof=1)
@@ -376,7 +376,7 @@ def test_the_gradient_vanishes_at_scipys_maximum_of_the_likelihood():
     formula = "y ~ x1 + x2 + nn(u1, u2), sigma ~ z"
     bundle, rows = random_bundle("gaussian", formula=formula, priors=priors, n=80)
     units, z = bundle.units, rows.predictors["sigma"].X[:, 0]
-    f = network_output(bundle.network, units, np.zeros(0), bundle.subspace.p_bar, rows.U)
+    f = network_output(bundle.network, units, bundle.subspace.p_bar, rows.U)
     rest = (rows.y - units.eta_loc - units.eta_scale * f) / units.eta_scale
     X, z = ((x - x.mean(axis=0)) / x.std(axis=0, ddof=1) for x in (rows.X, z))
 

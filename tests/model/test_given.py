@@ -158,7 +158,7 @@ def state_of(bundle):
     """A random state of the training problem."""
     generator = np.random.default_rng(0)
     spec, P, D = bundle.network, len(bundle.trained.theta), len(bundle.family.dispersion)
-    sizes = (spec.d, spec.d_frozen, P, D)
+    sizes = (spec.d, P, D)
     return Weights(*(torch.tensor(generator.normal(0, 0.5, size=size)) for size in sizes))
 
 

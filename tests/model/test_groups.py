@@ -347,7 +347,7 @@ def trained_problem(formula=NESTED, name="gaussian"):
     bundle, rows = random_bundle(name, formula=formula)
     problem = make_problem(bundle.model, rows, "cpu")
     generator = np.random.default_rng(4)
-    sizes = (bundle.network.d, 0, problem.coefficients, len(bundle.family.dispersion))
+    sizes = (bundle.network.d, problem.coefficients, len(bundle.family.dispersion))
     state = Weights(*(torch.tensor(generator.normal(0, 0.5, size=size)) for size in sizes))
     return bundle, rows, problem, state
 

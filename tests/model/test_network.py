@@ -16,39 +16,30 @@ from support.by_hand import FUNCTIONS, naive_network
 HIDDEN = ((), (4,), (4, 3), (3, 2, 4, 2))
 
 
-def evaluate(spec, w_frozen, w, u):
-    tensors = (torch.tensor(a) for a in (w_frozen, u))
-    return spec.forward(torch.tensor(w), spec.features(*tensors)).numpy()
+def evaluate(spec, w, u):
+    return spec.forward(torch.tensor(w), torch.tensor(u)).numpy()
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("hidden", HIDDEN, ids=len)
-@pytest.mark.parametrize("frozen", [0, 1, 2])
-def test_the_network_is_a_naive_loop_over_its_layers(activation, hidden, frozen):
-    if frozen > len(hidden):
-        pytest.skip("the output layer is never frozen")
-    spec = FullyConnected(3, hidden, activation, frozen)
+def test_the_network_is_a_naive_loop_over_its_layers(activation, hidden):
+    spec = FullyConnected(3, hidden, activation)
     generator = np.random.default_rng(len(hidden))
-    w_frozen, w = generator.normal(size=spec.d_frozen), generator.normal(size=(2, spec.d))
-    u = generator.normal(size=(5, 3))
-    expected = [
-        [naive_network(spec.widths, [*w_frozen, *one], row, activation) for row in u] for one in w
-    ]
+    w, u = generator.normal(size=(2, spec.d)), generator.normal(size=(5, 3))
+    expected = [[naive_network(spec.widths, one, row, activation) for row in u] for one in w]
     # sums of at most 5 products a layer: rounding stays far below 1e-12 of these values
-    assert np.allclose(evaluate(spec, w_frozen, w, u), expected, rtol=1e-12, atol=1e-13)
+    assert np.allclose(evaluate(spec, w, u), expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (4,), (2, 3), (2, 1, 2)])
-@pytest.mark.parametrize("frozen", [0, 1])
-def test_leading_axes_of_the_weights_are_a_batch(batch, frozen):
-    spec = FullyConnected(2, (3, 2), "tanh", frozen)
+def test_leading_axes_of_the_weights_are_a_batch(batch):
+    spec = FullyConnected(2, (3, 2), "tanh")
     generator = np.random.default_rng(0)
     w, u = generator.normal(size=(*batch, spec.d)), generator.normal(size=(5, 2))
-    w_frozen = generator.normal(size=spec.d_frozen)
-    f = evaluate(spec, w_frozen, w, u)
+    f = evaluate(spec, w, u)
     assert f.shape == (*batch, 5)
     for index in np.ndindex(batch):
-        assert np.allclose(f[index], evaluate(spec, w_frozen, w[index], u), rtol=1e-13, atol=1e-15)
+        assert np.allclose(f[index], evaluate(spec, w[index], u), rtol=1e-13, atol=1e-15)
 
 
 def test_weights_lie_as_in_pytorch():
@@ -61,7 +52,7 @@ def test_weights_lie_as_in_pytorch():
     u = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(5, 3)
     expected = module(u)[:, 0].detach()
     assert len(flat) == spec.d
-    assert np.allclose(evaluate(spec, np.zeros(0), flat.numpy(), u.numpy()), expected, rtol=1e-13)
+    assert np.allclose(evaluate(spec, flat.numpy(), u.numpy()), expected, rtol=1e-13)
 
 
 def test_the_slices_cover_the_weights_once_and_in_order():
@@ -73,16 +64,19 @@ def test_the_slices_cover_the_weights_once_and_in_order():
 
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=len)
-@pytest.mark.parametrize("frozen", range(5))
-def test_frozen_and_free_weights_add_up(hidden, frozen):
-    if frozen > len(hidden):
-        with pytest.raises(InputError, match=f"between 0 and .*got {frozen}"):
-            FullyConnected(7, hidden, "tanh", frozen)
+@pytest.mark.parametrize("frozen", range(-1, 6))
+def test_a_head_is_what_is_behind_the_leading_layers(hidden, frozen):
+    spec = FullyConnected(7, hidden, "relu")
+    if not 0 <= frozen <= len(hidden):
+        with pytest.raises(InputError, match=f"between 0 and .*{len(hidden)}.*got {frozen}"):
+            spec.head(frozen)
         return
-    spec = FullyConnected(7, hidden, "tanh", frozen)
     widths = (7, *hidden, 1)
     sizes = [widths[i] * widths[i + 1] + widths[i + 1] for i in range(len(widths) - 1)]
-    assert (spec.d_frozen, spec.d) == (sum(sizes[:frozen]), sum(sizes[frozen:]))
+    head = spec.head(frozen)
+    assert head == FullyConnected(widths[frozen], hidden[frozen:], "relu")
+    assert (head.widths, head.activation) == (widths[frozen:], "relu")
+    assert (spec.d, head.d) == (sum(sizes), sum(sizes[frozen:]))
     assert n_weights(spec.widths) == sum(sizes)
 
 
@@ -108,7 +102,6 @@ def test_activations_have_finite_gradients_everywhere(activation):
         ((2, (3,), "tanhh"), "unknown activation 'tanhh'. Did you mean 'tanh'?"),
         ((0, (3,), "tanh"), "at least one unit"),
         ((2, (3, 0), "tanh"), "at least one unit"),
-        ((2, (3,), "tanh", -1), "between 0 and the number of hidden layers"),
     ],
 )
 def test_an_impossible_network_is_refused(arguments, message):

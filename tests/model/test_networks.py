@@ -22,7 +22,6 @@ from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import (
     Networks,
     forward,
-    frozen_features,
     layers,
     output_and_jacobian,
     output_layers,
@@ -36,7 +35,7 @@ from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
 from support.agreement import assert_agreement, predictor_at, random_states, relative
-from support.by_hand import naive_network
+from support.by_hand import naive_network, naive_networks, naive_outputs
 from support.golden import MODELS
 from support.programs import evaluate
 from support.small import small_bundle, small_config, small_frame, small_prepared
@@ -47,56 +46,33 @@ FORMULA = "y ~ x1 + x2 + nn(u1, u3) + nn(u2) + nn(u3, u2)"
 SMALL = "y ~ x + nn(u, v) + nn(z) + nn(z, g)"
 
 
-def networks(*inputs, hidden=(4, 3), activation="tanh", frozen=0):
-    return Networks(tuple(FullyConnected(n, hidden, activation, frozen) for n in inputs))
+def networks(*inputs, hidden=(4, 3), activation="tanh"):
+    return Networks(tuple(FullyConnected(n, hidden, activation) for n in inputs))
 
 
-def random_weights(spec, generator, *batch):
-    return generator.normal(size=(*batch, spec.d)), generator.normal(size=spec.d_frozen)
-
-
-def naive_outputs(spec, w_frozen, w, u):
-    """Each network's output for one row, taking its weights and inputs off the front of lists."""
-    w_frozen, w, u, found = list(w_frozen), list(w), list(u), []
-    for part in spec.parts:
-        own = [w_frozen.pop(0) for _ in range(part.d_frozen)] + [w.pop(0) for _ in range(part.d)]
-        inputs = [u.pop(0) for _ in range(part.n_inputs)]
-        found.append(naive_network(part.widths, own, inputs, part.activation))
-    assert not (w_frozen or w or u)
-    return found
-
-
-@pytest.mark.parametrize("frozen", [0, 1, 2])
 @pytest.mark.parametrize("inputs", [(2,), (2, 1), (1, 3, 2)], ids=str)
-def test_the_output_is_the_sum_of_naive_loops(inputs, frozen):
-    spec = networks(*inputs, frozen=frozen)
-    generator = np.random.default_rng(frozen)
-    w, w_frozen = random_weights(spec, generator, 2)
-    u = generator.normal(size=(5, sum(inputs)))
-    h = frozen_features(spec, torch.tensor(w_frozen), torch.tensor(u))
-    expected = np.array([[naive_outputs(spec, w_frozen, one, row) for row in u] for one in w])
-    each = outputs(spec, torch.tensor(w), h).numpy()
+def test_the_output_is_the_sum_of_naive_loops(inputs):
+    spec, generator = networks(*inputs), np.random.default_rng(0)
+    w, u = generator.normal(size=(2, spec.d)), generator.normal(size=(5, sum(inputs)))
+    expected = np.array([[naive_outputs(spec, one, row) for row in u] for one in w])
+    each = outputs(spec, torch.tensor(w), torch.tensor(u)).numpy()
     assert each.shape == (2, len(inputs), 5)
     assert np.allclose(each, expected.transpose(0, 2, 1), rtol=1e-12, atol=1e-13)
-    total = forward(spec, torch.tensor(w), h).numpy()
+    total = forward(spec, torch.tensor(w), torch.tensor(u)).numpy()
     assert np.allclose(total, expected.sum(axis=-1), rtol=1e-12, atol=1e-13)
 
 
 def test_one_network_is_what_it_is_alone():
-    spec, generator = networks(3, frozen=1), np.random.default_rng(0)
-    w, w_frozen = map(torch.tensor, random_weights(spec, generator))
-    u = torch.tensor(generator.normal(size=(5, 3)))
+    spec, generator = networks(3), np.random.default_rng(0)
+    w, u = (torch.tensor(generator.normal(size=size)) for size in (spec.d, (5, 3)))
     (alone,) = spec.parts
-    h = alone.features(w_frozen, u)
-    assert torch.equal(alone.forward(w, h), forward(spec, w, frozen_features(spec, w_frozen, u)))
-    assert (spec.d, spec.d_frozen, spec.n_inputs) == (alone.d, alone.d_frozen, 3)
+    assert torch.equal(alone.forward(w, u), forward(spec, w, u))
+    assert (spec.d, spec.n_inputs) == (alone.d, 3)
 
 
-@pytest.mark.parametrize("frozen", [0, 1])
-def test_the_jacobian_is_that_of_finite_differences(frozen):
-    spec, generator, step = networks(2, 1, frozen=frozen), np.random.default_rng(1), 1e-5
-    w, w_frozen = random_weights(spec, generator)
-    h = frozen_features(spec, torch.tensor(w_frozen), torch.tensor(generator.normal(size=(6, 3))))
+def test_the_jacobian_is_that_of_finite_differences():
+    spec, generator, step = networks(2, 1), np.random.default_rng(1), 1e-5
+    w, h = generator.normal(size=spec.d), torch.tensor(generator.normal(size=(6, 3)))
     f, J = output_and_jacobian(spec, torch.tensor(w), h)
     up, down = (
         torch.stack([forward(spec, torch.tensor(w + way * e), h) for e in np.eye(spec.d)], dim=1)
@@ -118,12 +94,9 @@ def test_layers_lie_one_behind_the_other():
     assert spec.widest == 3
 
 
-@pytest.mark.parametrize(
-    "parts", [(), (FullyConnected(2, (3,)), FullyConnected(2, (4,), frozen=1))]
-)
-def test_networks_stand_in_one_program(parts):
-    with pytest.raises(ValueError, match="can stand in one program"):
-        Networks(parts)
+def test_there_is_at_least_one_network():
+    with pytest.raises(ValueError, match="at least one network"):
+        Networks(())
 
 
 @pytest.mark.parametrize("layers", ["[1000000000]", "[4000, 4000]", "[9999999999999999999999]"])
@@ -388,7 +361,7 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
     spread = total / len(data) * np.linalg.inv(known.T @ known)[1, 1]
     # as close to the regression on the true functions as that is to the true coefficient
     assert abs(fit.posterior.draws.coefficients["b_x"].mean() - b) < 2 * np.sqrt(spread)
-    h = network_inputs(bundle.network, bundle.units, bundle.trained.w_frozen, rows.U)
+    h = network_inputs(bundle.units, rows.U)
     w = torch.tensor(bundle.subspace.lift(fit.posterior.draws.flat(fit.posterior.draws.phi)))
     each = outputs(bundle.network, w, h).mean(dim=0).numpy()
     shared = np.corrcoef(each, truth)[:2, 2:] ** 2
@@ -403,7 +376,7 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
 
 @pytest.mark.parametrize("of", [(), ("mu", "sigma", "mu")])
 def test_networks_are_linear_around_some_weights(of, monkeypatch):
-    parts = tuple(FullyConnected(m, (4,), "tanh", 0) for m in (2, 1, 3))
+    parts = tuple(FullyConnected(m, (4,), "tanh") for m in (2, 1, 3))
     plain, generator = Networks(parts, of), np.random.default_rng(0)
     w, around = torch.tensor(generator.normal(size=(2, 5, plain.d)))
     h = torch.tensor(generator.normal(size=(7, 6)))
@@ -435,6 +408,5 @@ def test_a_bundle_goes_through_its_files(tmp_path):
     assert "2-3-2-1 + 1-3-2-1 + 4-3-2-1, tanh, 1 frozen" in repr(again)
     w = bundle.subspace.lift(np.ones(bundle.subspace.k))
     (f,) = run_graph(tmp_path / "bundle" / "network.onnx", {"u": rows.U, "w": w})
-    Z = (rows.U - bundle.units.u_loc) / bundle.units.u_scale
-    expected = [sum(naive_outputs(bundle.network, bundle.trained.w_frozen, w, row)) for row in Z]
+    expected = naive_networks(bundle, rows.U, w).sum(axis=1)
     assert np.allclose(f, expected, rtol=1e-10, atol=1e-12)

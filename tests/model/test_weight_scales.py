@@ -10,6 +10,7 @@ from semistan.density.target import log_prior_density, make_target
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
 from semistan.model.config import SampleConfig
+from semistan.model.networks.leading import Leading
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.priors.weight_scales import SD_W, weight_scales
@@ -33,23 +34,26 @@ def scaled(**settings):
 
 
 def test_each_input_the_first_biases_and_each_further_layer_share_a_scale():
-    scales = weight_scales(Networks((FullyConnected(2, (3, 2), "tanh", 0),)), [["a", "b"]])
+    scales = weight_scales(Networks((FullyConnected(2, (3, 2), "tanh"),)), [["a", "b"]], [0])
     assert scales.names == ("a", "b", "biases", "layer 2", "layer 3")
     by_unit = [1, 2] * 3  # the weights of each of three units
     assert scales.of.tolist() == [*by_unit, 3, 3, 3, *[4] * 8, 5, 5, 0]
 
 
 def test_networks_have_scales_of_their_own_and_constant_layers_none():
-    parts = (FullyConnected(1, (2, 2), "tanh", 1), FullyConnected(2, (2, 2), "tanh", 1))
-    scales = weight_scales(Networks(parts), [["a"], ["b", "c"]])
-    assert scales.names == tuple(
-        f"layer {depth} of network {number}" for number in (1, 2) for depth in (2, 3)
-    )
-    assert scales.of.tolist() == [1] * 6 + [2, 2, 0] + [3] * 6 + [4, 4, 0]
+    parts = (FullyConnected(1, (2, 2, 2)), FullyConnected(2, (2, 2)), FullyConnected(1, (2,)))
+    leading = Leading(Networks(parts), (2, 1, 0))
+    scales = weight_scales(leading.heads, [["a"], ["b", "c"], ["d"]], leading.frozen)
+    assert scales.names == (
+        "layer 3 of network 1", "layer 4 of network 1", "layer 2 of network 2",
+        "layer 3 of network 2", "d of network 3", "biases of network 3", "layer 2 of network 3",
+    )  # fmt: skip
+    both = [1] * 6 + [2, 2, 0] + [3] * 6 + [4, 4, 0]
+    assert scales.of.tolist() == [*both, 5, 5, 6, 6, 7, 7, 0]
 
 
 def test_a_network_without_hidden_layers_has_the_scales_of_its_inputs():
-    scales = weight_scales(Networks((FullyConnected(2, (), "identity", 0),)), [["a", "b"]])
+    scales = weight_scales(Networks((FullyConnected(2, (), "identity"),)), [["a", "b"]], [0])
     assert (scales.names, scales.of.tolist()) == (("a", "b"), [1, 2, 0])
 
 

@@ -149,7 +149,7 @@ def test_gamma_is_each_draws_least_squares(columns):
     design = np.column_stack([rows.X[:, list(columns)], np.ones(len(rows))])
     for phi, found in zip(draws.flat(draws.phi), draws.flat(gamma), strict=True):
         w = bundle.subspace.lift(phi)
-        f = network_output(bundle.network, units, bundle.trained.w_frozen, w, rows.U)
+        f = network_output(bundle.network, units, w, rows.U)
         expected = np.linalg.lstsq(design, units.eta_scale * f, rcond=None)[0][:-1]
         assert found == pytest.approx(expected, rel=1e-10)
 

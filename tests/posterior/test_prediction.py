@@ -57,9 +57,10 @@ def test_intercept_and_parts_add_up_to_the_linear_predictor(name):
     assert intercept + structured + nn == pytest.approx(everything)
 
 
+@pytest.mark.parametrize("frozen", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_onnx_predicts_what_torch_predicts(name, tmp_path):
-    bundle, rows = family_bundle(name, network__frozen=0)
+def test_onnx_predicts_what_torch_predicts(name, frozen, tmp_path):
+    bundle, rows = family_bundle(name, network__frozen=frozen)
     draws = random_draws(bundle)
     write_bundle(bundle, tmp_path / "bundle")
     onnx = onnx_engine(tmp_path / "bundle" / "predictor.onnx")

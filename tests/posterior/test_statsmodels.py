@@ -84,7 +84,7 @@ def test_coefficients_of_categories_have_the_posterior_of_a_multinomial_logit(to
     fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
     units, trained = bundle.units, bundle.trained
     w = bundle.subspace.p_bar
-    mutrain = network_output(bundle.network, units, trained.w_frozen, w, rows.U, "mutrain")
+    mutrain = network_output(bundle.network, units, w, rows.U, "mutrain")
     car = linear_predictor(
         bundle.network, units, trained, rows.X, rows.U, np.zeros((1, 2)), np.zeros((1, 1))
     )[0]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from semistan.density.features import at_features
 from semistan.errors import InputError
 from semistan.infer import stan_json
 from semistan.infer.stan_json import write_stan_json
@@ -54,12 +55,26 @@ def test_the_data_are_in_the_users_units():
     assert np.allclose(data["theta_scale"], rows.y.std(ddof=1) / rows.X.std(axis=0, ddof=1))
 
 
-def test_the_bounds_of_the_declarations_hold():
-    bundle, rows = small_bundle(network__frozen=1)
+def test_behind_constant_layers_the_inputs_are_the_features():
+    bundle, rows = small_bundle(network__frozen=1, network__hidden=[4, 3])
+    data, w = stan_data(bundle, rows), bundle.trained.w_frozen
+    Z = (rows.U - bundle.units.u_loc) / bundle.units.u_scale
+    assert np.allclose(data["U"], np.tanh(Z @ w[:8].reshape(4, 2).T + w[8:]), rtol=1e-12)
+    assert (data["Q"], data["n_layers"], data["widths"]) == (4, 2, [4, 3, 1])
+    assert np.allclose(data["u_loc"], data["U"].mean(axis=0), rtol=1e-12)
+    assert np.allclose(data["u_scale"], data["U"].std(axis=0, ddof=1), rtol=1e-12)
+    heads, behind = at_features(bundle, rows)
+    again = stan_data(heads, behind)
+    assert again.keys() == data.keys()
+    assert all(np.array_equal(again[key], value) for key, value in data.items())
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_the_bounds_of_the_declarations_hold(frozen):
+    bundle, rows = small_bundle(network__frozen=frozen)
     data = stan_data(bundle, rows)
     assert data["widths"][0] == data["Q"]
     assert data["widths"][-1] == 1
-    assert 0 <= data["frozen"] <= data["n_layers"] - 1
     assert (data["theta_scale"] > 0).all()
     assert (data["u_scale"] > 0).all()
 

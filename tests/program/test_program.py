@@ -120,6 +120,7 @@ def test_the_family_decides_the_density_and_the_type_of_the_response(name):
         {"priors__phi": "normal(0, 1)"},
         {"priors__sigma": "student_t(4, 1, 9)"},
         {"priors__autoscale": False},
+        {"network__frozen": 1},
         {"train__epochs": 1},
         {"sample__chains": 1, "sample__threads": 3},
         {"frame": small_frame(17, seed=8)},
@@ -133,7 +134,6 @@ def test_numbers_networks_and_data_leave_the_code_alone(settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"network__frozen": 1},
         {"subspace__free": "bias"},
         {"subspace__construction": "full"},
         {"priors__b": "student_t(3, 0, 2.5)"},

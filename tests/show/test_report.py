@@ -189,7 +189,7 @@ def test_what_was_fitted_is_told(results):
     facts = facts_of(report_content(results, some_evidence()), "model")
     assert facts["Family"] == "gaussian, link identity"
     assert facts["Structured terms"] == "x, C(g) (3 coefficients)"
-    assert facts["Network"] == "2-3-1 units, tanh"
+    assert facts["Network"] == "2-3-1, tanh"
     assert facts["Rows"] == "30"
     assert facts["Subspace"] == "d = 13 Bayesian weights in k = 2 dimensions"
     assert facts["Draws"] == "4 chains, 300 draws each after 300 of warm-up"

@@ -20,7 +20,7 @@ from semistan.subspace.descent import Parameters, descend, initial_parameters
 from support.random_problem import random_problem
 from support.small import family_bundle, small_bundle, small_frame
 
-SHAPES = [{}, {"frozen": 1}, {"hidden": ()}, {"hidden": (5, 3), "activation": "relu", "frozen": 1}]
+SHAPES = [{}, {"hidden": ()}, {"hidden": (5, 3), "activation": "relu"}]
 LOG_DENSITIES = {
     "gaussian": lambda eta, at: stats.norm(eta, at["sigma"]).logpdf,
     "poisson": lambda eta, _: stats.poisson(np.exp(eta)).logpmf,
@@ -33,7 +33,7 @@ LOG_DENSITIES = {
 def inputs_of_the_output_layer(problem, state):
     """The output layer's inputs and 1, in NumPy, one layer at a time."""
     functions = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}
-    weights, h = np.concatenate([state.w_frozen.numpy(), state.w.numpy()]), problem.U.numpy()
+    weights, h = state.w.numpy(), problem.U.numpy()
     for m, n in pairwise(problem.network.parts[0].widths[:-1]):
         W, b, weights = weights[: m * n].reshape(n, m), weights[m * n :][:n], weights[(m + 1) * n :]
         h = functions[problem.network.activation](h @ W.T + b)
@@ -66,7 +66,7 @@ def curve_of(problem, state, points, seed=0):
     """A curve of random control points around the state."""
     noise = np.random.default_rng(seed).normal(scale=0.5, size=(points, len(state.w)))
     control_points = state.w + torch.tensor(noise)
-    return Parameters(control_points, state.w_frozen, state.theta, state.log_dispersion)
+    return Parameters(control_points, state.theta, state.log_dispersion)
 
 
 @pytest.mark.parametrize("name", LOG_DENSITIES)
@@ -158,7 +158,7 @@ def test_nothing_but_theta_changes_and_what_is_given_is_left_alone():
     before = [tensor.clone() for tensor in curve.tensors()]
     settled = settle(problem, curve)
     assert all(map(torch.equal, curve.tensors(), before))
-    for field in ("control_points", "w_frozen", "log_dispersion"):
+    for field in ("control_points", "log_dispersion"):
         assert torch.equal(getattr(settled, field), getattr(curve, field))
     assert not torch.equal(settled.theta, curve.theta)
 
@@ -185,7 +185,7 @@ def test_every_construction_hands_over_the_solution_given_all_rows(name, respons
     trained, units = bundle.trained, bundle.units
     problem = make_problem(bundle.model, rows, "cpu")
     state = Parameters(
-        torch.tensor(trained.control_points), torch.tensor(trained.w_frozen),
+        torch.tensor(trained.control_points),
         torch.zeros(len(trained.theta), dtype=torch.float64),
         torch.tensor(problem.log_dispersion(trained.dispersion)),
     )  # fmt: skip

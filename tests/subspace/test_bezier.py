@@ -4,6 +4,7 @@ import torch
 from scipy import stats
 from scipy.integrate import simpson
 
+from semistan.density.features import at_features
 from semistan.density.predictor import linear_predictor
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, SemistanError
@@ -20,7 +21,7 @@ def arrays(trained):
         "p_bar": trained.subspace.p_bar,
         "Pi": trained.subspace.Pi,
         "control_points": trained.control_points,
-        "w_frozen": trained.w_frozen,
+        **{name: getattr(trained, name) for name in ("w_frozen", "h_loc", "h_scale")},
         "theta": trained.theta,
         "dispersion": np.array(list(trained.dispersion.values())),
         **trained.history,
@@ -34,6 +35,7 @@ def trained_bytes(**settings):
 
 def scipy_loss(bundle, rows, t):
     """Mean negative log-likelihood at each point of the curve, by scipy."""
+    bundle, rows = at_features(bundle, rows)
     trained = bundle.trained
     phi = trained.subspace.project(curve_points(trained.control_points, t))
     theta = np.tile(trained.theta, (len(t), 1))
@@ -230,7 +232,7 @@ def test_powers_of_two_of_the_units_change_theta_and_nothing_else(name, frozen):
         family_bundle(name, "x + nn(u, v)", frame=table, network__frozen=frozen)[0].trained
         for table in (frame, scaled)
     )
-    for field in ("control_points", "w_frozen", "singular_values"):
+    for field in ("control_points", "w_frozen", "h_loc", "h_scale", "singular_values"):
         assert np.array_equal(getattr(one, field), getattr(two, field)), field
     assert np.array_equal(one.subspace.Pi, two.subspace.Pi)
     assert np.array_equal(one.subspace.p_bar, two.subspace.p_bar)

@@ -20,14 +20,14 @@ from support.random_problem import (
 
 CASES = [
     ("gaussian", {"hidden": (4,)}),
-    ("poisson", {"hidden": (3, 3), "frozen": 1}),
+    ("poisson", {"hidden": (3, 3)}),
     ("bernoulli", {"hidden": (3, 2)}),
 ]
 
 
 def hand(problem, state, subspace):
     """What a construction would hand over around the given state."""
-    best = Parameters(state.w[None], state.w_frozen, state.theta, state.log_dispersion)
+    best = Parameters(state.w[None], state.theta, state.log_dispersion)
     return hand_over(problem, units_for(problem), best, {}, subspace, np.ones(subspace.k))
 
 
@@ -136,7 +136,7 @@ def test_the_state_is_the_trained_one(name, network):
     found = state_of(
         problem, units_for(problem), hand(problem, state, mixed_subspace(len(state.w)))
     )
-    for field in ("w", "w_frozen", "theta", "log_dispersion"):
+    for field in ("w", "theta", "log_dispersion"):
         assert np.allclose(getattr(found, field), getattr(state, field), rtol=1e-14), field
 
 

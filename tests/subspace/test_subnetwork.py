@@ -33,9 +33,8 @@ def order(scores, k):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "bernoulli"])
-@pytest.mark.parametrize("frozen", [0, 1])
-def test_the_weights_of_largest_variance_are_those_of_a_loop(name, frozen):
-    problem, _ = random_problem(name, hidden=(4, 3), frozen=frozen)
+def test_the_weights_of_largest_variance_are_those_of_a_loop(name):
+    problem, _ = random_problem(name, hidden=(4, 3))
     trained = constructed(problem, 6)
     deviations = naive_deviations(problem, trained)
     assert trained.subspace.axes.tolist() == order(deviations, 6)
@@ -70,9 +69,9 @@ def test_the_last_layers_weights_of_largest_variance():
     assert sorted(whole) == last.tolist()
 
 
-@pytest.mark.parametrize("frozen", [0, 2])
-def test_more_weights_than_the_last_layer_has_are_refused_before_training(frozen):
-    problem, _ = random_problem(hidden=(4, 6), frozen=frozen)
+@pytest.mark.parametrize("hidden", [(4, 6), ()], ids=str)
+def test_more_weights_than_the_last_layer_has_are_refused_before_training(hidden):
+    problem, _ = random_problem(hidden=hidden, Q=3 if hidden else 6)
     seen = []
     with pytest.raises(InputError, match=r"7 weights, got k = 8|d = 7, got k = 8"):
         constructed(problem, 8, select="last_layer", progress=lambda *record: seen.append(record))

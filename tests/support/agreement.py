@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from semistan.bundle.onnx_graphs import predictor_graph, run_graph, save_checked
+from semistan.density.features import at_features
 from semistan.density.predictor import linear_predictor
-from semistan.model.networks.networks import forward, frozen_features
+from semistan.model.networks.networks import forward
 from semistan.program.data import stan_data
 from support.programs import evaluate
 
@@ -36,9 +37,7 @@ def torch_log_density(bundle, rows, data, q):
         lp = lp + b.log_prob(theta).sum() + tensor(data["theta_scale"]).log().sum()
     w = tensor(data["p_bar"]) + tensor(bundle.subspace.matrix) @ phi
     Z = tensor((rows.U - bundle.units.u_loc) / bundle.units.u_scale)
-    f = forward(
-        bundle.network, w, frozen_features(bundle.network, tensor(bundle.trained.w_frozen), Z)
-    )
+    f = forward(bundle.network, w, behind_constant_layers(bundle, Z))
     eta = data["eta_loc"] + data["eta_scale"] * f
     eta = eta + tensor(rows.X - rows.X.mean(axis=0)) @ theta
     y = tensor(rows.y)
@@ -54,6 +53,15 @@ def torch_log_density(bundle, rows, data, q):
     if bundle.family.name == "poisson":
         return lp + torch.distributions.Poisson(eta.exp()).log_prob(y).sum(), eta
     return lp + torch.distributions.Bernoulli(logits=eta).log_prob(y).sum(), eta
+
+
+def behind_constant_layers(bundle, Z):
+    """Return what the heads take as inputs, given standardised inputs (N, Q) of the networks."""
+    trained, leading = bundle.trained, bundle.model.leading
+    if not leading.any:
+        return Z
+    h = leading.features(torch.tensor(trained.w_frozen), Z)
+    return (h - torch.tensor(trained.h_loc)) / torch.tensor(trained.h_scale)
 
 
 def dispersed(bundle, data, q, eta, y):
@@ -107,7 +115,8 @@ def predictor_at(bundle, rows, evaluation):
     """The linear predictor (S, N) that PyTorch has at the phi and theta which a program wrote."""
     phi = evaluation.vector("phi", bundle.subspace.k)
     theta = evaluation.vector("theta", rows.X.shape[1])
-    arguments = (bundle.network, bundle.units, bundle.trained, rows.X, rows.U)
+    heads, rows = at_features(bundle, rows)
+    arguments = (heads.network, heads.units, heads.trained, rows.X, rows.U)
     return linear_predictor(*arguments, phi, theta)
 
 
@@ -119,7 +128,7 @@ def assert_agreement(bundle, rows, kernel, toolchain, tmp_path):
     phi, theta = stan.vector("phi", k), stan.vector("theta", P)
     by_torch = predictor_at(bundle, rows, stan)
 
-    graph = predictor_graph(bundle.network, bundle.units, bundle.trained)
+    graph = predictor_graph(bundle.model.leading, bundle.units, bundle.trained)
     inputs = {"u": rows.U, "x": rows.X, "phi": phi, "theta": theta}
     save_checked(graph, tmp_path / "predictor.onnx", inputs, by_torch)
     assert relative(run_graph(tmp_path / "predictor.onnx", inputs)[0], by_torch) < TOLERANCE

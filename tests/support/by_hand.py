@@ -1,6 +1,7 @@
 """What tests compare with, written out in NumPy: predictors, and a posterior that is normal."""
 
 import math
+import operator
 
 import numpy as np
 
@@ -53,6 +54,42 @@ def naive_network(widths, weights, u, activation):
         h = z if layer == len(widths) - 1 else [function(value) for value in z]
     assert not weights
     return h[0]
+
+
+def naive_features(leading, w_frozen, u):
+    """Features of one row, in plain Python: each network's constant layers, unit by unit."""
+    w, u, found = list(w_frozen), list(u), []
+    for part, frozen in zip(leading.whole.parts, leading.frozen, strict=True):
+        h = [u.pop(0) for _ in range(part.n_inputs)]
+        for n in part.hidden[:frozen]:
+            matrix = [[w.pop(0) for _ in h] for _ in range(n)]
+            bias = [w.pop(0) for _ in range(n)]
+            sums = [sum(map(operator.mul, row, h)) for row in matrix]
+            h = [FUNCTIONS[part.activation](z + b) for z, b in zip(sums, bias, strict=True)]
+        found += h
+    assert not (w or u)
+    return np.array(found)
+
+
+def naive_outputs(networks, w, u):
+    """Each network's output for one row, taking its weights and inputs off the front of lists."""
+    w, u, found = list(w), list(u), []
+    for part in networks.parts:
+        own, inputs = [w.pop(0) for _ in range(part.d)], [u.pop(0) for _ in range(part.n_inputs)]
+        found.append(naive_network(part.widths, own, inputs, part.activation))
+    assert not (w or u)
+    return found
+
+
+def naive_networks(bundle, U, w):
+    """Output of each network (N, networks) at weights (d,) behind constant layers, row by row."""
+    units, trained, leading, lines = bundle.units, bundle.trained, bundle.model.leading, []
+    for row in (U - units.u_loc) / units.u_scale:
+        h = naive_features(leading, trained.w_frozen, row)
+        if leading.any:
+            h = (h - trained.h_loc) / trained.h_scale
+        lines.append(naive_outputs(leading.heads, w, h))
+    return np.array(lines)
 
 
 def linear_posterior(bundle, rows, sigma):

@@ -34,7 +34,9 @@ LONG = {"sample.draws": 2000, "sample.seed": 2026}
 
 
 def model_folders():
-    return sorted(path.parent for path in MODELS.glob("*/model.toml"))
+    """Return the folders of the models whose data are stored, not drawn when they are fitted."""
+    folders = (path.parent for path in MODELS.glob("*/model.toml"))
+    return sorted(folder for folder in folders if not (folder / "draw.py").is_file())
 
 
 def golden_program(folder):

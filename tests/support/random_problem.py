@@ -9,27 +9,27 @@ from semistan.density.problem import Problem, TensorColumns, Weights
 from semistan.model.families.families import family
 from semistan.model.names import MU
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.networks.networks import Networks, forward, frozen_features
+from semistan.model.networks.networks import Networks, forward
 from semistan.model.units import Units
 
 ETA_LOC, ETA_SCALE, X_SCALE = 0.4, 0.7, 2.0
 
 
-def random_problem(name="gaussian", *, hidden=(4,), activation="tanh", frozen=0, n=30, Q=3, seed=0,
-                   rank=None):  # fmt: skip
+def random_problem(
+    name="gaussian", *, hidden=(4,), activation="tanh", n=30, Q=3, seed=0, rank=None
+):
     """Return a problem and a state; the response is drawn from the model at that state.
 
     With ``rank``, so many of the Q inputs are independent, and the others are mixtures of them.
     """
     generator = np.random.default_rng(seed)
-    spec = Networks((FullyConnected(Q, hidden, activation, frozen),))
+    spec = Networks((FullyConnected(Q, hidden, activation),))
     record = family(name)
     U = generator.normal(size=(n, Q))
     if rank is not None:
         U[:, rank:] = U[:, :rank] @ generator.normal(size=(rank, Q - rank))
     arrays = (
         generator.normal(scale=0.6, size=spec.d),
-        generator.normal(scale=0.6, size=spec.d_frozen),
         generator.normal(scale=0.3, size=2),
         np.full(len(record.dispersion), -0.3),
     )
@@ -64,9 +64,7 @@ def units_for(problem):
 
 
 def network_output(problem, state):
-    return forward(
-        problem.network, state.w, frozen_features(problem.network, state.w_frozen, problem.U)
-    )
+    return forward(problem.network, state.w, problem.U)
 
 
 def naive_jacobian(problem, state):
@@ -75,7 +73,7 @@ def naive_jacobian(problem, state):
     for i in range(len(problem)):
         w = state.w.clone().requires_grad_()
         row = problem.rows(torch.tensor([i]))
-        at = Weights(w, state.w_frozen, state.theta, state.log_dispersion)
+        at = Weights(w, state.theta, state.log_dispersion)
         eta = row.eta(state.theta, network_output(row, at))
         rows.append(torch.autograd.grad(eta.sum(), w)[0].numpy())
     return np.array(rows)

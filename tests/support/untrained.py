@@ -13,7 +13,7 @@ from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
-from semistan.model.model import network_spec
+from semistan.model.model import whole_networks
 from semistan.model.names import MU
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Columns, Rows
@@ -82,7 +82,8 @@ def random_bundle(
     frame = random_frame(name, generator, n)
     design, rows = learn_design(parsed, frame, record.levels, links)
     units = units_of(design, record, rows)
-    spec = network_spec(config, design)
+    leading = whole_networks(config, design)
+    spec = leading.heads
     points = generator.normal(scale=0.7, size=(k + 1, spec.d))
     subspace, singular_values = by_network(spec, *span(points, k, "random points"))
     moves = config.subspace.moves
@@ -102,7 +103,7 @@ def random_bundle(
         subspace=subspace,
         singular_values=singular_values,
         control_points=points,
-        w_frozen=generator.normal(scale=0.7, size=spec.d_frozen),
+        **random_layers(leading, generator),
         linear=random_linear(units, generator),
         terms=random_terms(design, units),
         dispersion={
@@ -114,6 +115,16 @@ def random_bundle(
     )
     source = Source(None, len(rows), 0)
     return Bundle(config, design, units, trained, source, library_versions()), rows
+
+
+def random_layers(leading, generator):
+    """Return constant weights and the units of the features, if there are constant layers."""
+    w_frozen, m = generator.normal(scale=0.7, size=sum(leading.sizes)), leading.heads.n_inputs
+    if not leading.any:
+        return {"w_frozen": w_frozen}
+    apart = np.random.default_rng(5)
+    loc, scale = apart.normal(scale=0.3, size=m), apart.uniform(0.5, 2, size=m)
+    return {"w_frozen": w_frozen, "h_loc": loc, "h_scale": scale}
 
 
 def random_linear(units, generator):

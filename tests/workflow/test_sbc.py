@@ -147,7 +147,7 @@ def replicate_categorical(bundle, model, rows, number, folder):
 def predictors_of_categories(bundle, rows, phi, theta, further):
     """The predictors (S, n) of the second and the third category."""
     w = bundle.subspace.lift(phi)
-    f = network_output(bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, "mutrain")
+    f = network_output(bundle.network, bundle.units, w, rows.U, "mutrain")
     return predictor(bundle, rows, phi, theta), further @ rows.predictors["mutrain"].X.T + f
 
 

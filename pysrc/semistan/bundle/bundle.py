@@ -19,6 +19,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
+from semistan.density.features import inputs_at_features
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
 from semistan.model.arrays import Array
@@ -91,24 +92,25 @@ def read_bundle(path: Path | str) -> Bundle:
 
 def _write_graphs(bundle: Bundle, folder: Path) -> None:
     """Write both graphs, each checked at a few inputs around the training rows."""
-    spec, units, trained = bundle.network, bundle.units, bundle.trained
+    leading, units, trained = bundle.model.leading, bundle.units, bundle.trained
     generator = np.random.default_rng(0)
-    U = units.u_loc + units.u_scale * generator.normal(size=(4, spec.n_inputs))
+    U = units.u_loc + units.u_scale * generator.normal(size=(4, len(units.u_loc)))
     X = units.x_loc + units.x_scale * generator.normal(size=(4, len(units.x_loc)))
     phi = generator.normal(size=(3, trained.subspace.k))
     theta = trained.theta + units.theta_scale * generator.normal(size=(3, len(trained.theta)))
     w = trained.subspace.lift(phi[0])
+    heads, H = inputs_at_features(bundle, U)
     save_checked(
-        network_graph(spec, units, trained.w_frozen),
+        network_graph(leading, units, trained),
         folder / "network.onnx",
         {"u": U, "w": w},
-        network_output(spec, units, trained.w_frozen, w, U),
+        network_output(heads.network, heads.units, w, H),
     )
     save_checked(
-        predictor_graph(spec, units, trained),
+        predictor_graph(leading, units, trained),
         folder / "predictor.onnx",
         {"u": U, "x": X, "phi": phi, "theta": theta},
-        linear_predictor(spec, units, trained, X, U, phi, theta),
+        linear_predictor(heads.network, heads.units, trained, X, H, phi, theta),
     )
 
 
@@ -176,6 +178,7 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
             singular_values=arrays["singular_values"],
             control_points=arrays["control_points"],
             w_frozen=arrays["w_frozen"],
+            **{name: arrays[name] for name in ("h_loc", "h_scale") if name in arrays},
             linear={MU: arrays["theta"], **prefixed("further_")},
             dispersion=content["dispersion"],
             history=prefixed("history_"),

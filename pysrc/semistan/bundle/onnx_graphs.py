@@ -21,6 +21,7 @@ import numpy as np
 from semistan.errors import SemistanError
 from semistan.model.arrays import Array
 from semistan.model.names import MU
+from semistan.model.networks.leading import Leading
 from semistan.model.networks.networks import Networks
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class _Graph:
         return name
 
     def standardised(self, value: str, loc: Array, scale: Array) -> str:
-        # A product, because onnxruntime fuses a division by one number in float32.
         centred = self.apply("Sub", value, self.constant(loc))
+        if len(scale) > 1:
+            return self.apply("Mul", centred, self.constant(1 / scale))
+        # A product of matrices, because onnxruntime fuses one with a number in float32.
         return self.apply("MatMul", centred, self.constant(np.diag(1 / scale)))
 
     def lifted(self, subspace: Subspace, phi: str) -> str:
@@ -76,19 +79,24 @@ class _Graph:
         moved = self.apply("Gather", moves, self.constant(position), axis=1)
         return self.apply("Add", moved, w)
 
-    def features(self, spec: Networks, w_frozen: Array, u: str) -> list[str]:
+    def features(self, leading: Leading, trained: Trained, u: str) -> list[str]:
         """Add each network's constant layers for standardised inputs (N, Q) of all."""
-        found, used, column = [], 0, 0
-        for part in spec.parts:
-            own = w_frozen[used : used + part.d_frozen]
+        found, used, column, feature = [], 0, 0, 0
+        for (part, frozen), size in zip(leading.parts, leading.sizes, strict=True):
             columns = slice(column, column + part.n_inputs)
-            inputs = u if len(spec.parts) == 1 else self.part(u, columns)
-            found.append(part.onnx_features(self, own, inputs))
-            used, column = used + part.d_frozen, columns.stop
+            h = u if len(leading.frozen) == 1 else self.part(u, columns)
+            if leading.any:
+                own = slice(feature, feature + part.head(frozen).n_inputs)
+                loc, scale = trained.feature_units(leading.heads.n_inputs)
+                h = part.onnx_features(self, trained.w_frozen[used : used + size], h, frozen)
+                h = self.standardised(h, loc[own], scale[own])
+                feature = own.stop
+            found.append(h)
+            used, column = used + size, columns.stop
         return found
 
     def network(self, spec: Networks, w: str, features: list[str]) -> str:
-        """Add the Bayesian layers for weights (S, d) and sum the mean's outputs (S, N)."""
+        """Add the heads for weights (S, d) and sum the mean's outputs (S, N)."""
         starts = accumulate(spec.sizes, initial=0)
         parts = zip(spec.parts, features, starts, spec.predictors, strict=False)
         total, *others = [part.onnx(self, w, h, start) for part, h, start, of in parts if of == MU]
@@ -119,20 +127,21 @@ class _Graph:
         return model
 
 
-def network_graph(spec: Networks, units: Units, w_frozen: Array) -> ModelProto:
+def network_graph(leading: Leading, units: Units, trained: Trained) -> ModelProto:
     """Write ``f(u; w)`` as a graph: inputs u (N, Q) and w (d,), output f (N,)."""
-    graph = _Graph()
-    h = graph.features(spec, w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
+    graph, spec = _Graph(), leading.heads
+    h = graph.features(leading, trained, graph.standardised("u", units.u_loc, units.u_scale))
     w = graph.apply("Unsqueeze", "w", graph.constant(np.array([0])))
     f = graph.apply("Squeeze", graph.network(spec, w, h), graph.constant(np.array([0])))
-    return graph.model({"u": ("N", spec.n_inputs), "w": (spec.d,)}, f, "f", ("N",))
+    return graph.model({"u": ("N", leading.whole.n_inputs), "w": (spec.d,)}, f, "f", ("N",))
 
 
-def predictor_graph(spec: Networks, units: Units, trained: Trained) -> ModelProto:
+def predictor_graph(leading: Leading, units: Units, trained: Trained) -> ModelProto:
     """Write the linear predictor: u (N, Q), x (N, P), phi (S, k), theta (S, P) to eta (S, N)."""
     graph, subspace = _Graph(), trained.subspace
-    h = graph.features(spec, trained.w_frozen, graph.standardised("u", units.u_loc, units.u_scale))
-    f = graph.network(spec, graph.lifted(subspace, "phi"), h)
+    standardised = graph.standardised("u", units.u_loc, units.u_scale)
+    h = graph.features(leading, trained, standardised)
+    f = graph.network(leading.heads, graph.lifted(subspace, "phi"), h)
     eta = graph.apply(
         "Add",
         graph.apply("Mul", f, graph.constant(np.array(units.eta_scale))),
@@ -142,7 +151,7 @@ def predictor_graph(spec: Networks, units: Units, trained: Trained) -> ModelProt
     centred = graph.apply("Sub", "x", graph.constant(units.x_loc))
     structured = graph.apply("MatMul", "theta", graph.apply("Transpose", centred, perm=[1, 0]))
     inputs = {
-        "u": ("N", spec.n_inputs),
+        "u": ("N", leading.whole.n_inputs),
         "x": ("N", P),
         "phi": ("S", subspace.k),
         "theta": ("S", P),

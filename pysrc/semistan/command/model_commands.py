@@ -48,7 +48,7 @@ def fit(
     from semistan.workflow.prepare import configure
 
     config = configure(model, overrides)
-    epochs = config.subspace.subspaces * training_epochs(config.subspace, config.train)
+    epochs = config.subspace.subspaces * training_epochs(config)
     with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
         result = workflow.fit(
             config,
@@ -89,7 +89,7 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
-    with screen.training_bar(training_epochs(config.subspace, config.train)) as progress:
+    with screen.training_bar(training_epochs(config)) as progress:
         bundle = training.train(prepared, progress)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)

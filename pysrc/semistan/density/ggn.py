@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Protocol
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.networks.networks import (
-    frozen_features,
     layer_inputs,
     layers,
     output_and_jacobian,
@@ -101,8 +100,8 @@ class Linearised:
 
     Attributes
     ----------
-    inputs : torch.Tensor, shape (n, m)
-        Of the first Bayesian layer.
+    inputs : torch.Tensor, shape (n, Q)
+        Of the networks, standardised.
     J : torch.Tensor, shape (n, d)
         Derivatives of eta with respect to the Bayesian weights.
     h : torch.Tensor, shape (n,)
@@ -116,9 +115,8 @@ class Linearised:
 
 def linearise(problem: Problem, state: Weights) -> Linearised:
     """Take the derivatives of all rows of a problem at once, at weights ``state.w`` (d,)."""
-    inputs = frozen_features(problem.network, state.w_frozen, problem.U)
-    f, J = output_and_jacobian(problem.network, state.w, inputs)
-    return Linearised(inputs, problem.eta_scale * J, likelihood_curvature(problem, state, f))
+    f, J = output_and_jacobian(problem.network, state.w, problem.U)
+    return Linearised(problem.U, problem.eta_scale * J, likelihood_curvature(problem, state, f))
 
 
 def linearised_chunks(problem: Problem, state: Weights) -> Iterator[Linearised]:

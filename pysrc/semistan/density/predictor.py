@@ -13,7 +13,7 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.networks.networks import Networks, forward, frozen_features
+from semistan.model.networks.networks import Networks, forward
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
-def network_output(
-    spec: Networks, units: Units, w_frozen: Array, w: Array, U: Array, predictor: str = MU
-) -> Array:
+def network_output(spec: Networks, units: Units, w: Array, U: Array, predictor: str = MU) -> Array:
     """Evaluate ``f(u; w)`` without gradients.
 
     Parameters
@@ -35,12 +33,10 @@ def network_output(
         The architecture.
     units : Units
         Locations and scales that standardise the inputs.
-    w_frozen : array, shape (d_frozen,)
-        Weights of the frozen layers.
     w : array, shape (..., d)
-        Bayesian weights.
+        Weights.
     U : array, shape (N, Q)
-        Network inputs in the user's units.
+        Network inputs in the units; the features of ``at_features`` behind constant layers.
     predictor : str
         Whose networks are added.
 
@@ -50,14 +46,13 @@ def network_output(
         The network's output, in units of ``eta_scale``.
     """
     with torch.no_grad():
-        h = network_inputs(spec, units, w_frozen, U)
-        return np.asarray(forward(spec, torch.tensor(w), h, predictor).numpy())
+        u = network_inputs(units, U)
+        return np.asarray(forward(spec, torch.tensor(w), u, predictor).numpy())
 
 
-def network_inputs(spec: Networks, units: Units, w_frozen: Array, U: Array) -> Tensor:
-    """Take inputs U (N, Q) in the user's units to the first Bayesian layer (N, Q')."""
-    standardised = torch.tensor((U - units.u_loc) / units.u_scale)
-    return frozen_features(spec, torch.tensor(w_frozen), standardised)
+def network_inputs(units: Units, U: Array) -> Tensor:
+    """Standardise inputs U (N, Q)."""
+    return torch.tensor((U - units.u_loc) / units.u_scale)
 
 
 def network_sums(
@@ -78,7 +73,7 @@ def network_sums(
     phi : array, shape (S, k)
         Subspace coordinates.
     parts : iterable
-        Some rows at a time: the first Bayesian layer's input (n, Q'), and the weights (m, n).
+        Some rows at a time: the standardised inputs (n, Q), and the weights (m, n).
     predictor : str
         Whose networks are added.
     """
@@ -98,5 +93,5 @@ def linear_predictor(
 ) -> Array:
     """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q)."""
     w = trained.subspace.lift(phi)
-    f = network_output(spec, units, trained.w_frozen, w, U)
+    f = network_output(spec, units, w, U)
     return units.eta_loc + units.eta_scale * f + theta @ (X - units.x_loc).T

@@ -28,7 +28,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.family import Family
 from semistan.model.model import Model
 from semistan.model.names import MU
-from semistan.model.networks.networks import Networks, forward, frozen_features
+from semistan.model.networks.networks import Networks, forward
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import TensorBlock, Term
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """A trainable state: Bayesian weights (..., d), frozen weights, and standardised others.
+    """A trainable state: weights (..., d), and standardised others.
 
     ``theta`` has, predictor by predictor, the structured coefficients and what the other terms are
     made of. ``log_dispersion`` are the intercepts of the dispersion parameters, over where they
@@ -46,7 +46,6 @@ class Weights:
     """
 
     w: Tensor
-    w_frozen: Tensor
     theta: Tensor
     log_dispersion: Tensor
 
@@ -73,7 +72,8 @@ class Problem:
     ``columns`` has what each predictor needs, ``terms`` their terms, ``given`` what is known of
     each row, ``all_rows`` counts the rows that share the terms' penalty, and ``starts`` has those
     of ``Units`` of each dispersion parameter. ``prior_scale`` (d,) has the standard deviations of
-    the weights' normal prior around 0, or nothing if phi has a prior of its own.
+    the weights' normal prior around 0, or nothing if phi has a prior of its own. ``held_out`` are
+    the rows that an earlier stage of the training has held out.
     """
 
     family: Family
@@ -88,6 +88,7 @@ class Problem:
     all_rows: int = 0
     starts: dict[str, float] = field(default_factory=dict)
     prior_scale: Tensor | None = None
+    held_out: Tensor | None = None
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -100,6 +101,7 @@ class Problem:
             columns={name: columns.rows(index) for name, columns in self.columns.items()},
             U=self.U[index],
             given={name: values[index] for name, values in self.given.items()},
+            held_out=None,
         )
 
     @property
@@ -158,14 +160,14 @@ class Problem:
         offset = self.columns[MU].offset
         return eta if offset is None else eta + offset
 
-    def other_predictors(self, theta: Tensor, w: Tensor, h: Tensor) -> dict[str, Tensor]:
+    def other_predictors(self, theta: Tensor, w: Tensor) -> dict[str, Tensor]:
         """Return the predictors (..., N) behind commas, without start and tau.
 
-        They take standardised theta, the Bayesian weights (..., d) and their layers' input.
+        They take standardised theta and the weights (..., d).
         """
         found = {}
         for name in self.others:
-            value = self.linear(name, theta) + forward(self.network, w, h, name)
+            value = self.linear(name, theta) + forward(self.network, w, self.U, name)
             offset = self.columns[name].offset
             found[name] = value if offset is None else value + offset
         return found
@@ -191,8 +193,7 @@ class Problem:
         """Return the dispersion parameters, with values of each row where they have predictors."""
         if not self.others:
             return self.dispersion(state.log_dispersion)
-        h = frozen_features(self.network, state.w_frozen, self.U)
-        others = self.other_predictors(state.theta, state.w, h)
+        others = self.other_predictors(state.theta, state.w)
         return self.dispersion(state.log_dispersion, others)
 
     def log_dispersion(self, values: Mapping[str, float]) -> Array:
@@ -212,8 +213,7 @@ class Problem:
 
     def row_losses(self, state: Weights) -> Tensor:
         """Return each row's negative log-likelihood and its share of the penalty, (..., N)."""
-        h = frozen_features(self.network, state.w_frozen, self.U)
-        f = forward(self.network, state.w, h)
+        f = forward(self.network, state.w, self.U)
         eta = self.eta(state.theta, f)
         loss = -self.log_lik(eta, self.dispersion_at(state))
         for _, *parts in self.slices.values():

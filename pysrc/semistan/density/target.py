@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.density.features import NUMBERS as FEATURES
+from semistan.density.features import at_features
 from semistan.density.marginal import Conditional, log_marginal
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
@@ -22,7 +24,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.families.family import Dispersion
 from semistan.model.layout import Layout
 from semistan.model.names import MU
-from semistan.model.networks.networks import forward, frozen_features
+from semistan.model.networks.networks import forward
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import PHI, TorchPrior, prior_data, torch_priors
 from semistan.model.table.rows import Rows
@@ -46,7 +48,7 @@ class Target:
     bundle : Bundle
         The trained model.
     chunks : tuple of Problem
-        Of the rows; U holds the first free layer's input.
+        Of the rows.
     priors : tuple of TorchPrior
         Those that the user chose.
     constants : dict
@@ -168,6 +170,7 @@ class Target:
 
 def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Target:
     """Collect what the posterior needs from a bundle and its training rows."""
+    bundle, rows = at_features(bundle, rows)
     problem = make_problem(bundle.model, rows, "cpu")
     data = prior_data(bundle)
     constants = {
@@ -238,12 +241,15 @@ def log_marginal_likelihood(target: Target, values: Values) -> Tensor:
 
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
-    """Split the rows so that a Jacobian fits in memory; U becomes the first free layer's input."""
-    size = max(1, CHUNK // bundle.subspace.d)
-    frozen = torch.tensor(bundle.trained.w_frozen)
+    """Split the rows so that a Jacobian fits in memory; convolutions go where training was."""
+    size, device = max(1, CHUNK // bundle.subspace.d), "cpu"
+    if not bundle.network.in_stan:
+        size = min(size, max(1, FEATURES // bundle.network.widest))
+        allowed = bundle.config.train.device != "cpu"
+        device = "cuda" if allowed and torch.cuda.is_available() else "cpu"
     for start in range(0, len(problem), size):
         part = problem.rows(torch.arange(start, min(start + size, len(problem))))
-        yield replace(part, U=frozen_features(bundle.network, frozen, part.U))
+        yield replace(part, U=part.U.to(device))
 
 
 def weights(target: Target, phi: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def write_stan_json(path: Path, content: dict[str, Any]) -> None:
             for piece in _pieces(value):
                 file.write(piece)
             separator = ",\n"
-        file.write("\n}\n")
+        file.write("\n}\n" if content else "{}\n")
 
 
 def _pieces(value: Any) -> Iterator[str]:

@@ -121,6 +121,7 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         "singular_values": trained.singular_values,
         "control_points": trained.control_points,
         "w_frozen": trained.w_frozen,
+        **({"h_loc": trained.h_loc, "h_scale": trained.h_scale} if len(trained.h_loc) else {}),
         "theta": trained.theta,
         **{f"further_{name}": theta for name, theta in trained.linear.items() if name != MU},
         **{f"r{_of(name)}": r for name, r in trained.terms.items() if len(r)},

@@ -23,11 +23,22 @@ class _Section(BaseModel):
 
 
 class NetworkConfig(_Section):
-    """``[network]``: the architecture of ``f``, or of each of several networks."""
+    """``[network]``: the architecture of ``f``, or of each of several networks.
 
+    ``kind = "auto"`` is a convolutional network (``conv``) of images and a fully connected one
+    (``mlp``) of anything else. ``channels`` are those of each convolutional layer, behind which
+    come the layers ``hidden``; ``kernel`` and ``pooling`` are the sides of their squares of pixels.
+    ``frozen`` is how many leading layers are trained and then constants, outside the subspace:
+    ``auto`` all convolutional ones, whose output is then Stan's data, and no other.
+    """
+
+    kind: Literal["auto", "mlp", "conv"] = "auto"
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "tanh"
-    frozen: int = 0
+    channels: tuple[int, ...] = (8, 16, 32)
+    kernel: int = 3
+    pooling: int = 2
+    frozen: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
 
 
 class SubspaceConfig(_Section):
@@ -272,6 +283,20 @@ class ModelConfig(_Section):
     @classmethod
     def _known(cls, name: str) -> str:
         return str(family(name))
+
+
+def with_options(network: NetworkConfig, own: Mapping[str, Any]) -> NetworkConfig:
+    """Return the section ``[network]`` with the options of one ``nn()``.
+
+    Raises
+    ------
+    InputError
+        As ``parse_config``.
+    """
+    try:
+        return NetworkConfig.model_validate(network.model_dump() | dict(own))
+    except ValidationError as error:
+        raise InputError(f"nn(): {_first_problem(error)}") from None
 
 
 def parse_config(content: Mapping[str, Any], source: str) -> ModelConfig:

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
     """Return what was trained on what, by name; how many times if in several subspaces."""
-    network = bundle.network
-    frozen = f", {network.frozen} frozen" if network.frozen else ""
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
         "Formula": shortened(bundle.config.formula),
         "Data": f"{bundle.source.rows} rows{dropped}",
-        "Network": f"{network.text}, {network.activation}{frozen}; {_moves(bundle, subspaces)}",
+        "Network": f"{bundle.model.leading.text}; {_moves(bundle, subspaces)}",
     }
 
 

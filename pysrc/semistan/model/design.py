@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.cumulative import category_numbers
 from semistan.model.formula.formula import Formula, parse_formula, variables
+from semistan.model.formula.images import image_of
 from semistan.model.names import MU, tells
 from semistan.model.predictor import (
     INTERCEPT,
@@ -38,8 +39,6 @@ from semistan.model.table.columns import (
     learn_terms,
     may_be_factor,
     side_by_side,
-    terms_from_plain,
-    to_plain,
     with_option,
 )
 from semistan.model.table.given import given_values
@@ -50,6 +49,14 @@ from semistan.model.table.kinds import (
     in_days,
     is_factor,
     used_levels_only,
+)
+from semistan.model.table.pictures import (
+    Inputs,
+    Pictures,
+    inputs_from_plain,
+    inputs_to_plain,
+    learn_pictures,
+    pixels,
 )
 from semistan.model.table.rows import Rows
 
@@ -82,7 +89,7 @@ class Design:
 
     formula: str
     predictors: tuple[Predictor, ...]
-    networks: tuple[Terms, ...]
+    networks: tuple[Inputs, ...]
     origins: dict[str, str] = field(default_factory=dict)
     categories: tuple[str, ...] = ()
 
@@ -210,7 +217,8 @@ def learn_design(
     table = used_levels_only(frame[list(used)], formula.columns)
     origins = first_dates(table, formula.dated)
     numbers = in_days(table, origins)
-    check_kinds(numbers, formula.columns)
+    images = {image.column for image in formula.images}
+    check_kinds(numbers, [name for name in formula.columns if name not in images])
     _check_intercept_column(formula)
     inputs = [_learn_network(network, numbers) for network in formula.networks]
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
@@ -222,7 +230,8 @@ def learn_design(
     design = Design(
         formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories
     )
-    check_varies(design.u)
+    for terms in design.networks:
+        check_varies(terms)
     _check_names(design)
     given = given_values(formula, numbers, response=True)
     columns = {predictor.name: found for predictor, found in learnt}
@@ -272,7 +281,7 @@ def apply_design(
     needed = (*(formula.outcome if response else ()), *formula.columns)
     check_columns(frame, needed, formula.text)
     table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
-    U = np.hstack([apply_terms(terms, table, _all_levels(terms)) for terms in design.networks])
+    U = np.hstack([_network_inputs(terms, table) for terms in design.networks])
     check_finite(U, design.u.columns, frame)
     y = response_values(formula, frame, design.categories) if response else None
     columns = {
@@ -303,7 +312,7 @@ def design_to_plain(design: Design) -> dict[str, Any]:
     return {
         "formula": design.formula,
         "x": mean["x"],
-        "networks": [to_plain(asdict(terms)) for terms in design.networks],
+        "networks": [inputs_to_plain(terms) for terms in design.networks],
         "origins": design.origins,
         **terms,
         **({"parameters": others} if others else {}),
@@ -327,7 +336,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         parts += plain.get("parameters", [])
         if [part["name"] for part in parts] != [part.name for part in formula.predictors]:
             raise ValueError("the predictors are not the formula's")
-        networks = tuple(terms_from_plain(item, formula) for item in of_networks)
+        networks = tuple(inputs_from_plain(item, formula) for item in of_networks)
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         categories = tuple(str(level) for level in plain.get("categories", ()))
@@ -353,13 +362,21 @@ def _check_intercept_column(formula: Formula) -> None:
         )
 
 
-def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
+def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Inputs, Array]:
+    if image := image_of(arguments[0]):
+        return learn_pictures(image, frame)
     coded = {
         term: with_option(term, ALL_LEVELS)
         for term in arguments
         if term.startswith("C(") or (may_be_factor(term) and is_factor(frame[variables(term)[0]]))
     }
     return learn_terms(arguments, coded, frame)
+
+
+def _network_inputs(inputs: Inputs, table: pd.DataFrame) -> Array:
+    if isinstance(inputs, Pictures):
+        return pixels(inputs.image, table)
+    return apply_terms(inputs, table, _all_levels(inputs))
 
 
 def _all_levels(terms: Terms) -> dict[str, str]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.config import ModelConfig
+from semistan.model.config import ModelConfig, NetworkConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
+from semistan.model.networks.architecture import Architecture
+from semistan.model.networks.conv import Convolutional
+from semistan.model.networks.leading import Leading
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
+from semistan.model.table.pictures import Inputs, Pictures
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -60,9 +62,14 @@ class Model:
         return family(self.config.family)
 
     @cached_property
+    def leading(self) -> Leading:
+        """The networks with all layers, of which leading ones may be constants."""
+        return whole_networks(self.config, self.design)
+
+    @cached_property
     def network(self) -> Networks:
-        """The architecture of the network, or of several."""
-        return network_spec(self.config, self.design)
+        """The network, or several, whose weights are Bayesian: without constant layers."""
+        return self.leading.heads
 
     @cached_property
     def priors(self) -> tuple[PriorGroup, ...]:
@@ -75,7 +82,8 @@ class Model:
         """Which weights share a scale that is sampled, if any is."""
         if self.config.priors.sd_w is None or self.moves != "all":
             return None
-        return weight_scales(self.network, [terms.columns for terms in self.design.networks])
+        inputs = [terms.columns for terms in self.design.networks]
+        return weight_scales(self.network, inputs, self.leading.frozen)
 
     @property
     def moves(self) -> Moves:
@@ -125,21 +133,43 @@ class Model:
 
 
 def network_spec(config: ModelConfig, design: Design) -> Networks:
+    """Return the networks whose weights are Bayesian."""
+    return whole_networks(config, design).heads
+
+
+def whole_networks(config: ModelConfig, design: Design) -> Leading:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
-    every = zip(design.networks, parse_formula(design.formula).layers, strict=True)
-    parts = tuple(_fully_connected(config, len(terms.columns), own) for terms, own in every)
-    weights = sum(part.d + part.d_frozen for part in parts)
+    layers = parse_formula(design.formula).layers
+    options = [with_options(config.network, own) for own in layers]
+    parts = tuple(map(_architecture, design.networks, options))
+    weights = sum(part.d for part in parts)
     if weights > MOST_WEIGHTS:
         text = " + ".join(part.text for part in parts)
         raise InputError(
             f"the network {text} has {weights:,} weights, and at most {MOST_WEIGHTS:,} can be "
             "trained; choose fewer or smaller hidden layers"
         )
-    return Networks(parts, design.network_predictors)
+    networks = Networks(parts, design.network_predictors)
+    return Leading(networks, tuple(map(_frozen, parts, options)))
 
 
-def _fully_connected(config: ModelConfig, inputs: int, own: Mapping[str, Any]) -> FullyConnected:
-    network = config.network
-    hidden = own.get("hidden", network.hidden)
-    activation = own.get("activation", network.activation)
-    return FullyConnected(inputs, tuple(hidden), activation, network.frozen)
+def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
+    """Return a network of some inputs: convolutional if these are images."""
+    if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
+        return FullyConnected(len(inputs.loc), options.hidden, options.activation)
+    if not isinstance(inputs, Pictures):
+        raise InputError(
+            f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "
+            "images; write nn(image(path)), or choose kind = 'mlp'"
+        )
+    return Convolutional(
+        inputs.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
+        options.activation,
+    )  # fmt: skip
+
+
+def _frozen(network: Architecture, options: NetworkConfig) -> int:
+    """Return how many leading layers are constants."""
+    if options.frozen != "auto":
+        return options.frozen
+    return len(network.channels) if isinstance(network, Convolutional) else 0

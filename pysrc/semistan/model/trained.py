@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.subspace import Subspace
@@ -21,8 +23,6 @@ class Trained:
         Spread of what spans the subspace along each direction.
     control_points : array, shape (m, d)
         Of the trained curve; a single network is one point. Chains start along it.
-    w_frozen : array, shape (d_frozen,)
-        Weights of the frozen layers.
     linear : dict of arrays, shape (P,)
         Structured coefficients of each predictor in the user's units. Those of the mean are
         solved for given the trained network (``coefficients.py``); their mean where each control
@@ -41,18 +41,30 @@ class Trained:
         Length of the final curve.
     terms : dict of arrays, shape (R,)
         What training moved of each predictor's other terms, one after the other.
+    w_frozen : array, shape (d_frozen,)
+        Weights of the constant leading layers; none if there are none.
+    h_loc, h_scale : arrays, shape (m,)
+        Means and standard deviations over the training rows of the features behind these layers.
     """
 
     subspace: Subspace
     singular_values: Array
     control_points: Array
-    w_frozen: Array
     linear: dict[str, Array]
     dispersion: dict[str, float]
     history: dict[str, Array]
     curve: dict[str, Array]
     arc_length: float
     terms: dict[str, Array] = field(default_factory=dict)
+    w_frozen: Array = field(default_factory=lambda: np.zeros(0))
+    h_loc: Array = field(default_factory=lambda: np.zeros(0))
+    h_scale: Array = field(default_factory=lambda: np.zeros(0))
+
+    def feature_units(self, m: int) -> tuple[Array, Array]:
+        """Return locations and scales of m features; bundles of earlier releases have none."""
+        if len(self.h_loc):
+            return self.h_loc, self.h_scale
+        return np.zeros(m), np.ones(m)
 
     @property
     def theta(self) -> Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from semistan.density.features import at_features
 from semistan.density.predictor import network_output
 from semistan.density.prior_states import prior_states
 from semistan.model.arrays import Array
@@ -22,6 +23,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.predictors import pieces_of
 
 DRAWS, ROWS = 1000, 200
+FEW_DRAWS, FEW_ROWS = 100, 20  # of convolutional networks, which take longer
 ACTIVATIONS = 4_000_000  # that are held at a time
 LATER = "how far the network varies under its prior is known after training"
 
@@ -68,11 +70,14 @@ def implied(
     w = _of_model(source, generator) if isinstance(source, Model) else _of_bundle(source, generator)
     if w is None:
         return ()
-    frozen = np.zeros(0) if isinstance(source, Model) else source.trained.w_frozen
-    some = rows.evenly(ROWS)
+    few = not model.network.in_stan
+    w, some = (w[:FEW_DRAWS], rows.evenly(FEW_ROWS)) if few else (w, rows.evenly(ROWS))
+    if isinstance(source, Bundle):
+        source, some = at_features(source, some)
+        model = source.model
     found = []
     for item in (predictor for predictor in model.design.predictors if predictor.networks):
-        sd = _sd(model, frozen, w, some, item.name)
+        sd = _sd(model, w, some, item.name)
         if item.is_mean:
             found.append(Implied(model.design.mean_name or "eta", sd, _of_eta(model, rows, sd)))
         else:
@@ -99,16 +104,16 @@ def _of_model(model: Model, generator: np.random.Generator) -> Array | None:
     subspace = model.config.subspace
     every = model.moves == "all" or (subspace.k == "auto" and subspace.widens)
     scaled = model.config.priors.sd_w is not None
-    if model.weight_scale is None or scaled or not every or model.network.frozen:
+    if model.weight_scale is None or scaled or not every or model.leading.any:
         return None
     return np.asarray(model.weight_scale * generator.normal(size=(DRAWS, model.network.d)))
 
 
-def _sd(model: Model, frozen: Array, w: Array, rows: Rows, predictor: str) -> float:
+def _sd(model: Model, w: Array, rows: Rows, predictor: str) -> float:
     network = model.network
     pieces = pieces_of(len(w), len(rows) * network.widest, ACTIVATIONS)
     f = np.concatenate(
-        [network_output(network, model.units, frozen, w[i], rows.U, predictor) for i in pieces]
+        [network_output(network, model.units, w[i], rows.U, predictor) for i in pieces]
     )
     centred = f - f.mean(axis=1, keepdims=True)
     return float(np.median(centred.std(axis=0, ddof=1)))

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from semistan.bundle.files import atomic_file
+from semistan.density.features import at_features
 from semistan.density.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -77,12 +78,13 @@ def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ..
     array, shape (..., p)
         gamma, in the user's units.
     """
+    bundle, rows = at_features(bundle, rows)
     units, chosen = bundle.units, list(columns)
     A = least_squares((rows.X[:, chosen] - units.x_loc[chosen]) / units.x_scale[chosen])
     draws = phi.reshape(-1, phi.shape[-1])
     size = max(1, MOST_ACTIVATIONS // bundle.network.widest)
     parts = (
-        (network_inputs(bundle.network, units, bundle.trained.w_frozen, rows.U[piece]), A[:, piece])
+        (network_inputs(units, rows.U[piece]), A[:, piece])
         for piece in (slice(start, start + size) for start in range(0, len(rows), size))
     )
     total = network_sums(bundle.network, bundle.subspace, draws, parts)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from semistan.density.features import at_features
 from semistan.density.predictor import network_output
 from semistan.model.bundle import Bundle
 from semistan.model.predictor import Predictor
@@ -31,6 +32,8 @@ def predictor_draws(
 
     ``Posterior.predictor`` says what the arguments mean; the engine is PyTorch by default.
     """
+    if engine is None or name is not None:
+        bundle, rows = at_features(bundle, rows)
     if name is not None:
         return _other_predictor(bundle, draws, rows, name)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
@@ -49,6 +52,7 @@ def predictor_draws(
 
 def parameter_draws(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
+    bundle, rows = at_features(bundle, rows)
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
     varying = {
         item.name: np.asarray(
@@ -79,9 +83,7 @@ def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: Predictor) ->
     phi = draws.flat(draws.phi)
     for piece in pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS):
         w = bundle.subspace.lift(phi[piece])
-        predictor[piece] += network_output(
-            bundle.network, bundle.units, bundle.trained.w_frozen, w, rows.U, item.name
-        )
+        predictor[piece] += network_output(bundle.network, bundle.units, w, rows.U, item.name)
     return np.asarray(predictor + _rest(item, draws, rows))
 
 

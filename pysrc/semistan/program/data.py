@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from semistan.density.features import at_features
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -34,10 +35,15 @@ def stan_data(
     Returns
     -------
     dict
-        Numbers and NumPy arrays under the names of the program's data block.
+        Numbers and NumPy arrays under the names of the program's data block; none if Stan cannot
+        compute the network.
     """
     if rows.y is None:
         raise InputError("sampling needs the response, but these rows have none")
+    if not bundle.network.in_stan:
+        return {}
+    bundle, rows = at_features(bundle, rows)
+    assert rows.y is not None
     network, units = bundle.network, bundle.units
     return {
         "N": len(rows),
@@ -53,7 +59,6 @@ def stan_data(
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
         **network.stan_sizes,
-        **({"w_frozen": bundle.trained.w_frozen} if network.frozen else {}),
         **subspace_data(bundle.subspace, bundle.model.moves),
         **{
             name: rows.known[name].astype(int) if name == "trials" else rows.known[name]

@@ -1,7 +1,7 @@
-"""One network or several in the program: data, inputs of the Bayesian layers, and their sum.
+"""One network or several in the program: data, inputs, and their sum.
 
-One network is ``network(H, w, ...)``; several are ``networks(H, w, ...)``, in which H, w and
-w_frozen hold what is theirs side by side. Where some are of a dispersion parameter,
+One network is ``network(H, w, ...)``; several are ``networks(H, w, ...)``, in which H and w
+hold what is theirs side by side. Where some are of a dispersion parameter,
 ``networks_of(H, w, ..., first, last)`` adds those of one predictor. What stands for the dots, and
 the files of these functions, is the architecture's.
 """
@@ -52,11 +52,6 @@ class NetworkText:
         """Whether some networks are of other predictors than the mean."""
         return bool(self.design.network_predictors)
 
-    @property
-    def frozen(self) -> bool:
-        """Whether leading layers are constants."""
-        return self.model.config.network.frozen > 0
-
     @cached_property
     def architecture(self) -> StanText:
         """What the networks' architecture brings to the program."""
@@ -64,7 +59,6 @@ class NetworkText:
             several=self.several,
             predictors=self.by_predictor,
             kernel=self.kernel == "cpp",
-            frozen=self.frozen,
         )
 
     @property

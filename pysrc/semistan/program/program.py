@@ -52,6 +52,7 @@ from semistan.program.tempered import marginal_data, marginal_functions, margina
 
 Kernel = Literal["stan", "cpp"]
 
+NO_PROGRAM = "// The network {network} is computed by PyTorch alone: it has no Stan program.\n"
 SLICE = "[start : end]"
 UNITS = ["data real eta_loc", "data real eta_scale"]
 NOTHING = "zeros_vector(0)"
@@ -62,13 +63,6 @@ matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
   = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
 """
 INPUTS = "for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
-CONSTANT_LAYERS = """\
-{{
-  matrix[N, Q] Z;  // network inputs, standardised
-  for (j in 1 : Q) Z[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
-  H = {features};
-}}
-"""
 GIVEN = {
     "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
     "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
@@ -188,8 +182,11 @@ def stan_program(
     Returns
     -------
     str
-        The program's text; its comments name the formula, the family and the bundle.
+        The program's text; its comments name the formula, the family and the bundle. A comment
+        alone if Stan cannot compute the network.
     """
+    if not model.network.in_stan:
+        return NO_PROGRAM.format(network=model.network.text)
     parts = parts_of(model, kernel)
     blocks = (
         ("functions", _functions(parts, include)),
@@ -534,21 +531,17 @@ def _transformed_data(parts: Parts) -> str:
 
 
 def prepared_inputs(parts: Parts) -> str:
-    """Centre X, and take U through the layers that are constant; prepare least squares on X."""
-    network, (lines, loops) = parts.network.architecture, centred_columns(parts.design)
+    """Centre X and standardise U; prepare least squares on X."""
+    lines, loops = centred_columns(parts.design)
     return (
         declarations(
             [
-                *network.transformed,
                 ("matrix[N, P] Xc;", "structured design, centred"),
                 *lines,
-                (f"matrix[N, {network.n_features}] H;", "input of the first Bayesian layer"),
+                ("matrix[N, Q] H;", "input of the first Bayesian layer"),
             ]
         )
-        + (
-            f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}"
-            + (CONSTANT_LAYERS.format(features=network.features) if network.features else INPUTS)
-        )
+        + f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}{INPUTS}"
         + (LEAST_SQUARES if parts.orthogonal else "")
     )
 

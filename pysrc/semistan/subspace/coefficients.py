@@ -31,7 +31,7 @@ from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.names import MU
-from semistan.model.networks.networks import frozen_features, layer_inputs, output_layers
+from semistan.model.networks.networks import layer_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import Parameters, loss_nodes
 
@@ -162,6 +162,5 @@ def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
 
 def _output_inputs(part: Problem, state: Weights) -> Tensor:
     """Return each output layer's inputs and a column of ones, shape (rows, n)."""
-    h = frozen_features(part.network, state.w_frozen, part.U)
-    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, h, MU))
+    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, part.U, MU))
     return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)

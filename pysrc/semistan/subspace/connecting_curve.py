@@ -8,7 +8,6 @@ ends where they are, on
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from semistan.density.problem import Problem
@@ -47,8 +46,7 @@ def curve(
     Bayesian Deep Learning, UAI, section 4.3, and Garipov et al. (2018), Loss Surfaces, Mode
     Connectivity, and Fast Ensembling of DNNs, NeurIPS. The plane is theirs; ``p_bar`` is the
     mean of the three points, which is the mean of b(t), and not the midpoint of the ends,
-    where the loss may be high. Layers outside the subspace are trained with the first end only,
-    since both ends must be weights of the same network.
+    where the loss may be high.
     """
     starts = [initial_parameters(problem, 1, generator) for _ in range(2)]
 
@@ -59,7 +57,7 @@ def curve(
         return descend(problem, start, train, replica(generator), shown, fixed=fixed)
 
     one, first = stage(0, starts[0])
-    two, second = stage(1, replace(starts[1], w_frozen=one.w_frozen))
+    two, second = stage(1, starts[1])
     best, third = stage(2, _straight(one, two), fixed=(0, 2))
     best = settle(problem, best)
     spanned, spread = span(best.control_points.cpu().numpy(), subspace.dimension, "curve")
@@ -72,7 +70,6 @@ def _straight(one: Parameters, two: Parameters) -> Parameters:
     points = torch.stack([ends[0], (ends[0] + ends[1]) / 2, ends[1]])
     return Parameters(
         points.requires_grad_(),
-        one.w_frozen,
         ((one.theta + two.theta) / 2).requires_grad_(),
         ((one.log_dispersion + two.log_dispersion) / 2).requires_grad_(),
     )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from semistan.density.problem import Problem
-from semistan.model.config import SubspaceConfig, TrainConfig
+from semistan.model.config import ModelConfig, SubspaceConfig, TrainConfig
 from semistan.model.construction import NARROW, ConstructionFacts, construction_facts
+from semistan.model.formula.images import has_images
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -137,6 +138,10 @@ def check_construction(config: SubspaceConfig, network: Networks) -> None:
     construction(config.construction).check(config, network)
 
 
-def training_epochs(subspace: SubspaceConfig, train: TrainConfig) -> int:
-    """Return the epochs of all stages of a construction."""
-    return construction(subspace.construction).epochs(subspace, train)
+def training_epochs(config: ModelConfig) -> int:
+    """Return the epochs of all stages: of constant layers, if there are some, and of the rest."""
+    frozen = config.network.frozen
+    in_images = has_images(config.formula) and config.network.kind != "mlp"
+    constant = config.train.epochs if frozen and (frozen != "auto" or in_images) else 0
+    subspace, train = config.subspace, config.train
+    return constant + construction(subspace.construction).epochs(subspace, train)

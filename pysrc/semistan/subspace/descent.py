@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.features import pieces
 from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
-from semistan.model.networks.networks import initial, initial_frozen
+from semistan.model.networks.networks import initial
 from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
@@ -32,19 +33,18 @@ RECORDS = 200  # states looked at during training, at the most
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
-    """The trained tensors: control points (m, d), frozen weights, theta, log dispersion.
+    """The trained tensors: control points (m, d), theta, log dispersion.
 
     theta is one vector (P,) for the whole curve, or has control points of its own (m, P).
     """
 
     control_points: Tensor
-    w_frozen: Tensor
     theta: Tensor
     log_dispersion: Tensor
 
     def tensors(self) -> list[Tensor]:
         """Return all of them in order."""
-        return [self.control_points, self.w_frozen, self.theta, self.log_dispersion]
+        return [self.control_points, self.theta, self.log_dispersion]
 
     @property
     def mean_theta(self) -> Tensor:
@@ -54,7 +54,8 @@ class Parameters:
     def at(self, weights: Tensor) -> Weights:
         """Return the state at Bernstein weights (..., k + 1)."""
         theta = weights @ self.theta if self.theta.ndim > 1 else self.theta
-        return Weights(weights @ self.control_points, self.w_frozen, theta, self.log_dispersion)
+        points = self.control_points
+        return Weights(weights.to(points.dtype) @ points, theta, self.log_dispersion)
 
     def copy(self) -> Parameters:
         """Return detached copies."""
@@ -62,11 +63,10 @@ class Parameters:
 
 
 def initial_parameters(problem: Problem, points: int, generator: Generator) -> Parameters:
-    """Draw control points and the frozen weights; theta and log dispersion are 0."""
+    """Draw control points; theta and log dispersion are 0."""
     spec, device = problem.network, problem.y.device
     tensors = [
         torch.stack([initial(spec, generator) for _ in range(points)]),
-        initial_frozen(spec, generator),
         torch.zeros(problem.all_coefficients, dtype=torch.float64),
         torch.zeros(len(problem.family.dispersion), dtype=torch.float64),
     ]
@@ -81,6 +81,8 @@ def descend(
     progress: Progress | None = None,
     *,
     fixed: Sequence[int] = (),
+    patience: int | None = None,
+    recorded: int | None = None,
 ) -> tuple[Parameters, dict[str, Array]]:
     """Run Adam with a cosine-annealed rate; return the state of least validation loss.
 
@@ -100,6 +102,10 @@ def descend(
         Called with the epoch, the training loss and the validation loss.
     fixed : sequence of int
         Control points that stay where they are.
+    patience : int, optional
+        Epochs without a lower validation loss after which training stops early.
+    recorded : int, optional
+        Rows of which the training loss is recorded; all by default.
 
     Returns
     -------
@@ -117,25 +123,28 @@ def descend(
     training, validation = split_rows(problem, options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
+    looked_at = training.rows(torch.arange(min(recorded, len(training)))) if recorded else training
     every = -(-options.epochs // RECORDS)
-    best, least, records = parameters.copy(), np.inf, []
+    best, least, kept, records = parameters.copy(), np.inf, 0, []
     for epoch in range(1, options.epochs + 1):
         for batch in batches(training, options.batch_size, generator):
             step(batch, parameters, optimiser, generator, fixed)
         schedule.step()
         if epoch % every and epoch != options.epochs:
             continue
-        loss, held_out, error = recorded_losses((training, validation), parameters)
+        loss, held_out, error = recorded_losses((looked_at, validation), parameters)
         state = parameters.copy()
         length = arc_length(state.control_points.cpu().numpy())
         records.append((epoch, loss, held_out, error, length))
         if held_out < least:
-            best, least = state, held_out
+            best, least, kept = state, held_out, epoch
         if progress is not None:
             progress(epoch, loss, held_out)
+        if patience is not None and epoch - kept > patience:
+            break
     if not np.isfinite(least):
         raise SemistanError(
-            f"training diverged: the loss is {loss:g} after {options.epochs} epochs; lower "
+            f"training diverged: the loss is {loss:g} after {epoch} epochs; lower "
             f"learning_rate (now {options.learning_rate:g})"
         )
     return best, dict(zip(RECORDED, np.array(records, dtype=float).T, strict=True))
@@ -182,7 +191,7 @@ def recorded_losses(
     each, n = torch.zeros_like(validation.y), len(validation)
     with torch.no_grad():
         for share, row in zip(shares, weights, strict=True):
-            each += share * validation.row_losses(parameters.at(row))
+            each += share * row_losses(validation, parameters.at(row))
     return loss, float(each.mean()), float(each.std(correction=min(1, n - 1))) / np.sqrt(n)
 
 
@@ -195,7 +204,16 @@ def losses(problem: Problem, parameters: Parameters, t: Array) -> Array:
     """Return the loss at each t, one t at a time to bound memory."""
     weights = _on_device(bernstein(t, len(parameters.control_points) - 1), problem)
     with torch.no_grad():
-        return np.array([float(problem.loss(parameters.at(row))) for row in weights])
+        return np.array([float(row_losses(problem, parameters.at(row)).mean()) for row in weights])
+
+
+def row_losses(problem: Problem, state: Weights) -> Tensor:
+    """Return each row's loss (N,), some rows at a time to bound memory."""
+    parts = list(pieces(len(problem), problem.network.widest))
+    if len(parts) == 1:
+        return problem.row_losses(state)
+    return torch.cat([problem.rows(torch.arange(part.start, part.stop)).row_losses(state)
+                      for part in parts])  # fmt: skip
 
 
 def _on_device(array: Array, problem: Problem) -> Tensor:
@@ -203,7 +221,15 @@ def _on_device(array: Array, problem: Problem) -> Tensor:
 
 
 def split_rows(problem: Problem, share: float, generator: Generator) -> tuple[Problem, Problem]:
-    """Hold out a random share of the rows; without one, training rows are used for both."""
+    """Hold out a random share of the rows; without one, training rows are used for both.
+
+    Rows that an earlier stage has held out are held out again.
+    """
+    chosen = problem.held_out
+    if chosen is not None:
+        others = torch.ones(len(problem), dtype=torch.bool, device=problem.y.device)
+        others[chosen] = False
+        return problem.rows(others.nonzero()[:, 0]), problem.rows(chosen)
     held_out = min(round(share * len(problem)), len(problem) - 1)
     if held_out == 0:
         return problem, problem
@@ -211,9 +237,22 @@ def split_rows(problem: Problem, share: float, generator: Generator) -> tuple[Pr
     return problem.rows(order[held_out:]), problem.rows(order[:held_out])
 
 
+def held_out_rows(problem: Problem, share: float, generator: Generator) -> Tensor | None:
+    """Choose the rows that all stages are to hold out; None if no row is."""
+    held_out = min(round(share * len(problem)), len(problem) - 1)
+    if held_out == 0:
+        return None
+    return torch.randperm(len(problem), generator=generator)[:held_out].to(problem.y.device)
+
+
+def default_batch(rows: int) -> int:
+    """Return the rows in a batch where the user does not say."""
+    return rows if rows <= 4096 else 1024
+
+
 def batches(problem: Problem, size: int, generator: Generator) -> Iterator[Problem]:
     """Yield the rows in random batches; ``size = 0`` decides by itself."""
-    size = size or (len(problem) if len(problem) <= 4096 else 1024)
+    size = size or default_batch(len(problem))
     if size >= len(problem):
         yield problem
         return

@@ -50,7 +50,6 @@ def hand_over(
         subspace=subspace,
         singular_values=singular_values,
         control_points=control_points,
-        w_frozen=best.w_frozen.cpu().numpy(),
         linear={
             name: theta[own] * units.coefficient_scale(name) for name, (own, *_) in slices.items()
         },

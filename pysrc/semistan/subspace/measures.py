@@ -116,7 +116,7 @@ def state_of(problem: Problem, units: Units, trained: Trained, w: Array | None =
         parts.append(trained.linear[name] / units.coefficient_scale(name))
         parts.append(trained.terms.get(name, np.zeros(0)) / np.concatenate([np.zeros(0), *scales]))
     theta = np.concatenate(parts)
-    arrays = (w, trained.w_frozen, theta, log_dispersion)
+    arrays = (w, theta, log_dispersion)
     return Weights(*(torch.tensor(array, device=problem.y.device) for array in arrays))
 
 

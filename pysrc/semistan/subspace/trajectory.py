@@ -200,12 +200,15 @@ def after(progress: Progress | None, epochs: int) -> Progress | None:
 
 
 def joined(*histories: dict[str, Array]) -> dict[str, Array]:
-    """Return the history of stages 1, 2, ... that follow each other, their epochs counted on."""
-    stages, start = [], 0.0
-    for stage, history in enumerate(histories, 1):
-        epoch = start + history["epoch"]
-        stages.append(history | {"epoch": epoch, "stage": np.full(len(epoch), float(stage))})
-        start = epoch[-1]
+    """Return the history of stages 1, 2, ... that follow each other, their epochs counted on.
+
+    A history may have several stages itself.
+    """
+    stages, start, before = [], 0.0, 0.0
+    for history in histories:
+        epoch, own = start + history["epoch"], history.get("stage", np.ones(len(history["epoch"])))
+        stages.append(history | {"epoch": epoch, "stage": before + own})
+        start, before = epoch[-1], before + own[-1]
     return {name: np.concatenate([history[name] for history in stages]) for name in stages[0]}
 
 

@@ -21,6 +21,7 @@ from math import ceil
 import numpy as np
 
 from semistan.bundle.bundle import library_versions
+from semistan.density.features import Behind, behind
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError, ToolchainError
 from semistan.infer.cmdstan.compile import compile_program
@@ -33,6 +34,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.names import MU
+from semistan.model.networks.networks import initial
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.subspace import along_axes
 from semistan.program.program import bundle_program
@@ -204,13 +206,24 @@ def _seconds_in_stan(prepared: Prepared, toolchain: Toolchain) -> float:
 def _untrained(prepared: Prepared) -> Bundle:
     """Return a bundle of random weights, all of which move."""
     model, d = prepared.model, prepared.model.network.d
-    problem = make_problem(model, prepared.rows, "cpu")
+    constant = _untrained_layers(prepared)
+    problem = constant.problem if constant else make_problem(model, prepared.rows, "cpu")
     start = initial_parameters(problem, 1, torch.Generator().manual_seed(0)).copy()
     whole = along_axes(np.zeros(d), np.arange(d), "bezier")
     trained = hand_over(problem, model.units, start, {}, whole, np.ones(d))
+    trained = constant.completed(trained) if constant else trained
     return Bundle(
         prepared.config, model.design, model.units, trained, prepared.source, library_versions()
     )
+
+
+def _untrained_layers(prepared: Prepared) -> Behind | None:
+    """Return random constant layers with the training problem behind them; None without such."""
+    leading = prepared.model.leading
+    if not leading.any:
+        return None
+    w_frozen, _ = leading.split(initial(leading.whole, torch.Generator().manual_seed(0)))
+    return behind(make_problem(prepared.model, prepared.rows, "cpu"), leading, w_frozen)
 
 
 def _seconds_in_torch(prepared: Prepared) -> float:
@@ -219,7 +232,8 @@ def _seconds_in_torch(prepared: Prepared) -> float:
     Of a method that CmdStan runs, what a call costs whatever the rows is left out: there it costs
     nothing, and with few weights it is most of PyTorch's time.
     """
-    problem = make_problem(prepared.model, prepared.rows, "cpu")
+    constant = _untrained_layers(prepared)
+    problem = constant.problem if constant else make_problem(prepared.model, prepared.rows, "cpu")
     seconds = _seconds_of_call(problem)
     if not method_of(prepared.config.sample).by_stan:
         return seconds

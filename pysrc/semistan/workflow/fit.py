@@ -16,7 +16,7 @@ from semistan.infer.chain_store import ChainProgress, Filed, chain_tasks, comple
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import method_of
+from semistan.infer.methods import check_computable, method_named, method_of
 from semistan.infer.plan import default_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
@@ -286,6 +286,7 @@ def new_run(
     started, sampled = time.monotonic(), with_temper(bundle, options)
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
+    check_computable(method, bundle.network)
     starts = starts_of(sampled, rows, options, prior_only=prior_only)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
@@ -340,6 +341,7 @@ def export_stan(
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
+    check_computable(method_named("nuts"), bundle.network)
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)

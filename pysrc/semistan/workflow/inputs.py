@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig, config_toml, parse_config
+from semistan.workflow.images import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,6 +63,7 @@ def read_table(path: Path | str) -> pd.DataFrame:
         raise InputError(f"data file '{path}' is no readable Parquet: {error}") from None
     if len(frame) == 0:
         raise InputError(f"data file '{path}' has a header but no rows")
+    frame.attrs = {FOLDER: str(Path(path).parent)}
     return frame
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
-from semistan.infer.methods import method_of
+from semistan.infer.methods import check_computable, method_of
 from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
@@ -29,6 +29,7 @@ from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
 from semistan.model.units import units_of
 from semistan.subspace.construction import check_construction
+from semistan.workflow.images import with_pictures
 from semistan.workflow.inputs import read_config, read_table
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     table = read_table(str(config.data)) if frame is None else frame
     formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
+    said: list[str] = []
+    formula, kept = with_pictures(formula, kept, said.append)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -112,13 +115,15 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
-    check_construction(config.subspace, network_spec(config, design))
+    networks = network_spec(config, design)
+    check_construction(config.subspace, networks)
+    check_computable(method_of(config.sample), networks)
     check_orthogonal(config, design)
     check_priors(config, design)
     method_of(config.sample).check(config)
     check_free_theta(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
-    notes = (*([missing.text] if missing else []), *factor_notes(design))
+    notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
 
 
@@ -153,6 +158,7 @@ def new_rows(
     kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
     if missing and say:
         say(missing.text)
+    _, kept = with_pictures(formula, kept, say or (lambda _: None))
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)

@@ -182,7 +182,7 @@ def epochs_left(path: Path | str) -> int:
     if not _unfinished(Path(path), manifest):
         return 0
     config = parse_config(manifest["config"], MARKER)
-    each = training_epochs(config.subspace, config.train)
+    each = training_epochs(config)
     return each * len(untrained(Path(path), manifest))
 
 

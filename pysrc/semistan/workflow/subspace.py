@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from semistan.density.features import at_features
 from semistan.density.problem import make_problem
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
@@ -36,6 +37,7 @@ def subspace_measures(bundle: Bundle, rows: Rows) -> pd.DataFrame:
     """
     import pandas as pd
 
+    bundle, rows = at_features(bundle, rows)
     problem = make_problem(bundle.model, rows, "cpu")
     found = measure(problem, bundle.units, bundle.trained)
     values = {

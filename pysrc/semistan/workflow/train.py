@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from semistan.bundle.bundle import library_versions
-from semistan.density.problem import make_problem
+from semistan.density.problem import Problem, make_problem
 from semistan.errors import InputError
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
+from semistan.model.config import TrainConfig
+from semistan.model.model import Model
 from semistan.model.table.rows import Rows
+from semistan.model.trained import Trained
 from semistan.posterior.implied import implied, implied_text
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
+from semistan.subspace.leading_layers import as_epochs, batched, train_leading_layers
+from semistan.subspace.trajectory import after, joined
 from semistan.workflow.dimension import resolved
 from semistan.workflow.prepare import Prepared, Say
 
@@ -51,16 +56,39 @@ class TrainTask:
         model, config = self.prepared.model, self.prepared.config
         problem = make_problem(model, self.prepared.rows, _device(config.train.device))
         generator = torch.Generator().manual_seed(config.train.seed)
-        with torch_threads(len(problem) * model.network.widest):
-            construct = construction(config.subspace.construction)
-            trained = construct(
-                problem, model.units, config.subspace, config.train, generator, report.step
-            )
+        with torch_threads(len(problem) * model.leading.whole.widest):
+            trained = _trained(model, problem, generator, report.step)
         alone = config.subspace.model_copy(update={"subspaces": 1})
         return Bundle(
             config.model_copy(update={"subspace": alone}), model.design, model.units, trained,
             self.prepared.source, library_versions(),
         )  # fmt: skip
+
+
+def _trained(
+    model: Model, problem: Problem, generator: torch.Generator, progress: Progress | None
+) -> Trained:
+    """Train the constant layers if there are some, and span the subspace of what is behind them."""
+    subspace, train, leading = model.config.subspace, model.config.train, model.leading
+    build = construction(subspace.construction)
+    if not leading.any:
+        own, shown = _schedule(model, problem, progress)
+        return build(problem, model.units, subspace, own, generator, shown)
+    found, history = train_leading_layers(problem, leading, train, generator, progress)
+    own, shown = _schedule(model, found.problem, after(progress, train.epochs))
+    trained = build(found.problem, model.units, subspace, own, generator, shown)
+    return found.completed(replace(trained, history=joined(history, trained.history)))
+
+
+def _schedule(
+    model: Model, problem: Problem, progress: Progress | None
+) -> tuple[TrainConfig, Progress | None]:
+    """Return how to train the Bayesian layers: in batches if these are convolutional."""
+    train = model.config.train
+    if model.network.in_stan:
+        return train, progress
+    own = batched(problem, train)
+    return own, progress and as_epochs(progress, own.epochs, train.epochs)
 
 
 def train(

@@ -14,6 +14,7 @@ from semistan.errors import InputError, ToolchainError, did_you_mean
 if TYPE_CHECKING:
     from semistan.infer.method import Method
     from semistan.model.config import SampleConfig
+    from semistan.model.networks.networks import Networks
 
 METHODS = {
     "nuts": "semistan.infer.methods.nuts:NUTS",
@@ -62,6 +63,23 @@ def reservations(options: SampleConfig) -> tuple[str, ...]:
     unadjusted = (biased,) if method.unadjusted else ()
     tempered = (f"tempered ({what} to the power 1 / {T:g})",) if T != 1 else ()
     return approximate + unadjusted + tempered
+
+
+def check_computable(method: Method, networks: Networks) -> None:
+    """Refuse networks that Stan cannot compute for a method that CmdStan runs.
+
+    Raises
+    ------
+    InputError
+        Saying what to do.
+    """
+    if method.by_stan and not networks.in_stan:
+        others = [name for name in METHODS if not method_named(name).by_stan]
+        raise InputError(
+            f"Stan cannot compute the convolutional layers of the network {networks.text}, as "
+            f"method '{method.name}' needs; let them be constants (network.frozen = 'auto'), or "
+            f"choose a method that PyTorch runs: {', '.join(others[:-1])} or {others[-1]}"
+        )
 
 
 def check_version(method: Method, version: tuple[int, ...]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
 from semistan.model.formula.calls import TermCall
+from semistan.model.formula.images import Image, image_of
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
@@ -23,6 +24,7 @@ from semistan.model.formula.syntax import (
     check_expression,
     check_part,
     check_text,
+    closing,
     formula_error,
     located,
     masked,
@@ -159,9 +161,17 @@ class Formula:
         return tuple(options for predictor in self.predictors for options in predictor.layers)
 
     @property
+    def images(self) -> tuple[Image, ...]:
+        """The images that networks take."""
+        found = (image_of(term) for network in self.networks for term in network)
+        return tuple(image for image in found if image)
+
+    @property
     def network_variables(self) -> tuple[str, ...]:
-        """Columns that the networks use."""
-        return _unique(v for network in self.networks for term in network for v in variables(term))
+        """Columns of numbers and factors that the networks use."""
+        used = (v for network in self.networks for term in network for v in variables(term))
+        images = {image.column for image in self.images}
+        return _unique(name for name in used if name not in images)
 
     @property
     def dated(self) -> tuple[str, ...]:
@@ -199,6 +209,7 @@ def parse_formula(text: str) -> Formula:
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
         ) from None
     _check_response(formula)
+    _check_images(formula)
     return formula
 
 
@@ -280,6 +291,24 @@ def _check_response(formula: Formula) -> None:
             f"'{columns[0]}' is the response, which cannot be a predictor of itself; leave it out "
             "on the right of '~'",
             place,
+        )
+
+
+def _check_images(formula: Formula) -> None:
+    """Refuse a column of images that is anything else too."""
+    images = {image.column for image in formula.images}
+    if len(images) < len(set(formula.images)):
+        raise InputError(
+            f"the formula '{formula.text}' has image() of one column with different options; give "
+            "it the same ones, or copy the column"
+        )
+    expressions = (term for part in formula.predictors for term in part.expressions)
+    others = {v for term in expressions if image_of(term) is None for v in variables(term)}
+    groups = (group for part in formula.predictors for group in part.groups)
+    others |= {name for group in groups for name in group.by} | {*formula.outcome}
+    for name in sorted(images & others):
+        raise formula_error(
+            formula.text, f"'{name}' is a column of images, which image() in nn() takes alone", name
         )
 
 
@@ -533,21 +562,12 @@ def _check_distinct(text: str, right: tuple[int, int]) -> None:
     """Refuse a network that is written twice, which formulaic merges."""
     source, seen = masked(text), set()
     for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
-        end = _closing(source, match.end())
+        end = closing(source, match.end())
         arguments = frozenset(_network((text[match.start() : end],), text)[0])
         if arguments in seen:
             message = "another nn() has the same arguments; networks are added, so one is enough"
             raise formula_error(text, message, (match.start(), end))
         seen.add(arguments)
-
-
-def _closing(source: str, start: int) -> int:
-    """Return the position after the parenthesis that closes the one before ``start``."""
-    depth = 1
-    while depth:
-        depth += {"(": 1, ")": -1}.get(source[start], 0)
-        start += 1
-    return start
 
 
 def _network(term: tuple[str, ...], text: str) -> Network:

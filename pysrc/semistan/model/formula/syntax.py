@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
@@ -40,14 +40,44 @@ DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
-    "nn": "at least one column, and as options hidden and activation, as "
+    "nn": "at least one column, and as options those of [network], as "
     "nn(u1, u2, hidden=[32, 32], activation='relu')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
-LAYERS: dict[str, Callable[[object], bool]] = {
-    "hidden": lambda value: isinstance(value, list) and all(type(n) is int for n in value),
-    "activation": lambda value: isinstance(value, str),
-}  # options of nn(), and what they may be
+Options = Mapping[str, Callable[[object], bool]]  # what each may be
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int
+
+
+def _are_whole(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_whole, value))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+LAYERS: Options = {
+    "kind": _is_text,
+    "hidden": _are_whole,
+    "activation": _is_text,
+    "frozen": lambda value: _is_whole(value) or _is_text(value),
+    "channels": _are_whole,
+    "kernel": _is_whole,
+    "pooling": _is_whole,
+}  # of nn()
+IMAGE = "image"  # in nn() alone
+IMAGES: Options = {
+    "size": lambda value: _is_whole(value) or (_are_whole(value) and len(value) == 2),  # type: ignore[arg-type]
+    "channels": lambda value: type(value) is int and value > 0,
+    "array": _is_text,
+}
+IMAGE_TAKES = (
+    "a column of files or rows, and as options size, channels and array, as image(path, size=32), "
+    "image(path, size=[32, 48], channels=1) or image(row, array='images.npy')"
+)
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
@@ -170,7 +200,11 @@ def check_tree(tree: ast.AST, report: Report) -> None:
                 if within:
                     report.refuse(node, f"{node.func.id}() must be a term of its own")
                 _check_term_call(node, node.func.id, report)
-                todo += [(argument, True) for argument in node.args]
+                images = [argument for argument in node.args if _is_image(argument)]
+                for image in images if node.func.id == "nn" else []:
+                    _check_image(node, image, report)
+                others = images if node.func.id != "nn" else []
+                todo += [(a, True) for a in node.args if a not in images or a in others]
             else:
                 _check_call(node, report)
                 todo += [(argument, True) for argument in node.args[:1]]
@@ -234,6 +268,15 @@ def _expected(reason: str) -> str:
     return "expected a column, a listed function or an operator; odd names go in backticks"
 
 
+def closing(source: str, start: int) -> int:
+    """Return the position after the parenthesis that closes the one before ``start``."""
+    depth = 1
+    while depth:
+        depth += {"(": 1, ")": -1}.get(source[start], 0)
+        start += 1
+    return start
+
+
 def masked(text: str) -> str:
     """Return Python of the same length, in ASCII: what stands in quotes is blanked."""
 
@@ -287,7 +330,7 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
-    known = {"nn": LAYERS}.get(name, {}) if name in PARTS else term_kind(name).options
+    known: Options = {"nn": LAYERS}.get(name, {}) if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
     further = [] if name == "nn" else node.args[1:]
     options = [
@@ -306,8 +349,32 @@ def _never(_: object) -> bool:
     return False
 
 
+def _is_image(node: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", None) == IMAGE
+
+
+def _check_image(network: ast.Call, node: ast.Call, report: Report) -> None:
+    """Refuse images beside other inputs of a network, and options that there are not."""
+    if len(network.args) > 1:
+        report.refuse(
+            network,
+            "images are inputs of a network of their own; write the other inputs as another one, "
+            "as nn(image(path)) + nn(u)",
+        )
+    known = {option.arg: _literal(option.value) for option in node.keywords}
+    column = len(node.args) == 1 and isinstance(node.args[0], ast.Name)
+    possible = [IMAGES.get(str(name), _never)(value) for name, value in known.items()]
+    if not column or not all(possible):
+        report.refuse(node, f"'{report.shown(node)}' is not allowed: image() takes {IMAGE_TAKES}")
+    size = known.get("size")
+    if min(size if isinstance(size, list) else [size or 1]) < 1 or size == 0:
+        report.refuse(node, f"images need at least 1 x 1 pixels, got size={size}")
+
+
 def _check_call(node: ast.Call, report: Report) -> None:
     name = report.shown(node.func)
+    if name == IMAGE:
+        report.refuse(node, "image() stands in nn(), as nn(image(path, size=32))")
     if not isinstance(node.func, ast.Name) or name not in CALLABLE:
         report.refuse(
             node.func, f"function '{name}' is not available.{did_you_mean(name, CALLABLE)}"

@@ -1,13 +1,14 @@
 """What a network must bring: the protocol of every architecture, its arguments documented once.
 
-A network f(u; w) has one output and is a pure function of flat weights. Its leading layers may be
-constants outside the subspace; what they make of the inputs are the features h. An architecture is
-one file that says the same in PyTorch, in ONNX and, with a file of functions in ``stan/``, in Stan.
+A network f(u; w) has one output and is a pure function of flat weights. An architecture is one file
+that says the same in PyTorch, in ONNX and, with a file of functions in ``stan/``, in Stan. Its
+leading layers may be constants (``leading.py``): what they make of the inputs is what the network
+behind them, its head, takes as inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -47,33 +48,23 @@ class StanText:
 
     The functions are ``network(H, w, ...)`` of one, ``networks(H, w, ...)`` of several and
     ``networks_of(H, w, ..., first, last)`` of those of one predictor: H has the features of all
-    side by side, w their weights.
+    side by side, standardised, w their weights.
 
     Attributes
     ----------
     files : tuple of str
         The functions, in ``stan/``.
     data : pairs
-        Declarations of the data that say how large the networks are, and of the constant weights
-        ``w_frozen``, if there are any.
-    transformed : pairs
-        Declarations that follow from them.
+        Declarations of the data that say how large the networks are.
     passed : pairs
         What those functions take behind H and w: its type, and its name.
-    n_features : str
-        Expression for the columns of H.
-    features : str
-        Expression for H, given the standardised inputs Z; empty if no layer is constant.
     has_kernel : bool
         Whether the C++ kernel computes these networks.
     """
 
     files: tuple[str, ...]
     data: Lines
-    transformed: Lines
     passed: Lines
-    n_features: str
-    features: str
     has_kernel: bool
 
 
@@ -83,75 +74,70 @@ class Architecture(Protocol):
     Attributes
     ----------
     n_inputs : int
-        Number of network inputs Q.
-    n_features : int
-        Numbers m that the constant layers make of them; Q if no layer is constant.
-    d, d_frozen : int
-        Number of Bayesian and of constant weights.
+        Number of inputs Q.
+    d : int
+        Number of weights.
     activation : str
         What follows each layer but the last.
-    frozen : int
-        Number of leading layers that are constants.
     widest : int
         Numbers of the largest layer for each row, inputs included.
     text : str
         The layers' sizes, as ``2-16-16-1``.
-    likeness : hashable
-        The same for networks of a kind that can stand in one program.
+    in_stan : bool
+        Whether Stan can compute it; otherwise PyTorch alone.
     """
 
     @property
     def n_inputs(self) -> int: ...  # noqa: D102
     @property
-    def n_features(self) -> int: ...  # noqa: D102
-    @property
     def d(self) -> int: ...  # noqa: D102
     @property
-    def d_frozen(self) -> int: ...  # noqa: D102
-    @property
     def activation(self) -> str: ...  # noqa: D102
-    @property
-    def frozen(self) -> int: ...  # noqa: D102
     @property
     def widest(self) -> int: ...  # noqa: D102
     @property
     def text(self) -> str: ...  # noqa: D102
     @property
-    def likeness(self) -> Hashable: ...  # noqa: D102
+    def in_stan(self) -> bool: ...  # noqa: D102
 
     def layers(self, start: int = 0) -> list[Layer]:
-        """Return the Bayesian layers; their weights are w, from a position on, without gaps."""
+        """Return the layers; their weights are w, from a position on, without gaps."""
+
+    def head(self, frozen: int) -> Architecture:
+        """Return what is behind so many leading layers.
+
+        Raises
+        ------
+        InputError
+            If so many cannot be constants.
+        """
+
+    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
+        """Pass inputs (N, Q) through so many leading layers, to the head's inputs (N, m)."""
 
     def initial(self, generator: Generator) -> Tensor:
-        """Draw Bayesian weights (d,) with which training starts."""
+        """Draw weights (d,) with which training starts."""
 
-    def initial_frozen(self, generator: Generator) -> Tensor:
-        """Draw constant weights (d_frozen,) with which training starts."""
+    def forward(self, w: Tensor, u: Tensor) -> Tensor:
+        """Return the output (..., N) at weights (..., d), given standardised inputs (N, Q)."""
 
-    def features(self, w_frozen: Tensor, u: Tensor) -> Tensor:
-        """Pass standardised inputs (N, Q) through the constant layers, to (N, m)."""
+    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
+        """Return the inputs (N, m_i) of each layer at weights (d,)."""
 
-    def forward(self, w: Tensor, h: Tensor) -> Tensor:
-        """Return the output (..., N) at weights (..., d), given features (N, m)."""
-
-    def layer_inputs(self, w: Tensor, h: Tensor) -> list[Tensor]:
-        """Return the inputs (N, m_i) of each Bayesian layer at weights (d,)."""
-
-    def output_and_jacobian(self, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output (N,) at weights (d,) and its derivatives by them (N, d)."""
 
-    def onnx_features(self, graph: Graph, w_frozen: Array, u: str) -> str:
+    def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write ``features`` down."""
 
-    def onnx(self, graph: Graph, w: str, h: str, start: int) -> str:
+    def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
         """Write ``forward`` down, for weights (S, d) from a column of w on; return (S, N)."""
 
     @staticmethod
-    def stan_text(*, several: bool, predictors: bool, kernel: bool, frozen: bool) -> StanText:
+    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
         """Return the program's text for one or several, of one predictor or of more.
 
-        With ``kernel``, the functions are those of the C++ kernel, if it has them; with
-        ``frozen``, leading layers are constants.
+        With ``kernel``, the functions are those of the C++ kernel, if it has them.
         """
 
     @staticmethod

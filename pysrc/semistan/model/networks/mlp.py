@@ -1,21 +1,21 @@
 """The fully connected network.
 
 Weights are stored layer by layer, each layer's weight matrix (unit by unit, PyTorch's order) and
-then its biases. The first ``frozen`` layers are constants outside the subspace.
+then its biases.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.networks.architecture import Graph, Layer, Lines, StanText
+from semistan.model.networks.architecture import Graph, Layer, StanText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,28 +39,19 @@ class FullyConnected:
         Units of each hidden layer; empty for a linear network.
     activation : str
         One of ``ACTIVATIONS``, applied after each hidden layer.
-    frozen : int
-        This many leading layers are constants, not part of ``w``.
     """
 
     n_inputs: int
     hidden: tuple[int, ...]
     activation: str = "tanh"
-    frozen: int = 0
+    in_stan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            hint = did_you_mean(self.activation, ACTIVATIONS)
-            raise InputError(f"unknown activation '{self.activation}'.{hint}")
+        check_activation(self.activation)
         if self.n_inputs < 1 or any(units < 1 for units in self.hidden):
             raise InputError(
                 f"every layer needs at least one unit, got inputs {self.n_inputs} and "
                 f"hidden {list(self.hidden)}"
-            )
-        if not 0 <= self.frozen <= len(self.hidden):
-            raise InputError(
-                f"frozen must be between 0 and the number of hidden layers "
-                f"({len(self.hidden)}), got {self.frozen}: the output layer stays in the subspace"
             )
 
     @property
@@ -69,29 +60,9 @@ class FullyConnected:
         return (self.n_inputs, *self.hidden, 1)
 
     @property
-    def frozen_widths(self) -> tuple[int, ...]:
-        """Widths of the constant layers, from the inputs to the last of them."""
-        return self.widths[: self.frozen + 1]
-
-    @property
-    def free_widths(self) -> tuple[int, ...]:
-        """Widths of the Bayesian layers, from their inputs to the output."""
-        return self.widths[self.frozen :]
-
-    @property
-    def n_features(self) -> int:
-        """Inputs of the first Bayesian layer."""
-        return self.free_widths[0]
-
-    @property
     def d(self) -> int:
-        """Number of Bayesian weights."""
-        return n_weights(self.free_widths)
-
-    @property
-    def d_frozen(self) -> int:
-        """Number of constant weights."""
-        return n_weights(self.frozen_widths)
+        """Number of weights."""
+        return n_weights(self.widths)
 
     @property
     def widest(self) -> int:
@@ -103,50 +74,50 @@ class FullyConnected:
         """The widths of all layers, as ``2-16-16-1``."""
         return "-".join(map(str, self.widths))
 
-    @property
-    def likeness(self) -> int:
-        """How many layers are constants."""
-        return self.frozen
-
     def layers(self, start: int = 0) -> list[Layer]:
-        """Return the Bayesian layers."""
-        return layer_slices(self.free_widths, start)
+        """Return the layers."""
+        return layer_slices(self.widths, start)
 
-    def initial(self, generator: Generator) -> Tensor:
-        """Draw Bayesian weights as PyTorch does."""
-        return initial_weights(self.free_widths, generator)
+    def head(self, frozen: int) -> FullyConnected:
+        """Return the layers behind the first ones."""
+        if not 0 <= frozen <= len(self.hidden):
+            raise InputError(
+                f"frozen must be between 0 and the number of hidden layers "
+                f"({len(self.hidden)}), got {frozen}: the output layer stays in the subspace"
+            )
+        return replace(self, n_inputs=self.widths[frozen], hidden=self.hidden[frozen:])
 
-    def initial_frozen(self, generator: Generator) -> Tensor:
-        """Draw constant weights as PyTorch does."""
-        return initial_weights(self.frozen_widths, generator)
-
-    def features(self, w_frozen: Tensor, u: Tensor) -> Tensor:
-        """Pass inputs through the constant layers, each followed by the activation."""
-        for layer in layer_slices(self.frozen_widths):
-            u = activate(affine(u, w_frozen, *layer), self.activation)
+    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
+        """Pass inputs through the first layers, each followed by the activation."""
+        for layer in self.layers()[:frozen]:
+            u = activate(affine(u, w, *layer), self.activation)
         return u
 
-    def forward(self, w: Tensor, h: Tensor) -> Tensor:
-        """Evaluate the Bayesian layers."""
+    def initial(self, generator: Generator) -> Tensor:
+        """Draw weights as PyTorch does."""
+        return initial_weights(self.widths, generator)
+
+    def forward(self, w: Tensor, u: Tensor) -> Tensor:
+        """Evaluate the layers."""
         *hidden, last = self.layers()
         for layer in hidden:
-            h = activate(affine(h, w, *layer), self.activation)
-        return affine(h, w, *last).squeeze(-1)
+            u = activate(affine(u, w, *layer), self.activation)
+        return affine(u, w, *last).squeeze(-1)
 
-    def layer_inputs(self, w: Tensor, h: Tensor) -> list[Tensor]:
-        """Return the inputs of each Bayesian layer."""
-        found = [h]
+    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
+        """Return the inputs of each layer."""
+        found = [u]
         for layer in self.layers()[:-1]:
             found.append(activate(affine(found[-1], w, *layer), self.activation))
         return found
 
-    def output_and_jacobian(self, w: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output and its derivatives, by one backward pass for all rows.
 
         The derivative of a row's output with respect to a layer's weights is the outer product of
         that with respect to the layer's sums and of the layer's inputs.
         """
-        inputs, sums = [h], []
+        inputs, sums = [u], []
         for layer in self.layers():
             sums.append(affine(inputs[-1], w, *layer).requires_grad_())
             inputs.append(activate(sums[-1], self.activation))
@@ -156,23 +127,23 @@ class FullyConnected:
             parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
         return f.detach(), torch.cat(parts, dim=1)
 
-    def onnx_features(self, graph: Graph, w_frozen: Array, u: str) -> str:
-        """Write the constant layers down."""
-        for weights, biases, m, n in layer_slices(self.frozen_widths):
-            product = graph.apply("MatMul", u, graph.constant(w_frozen[weights].reshape(n, m).T))
-            z = graph.apply("Add", product, graph.constant(w_frozen[biases]))
+    def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
+        """Write the first layers down."""
+        for weights, biases, m, n in self.layers()[:frozen]:
+            product = graph.apply("MatMul", u, graph.constant(w[weights].reshape(n, m).T))
+            z = graph.apply("Add", product, graph.constant(w[biases]))
             u = onnx_activation(graph, z, self.activation)
         return u
 
-    def onnx(self, graph: Graph, w: str, h: str, start: int) -> str:
-        """Write the Bayesian layers down."""
+    def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
+        """Write the layers down."""
         *hidden, last = self.layers(start)
         for layer in hidden:
-            h = onnx_activation(graph, onnx_affine(graph, w, h, layer), self.activation)
-        return graph.apply("Squeeze", onnx_affine(graph, w, h, last), graph.constant(np.array([2])))
+            u = onnx_activation(graph, onnx_affine(graph, w, u, layer), self.activation)
+        return graph.apply("Squeeze", onnx_affine(graph, w, u, last), graph.constant(np.array([2])))
 
     @staticmethod
-    def stan_text(*, several: bool, predictors: bool, kernel: bool, frozen: bool) -> StanText:
+    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
         """Return the program's text for one network or several, of one predictor or of more.
 
         ``widths`` has a row for each of several networks, with 0 behind the last layer of one that
@@ -181,14 +152,11 @@ class FullyConnected:
         size, of = ("n_networks, ", "of each: inputs, ") if several else ("", "Q, ")
         most = ", of the deepest" if several else ""
         least, each = (0, "array[n_networks] ") if several else (1, "")
-        free = "free_widths" if frozen else "widths"
-        constant = _constant_layers(several=several) if frozen else _NONE_CONSTANT
         return StanText(
             files=(
                 "layers.stanfunctions",
                 f"network{'_in_cpp' * kernel}.stanfunctions",
                 *["networks.stanfunctions"] * several,
-                *["constant_layers.stanfunctions"] * (several and frozen),
                 *["networks_of.stanfunctions"] * predictors,
             ),
             data=(
@@ -196,15 +164,11 @@ class FullyConnected:
                 ("int<lower=1> n_layers;", f"layers, the output layer included{most}"),
                 (f"array[{size}n_layers + 1] int<lower={least}> widths;", f"{of}hidden units, 1"),
                 (f"{each}int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
-                *constant.data,
             ),
-            transformed=constant.transformed,
             passed=(
-                (f"array[{',' * several}] int", free),
+                (f"array[{',' * several}] int", "widths"),
                 ("array[] int" if several else "int", "activation"),
             ),
-            n_features=(f"sum({free}[ : , 1])" if several else f"{free}[1]") if frozen else "Q",
-            features=constant.features,
             has_kernel=True,
         )
 
@@ -214,43 +178,24 @@ class FullyConnected:
         longest, several = max(len(part.widths) for part in parts), len(parts) > 1
         widths = [[*part.widths, *[0] * (longest - len(part.widths))] for part in parts]
         activation = [1 + ACTIVATIONS.index(part.activation) for part in parts]
-        d_frozen = sum(part.d_frozen for part in parts)
         return {
             **({"n_networks": len(widths)} if several else {}),
             "n_layers": longest - 1,
             "widths": widths if several else widths[0],
             "activation": activation if several else activation[0],
-            **({"frozen": parts[0].frozen, "d_frozen": d_frozen} if d_frozen else {}),
         }
 
 
-class _Constant(NamedTuple):
-    """What constant layers add to a program's data, and the inputs of those behind them."""
+def check_activation(name: str) -> None:
+    """Refuse an activation that there is not.
 
-    data: Lines = ()
-    transformed: Lines = ()
-    features: str = ""
-
-
-_NONE_CONSTANT = _Constant()
-
-
-def _constant_layers(*, several: bool) -> _Constant:
-    rows, columns = ("n_networks, ", " : , ") if several else ("", "")
-    name = "constant_layers" if several else "hidden_layers"
-    sizes = f"array[{rows}n_layers - frozen + 1] int free_widths"
-    return _Constant(
-        data=(
-            ("int<lower=1, upper=n_layers - 1> frozen;", "leading constant layers"),
-            ("int<lower=1> d_frozen;", "constant weights"),
-            ("vector[d_frozen] w_frozen;", "their values"),
-        ),
-        transformed=(
-            (sizes, "widths of the Bayesian layers"),
-            (f"  = widths[{columns}frozen + 1 : n_layers + 1];", ""),
-        ),
-        features=f"{name}(Z, w_frozen, widths[{columns}1 : frozen + 1], activation)",
-    )
+    Raises
+    ------
+    InputError
+        Naming the nearest one.
+    """
+    if name not in ACTIVATIONS:
+        raise InputError(f"unknown activation '{name}'.{did_you_mean(name, ACTIVATIONS)}")
 
 
 def n_weights(widths: tuple[int, ...]) -> int:

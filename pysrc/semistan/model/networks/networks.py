@@ -1,8 +1,7 @@
 """Several networks, or one: f = f_1(u_1; w_1) + f_2(u_2; w_2) + ...
 
-Their inputs, features, weights and constant weights stand side by side, network by network. Each is
-of one predictor, that of the mean (``mu``) or of a dispersion parameter, and only those of the same
-predictor are added.
+Their inputs and weights stand side by side, network by network. Each is of one predictor, that of
+the mean (``mu``) or of a dispersion parameter, and only those of the same predictor are added.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Networks:
     Attributes
     ----------
     parts : tuple of Architecture
-        At least one; of one kind, and with as many constant layers.
+        At least one.
     of : tuple of str
         The predictor of each, if there is another one than ``mu``.
     around : array, shape (d,), optional
@@ -45,10 +44,8 @@ class Networks:
     around: Array | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        kinds = {(type(part), part.likeness) for part in self.parts}
-        if len(kinds) != 1:
-            found = sorted({part.text for part in self.parts})
-            raise ValueError(f"expected networks that can stand in one program, got {found}")
+        if not self.parts:
+            raise ValueError("expected at least one network, got none")
 
     @property
     def activation(self) -> str:
@@ -57,29 +54,24 @@ class Networks:
         return every[0] if len(set(every)) == 1 else " + ".join(every)
 
     @property
-    def frozen(self) -> int:
-        """Number of leading layers that are constants."""
-        return self.parts[0].frozen
-
-    @property
     def n_inputs(self) -> int:
         """Number of network inputs Q of all parts."""
         return sum(part.n_inputs for part in self.parts)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of Bayesian weights of each part."""
+        """Number of weights of each part."""
         return tuple(part.d for part in self.parts)
 
     @property
     def d(self) -> int:
-        """Number of Bayesian weights of all parts."""
+        """Number of weights of all parts."""
         return sum(self.sizes)
 
     @property
-    def d_frozen(self) -> int:
-        """Number of constant weights of all parts."""
-        return sum(part.d_frozen for part in self.parts)
+    def in_stan(self) -> bool:
+        """Whether Stan can compute them all."""
+        return all(part.in_stan for part in self.parts)
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -103,7 +95,7 @@ class Networks:
 
 
 def layers(spec: Networks) -> list[list[Layer]]:
-    """Return the Bayesian layers of each part, in the weights of all."""
+    """Return the layers of each part, in the weights of all."""
     starts = accumulate(spec.sizes, initial=0)
     return [part.layers(start) for part, start in zip(spec.parts, starts, strict=False)]
 
@@ -118,7 +110,7 @@ def output_layers(spec: Networks, predictor: str | None = None) -> list[slice]:
 
 
 def prior_scales(spec: Networks, w: float, intercept: float) -> Array:
-    """Return the standard deviation (d,) of each Bayesian weight under the weights' prior.
+    """Return the standard deviation (d,) of each weight under the weights' prior.
 
     It is ``w / sqrt(m)`` for the weights of a layer with m inputs, so that the network's output
     does not widen with its layers, ``w`` for biases, and ``intercept`` for the output biases.
@@ -132,27 +124,12 @@ def prior_scales(spec: Networks, w: float, intercept: float) -> Array:
 
 
 def initial(spec: Networks, generator: Generator) -> Tensor:
-    """Draw the Bayesian weights (d,) of all parts, with which training starts."""
+    """Draw the weights (d,) of all parts, with which training starts."""
     return torch.cat([part.initial(generator) for part in spec.parts])
 
 
-def initial_frozen(spec: Networks, generator: Generator) -> Tensor:
-    """Draw the constant weights (d_frozen,) of all parts, with which training starts."""
-    return torch.cat([part.initial_frozen(generator) for part in spec.parts])
-
-
-def frozen_features(spec: Networks, w_frozen: Tensor, u: Tensor) -> Tensor:
-    """Pass standardised inputs (N, Q) through the constant layers; (N, Q) if there are none."""
-    if not len(w_frozen):
-        return u
-    weights = torch.split(w_frozen, [part.d_frozen for part in spec.parts])
-    inputs = torch.split(u, [part.n_inputs for part in spec.parts], dim=1)
-    parts = zip(spec.parts, weights, inputs, strict=True)
-    return torch.cat([part.features(w, u) for part, w, u in parts], dim=1)
-
-
-def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor:
-    """Evaluate the Bayesian layers of one predictor's networks.
+def forward(spec: Networks, w: Tensor, u: Tensor, predictor: str = MU) -> Tensor:
+    """Evaluate one predictor's networks.
 
     Parameters
     ----------
@@ -160,8 +137,9 @@ def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor
         The networks.
     w : torch.Tensor, shape (..., d)
         Flat weights; leading axes are a batch.
-    h : torch.Tensor, shape (N, m)
-        What ``frozen_features`` returns (standardised inputs when nothing is frozen).
+    u : torch.Tensor, shape (N, Q)
+        Standardised inputs of all networks; where they are on another device than the weights, the
+        network is computed there.
     predictor : str
         Whose networks are added.
 
@@ -171,71 +149,70 @@ def forward(spec: Networks, w: Tensor, h: Tensor, predictor: str = MU) -> Tensor
         The network's output for each row; the sum of several parts' outputs, 0 of none.
     """
     if predictor not in spec.predictors:
-        return h.new_zeros(*w.shape[:-1], len(h))
+        return u.new_zeros(*w.shape[:-1], len(u))
     if spec.around is not None:
-        pieces = torch.split(h, max(1, DERIVATIVES // spec.d))
+        pieces = torch.split(u, max(1, DERIVATIVES // spec.d))
         return torch.cat([_linear(spec, w, piece, predictor)[0] for piece in pieces], dim=-1)
-    total, *others = (
-        part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h, predictor)
-    )
+    parts = _parts(spec, w.to(u.device), u, predictor)
+    total, *others = (part.forward(own, own_u) for part, own, own_u in parts)
     for output in others:
         total = total + output
-    return total
+    return total.to(w.device)
 
 
-def outputs(spec: Networks, w: Tensor, h: Tensor) -> Tensor:
+def outputs(spec: Networks, w: Tensor, u: Tensor) -> Tensor:
     """Return the output of each part, shape (..., parts, N); parameters as ``forward``."""
-    found = [part.forward(own, own_h) for part, own, own_h in _parts(spec, w, h)]
+    found = [part.forward(own, own_u) for part, own, own_u in _parts(spec, w, u)]
     return torch.stack(found, dim=-2)
 
 
 def layer_inputs(
-    spec: Networks, w: Tensor, h: Tensor, predictor: str | None = None
+    spec: Networks, w: Tensor, u: Tensor, predictor: str | None = None
 ) -> Iterator[list[Tensor]]:
-    """Yield the inputs (n, m) of the Bayesian layers at weights (d,), of all parts or of some."""
-    for part, own, own_h in _parts(spec, w, h, predictor):
-        yield part.layer_inputs(own, own_h)
+    """Yield the inputs (n, m) of the layers at weights (d,), of all parts or of some."""
+    for part, own, own_u in _parts(spec, w, u, predictor):
+        yield part.layer_inputs(own, own_u)
 
 
 def output_and_jacobian(
-    spec: Networks, w: Tensor, h: Tensor, predictor: str = MU
+    spec: Networks, w: Tensor, u: Tensor, predictor: str = MU
 ) -> tuple[Tensor, Tensor]:
-    """Return f (n,) and its derivatives with respect to the Bayesian weights (n, d).
+    """Return f (n,) and its derivatives with respect to the weights (n, d).
 
     The derivatives with respect to the weights of other predictors' networks are 0.
     """
     if predictor not in spec.predictors:
-        return h.new_zeros(len(h)), h.new_zeros(len(h), spec.d)
+        return u.new_zeros(len(u)), u.new_zeros(len(u), spec.d)
     if spec.around is not None:
-        return _linear(spec, w, h, predictor)
-    found = zip(spec.predictors, _parts(spec, w, h), strict=True)
+        return _linear(spec, w, u, predictor)
+    found = zip(spec.predictors, _parts(spec, w.to(u.device), u), strict=True)
     every = [
-        part.output_and_jacobian(own, own_h)
+        part.output_and_jacobian(own, own_u)
         if of == predictor
-        else (None, h.new_zeros(len(h), part.d))
-        for of, (part, own, own_h) in found
+        else (None, u.new_zeros(len(u), part.d))
+        for of, (part, own, own_u) in found
     ]
     f, *others = (output for output, _ in every if output is not None)
     for output in others:
         f = f + output
-    return f, torch.cat([own for _, own in every], dim=1)
+    return f.to(w.device), torch.cat([own for _, own in every], dim=1).to(w.device)
 
 
-def _linear(spec: Networks, w: Tensor, h: Tensor, predictor: str) -> tuple[Tensor, Tensor]:
+def _linear(spec: Networks, w: Tensor, u: Tensor, predictor: str) -> tuple[Tensor, Tensor]:
     """Return what is linear around some weights, at weights (..., d), and its derivatives."""
     around = torch.tensor(spec.around)
     with torch.enable_grad():
-        f, J = output_and_jacobian(replace(spec, around=None), around, h, predictor)
+        f, J = output_and_jacobian(replace(spec, around=None), around, u, predictor)
     return f + (w - around) @ J.T, J
 
 
 def _parts(
-    spec: Networks, w: Tensor, h: Tensor, predictor: str | None = None
+    spec: Networks, w: Tensor, u: Tensor, predictor: str | None = None
 ) -> Iterator[tuple[Architecture, Tensor, Tensor]]:
-    """Yield each part, or a predictor's, with its weights (..., d_i) and its features (N, m_i)."""
-    columns = [part.n_features for part in spec.parts]
-    weights, features = torch.split(w, list(spec.sizes), dim=-1), torch.split(h, columns, dim=1)
-    parts = zip(spec.parts, weights, features, strict=True)
+    """Yield each part, or a predictor's, with its weights (..., d_i) and its inputs (N, Q_i)."""
+    columns = [part.n_inputs for part in spec.parts]
+    weights, inputs = torch.split(w, list(spec.sizes), dim=-1), torch.split(u, columns, dim=1)
+    parts = zip(spec.parts, weights, inputs, strict=True)
     for of, part in zip(spec.predictors, parts, strict=True):
         if predictor in (None, of):
             yield part

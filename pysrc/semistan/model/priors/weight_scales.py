@@ -55,7 +55,9 @@ def stan_scale(scale: str) -> str:
     return f"{scale} .* append_row(1, {SD_W})[{GROUPS}]"
 
 
-def weight_scales(spec: Networks, inputs: Sequence[Sequence[str]]) -> WeightScales:
+def weight_scales(
+    spec: Networks, inputs: Sequence[Sequence[str]], constant: Sequence[int]
+) -> WeightScales:
     """Group the weights of networks.
 
     Parameters
@@ -64,6 +66,8 @@ def weight_scales(spec: Networks, inputs: Sequence[Sequence[str]]) -> WeightScal
         One network or several, all of whose weights are sampled.
     inputs : sequence of sequences of str
         Names of the inputs of each.
+    constant : sequence of int
+        How many leading layers of each are constants, behind which inputs have no names.
     """
     of, names = np.zeros(spec.d, dtype=int), []
 
@@ -72,12 +76,12 @@ def weight_scales(spec: Networks, inputs: Sequence[Sequence[str]]) -> WeightScal
         for where in weights:
             of[where] = len(names)
 
-    parts = zip(layers(spec), inputs, spec.parts, strict=True)
-    for number, (part, columns, network) in enumerate(parts, start=1):
+    parts = zip(layers(spec), inputs, constant, strict=True)
+    for number, (part, columns, before) in enumerate(parts, start=1):
         suffix = f" of network {number}" if len(spec.parts) > 1 else ""
-        for depth, layer in enumerate(part, start=network.frozen + 1):
+        for depth, layer in enumerate(part, start=before + 1):
             biases = [] if layer is part[-1] else [layer.biases]
-            if depth > 1:
+            if depth > 1 or layer.m != len(columns):
                 group(f"layer {depth}{suffix}", layer.weights, *biases)
                 continue
             by_input = np.arange(spec.d)[layer.weights].reshape(layer.n, layer.m).T

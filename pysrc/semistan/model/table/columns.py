@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -56,6 +56,23 @@ class Terms:
     loc: tuple[float, ...]
     scale: tuple[float, ...]
     ordered: tuple[str, ...] = ()
+
+
+class Learnt(Protocol):
+    """What a set of columns has learnt from the training rows, as ``Terms`` says."""
+
+    @property
+    def terms(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def columns(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def levels(self) -> dict[str, list[Any]]: ...  # noqa: D102
+    @property
+    def transforms(self) -> dict[str, Any]: ...  # noqa: D102
+    @property
+    def loc(self) -> tuple[float, ...]: ...  # noqa: D102
+    @property
+    def scale(self) -> tuple[float, ...]: ...  # noqa: D102
 
 
 def learn_terms(
@@ -142,7 +159,7 @@ def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> 
     return matrix
 
 
-def side_by_side(sets: tuple[Terms, ...]) -> Terms:
+def side_by_side(sets: Sequence[Learnt]) -> Terms:
     """Return several sets of terms as one; what two of them have stands twice."""
     return Terms(
         tuple(term for item in sets for term in item.terms),
@@ -225,7 +242,7 @@ def check_finite(matrix: Array, columns: tuple[str, ...], frame: pd.DataFrame) -
         )
 
 
-def check_varies(terms: Terms) -> None:
+def check_varies(terms: Learnt) -> None:
     """Refuse constant columns.
 
     Raises

@@ -94,7 +94,7 @@ class Penalised(ABC):
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add, in the predictor's unit."""
-        return block.product(x.reshape(self.n_levels, -1) / torch.as_tensor(self._each))
+        return block.product(x.reshape(self.n_levels, -1) / torch.as_tensor(self._each).to(x))
 
     def training_columns(self, block: TensorBlock) -> Tensor | None:
         """Return what each standardised coefficient multiplies, (n, size)."""

@@ -40,12 +40,16 @@ class Predictors:
         Levels of each factor, the reference first; numeric columns are not in it.
     typical : dict
         Columns with a typical value of their own: a grouping column has None, so that the effects
-        of its levels are left out, and a single number of trials is 1, as in brms.
+        of its levels are left out, a single number of trials is 1, as in brms, and an image is
+        the mean of all.
+    images : tuple of str
+        Columns of images.
     """
 
     frame: pd.DataFrame
     levels: dict[str, tuple[Any, ...]]
     typical: dict[str, Any]
+    images: tuple[str, ...] = ()
 
 
 def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
@@ -70,9 +74,11 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
         name for part in formula.predictors for term in part.expressions for name in variables(term)
     }
     typical: dict[str, Any] = dict.fromkeys(only_group)
+    images = {image.column: frame[image.column] for image in formula.images}
+    typical |= {name: np.mean(np.stack(list(column)), axis=0) for name, column in images.items()}
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
-    return Predictors(frame, levels, typical)
+    return Predictors(frame, levels, typical, tuple(images))
 
 
 def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
@@ -99,6 +105,30 @@ def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
             f"{did_you_mean(name, formula.columns)}"
         )
     return chosen
+
+
+def check_no_images(predictors: Predictors, names: Iterable[str]) -> None:
+    """Refuse columns of images, which have no values to go through.
+
+    Raises
+    ------
+    InputError
+        Naming the first.
+    """
+    for name in names:
+        if name in predictors.images:
+            raise InputError(
+                f"'{name}' is a column of images, which has no effect to be drawn or averaged; "
+                "semistan importance says how much the predictions owe to it"
+            )
+
+
+def held_at(values: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Return columns that hold these values in all rows."""
+    return {
+        name: [value] * rows if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
@@ -145,6 +175,7 @@ def grid_of(predictors: Predictors, names: Sequence[str], resolution: int) -> pd
         If the resolution is below 2.
     """
     check_at_least("resolution", resolution, 2)
+    check_no_images(predictors, names)
     first, *others = (_values(predictors, name, resolution) for name in names)
     for other in others:
         first = first.merge(other, how="cross")

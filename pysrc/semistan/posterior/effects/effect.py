@@ -26,6 +26,7 @@ from semistan.posterior.effects.columns import (
     check_at_least,
     check_variables,
     grid_of,
+    held_at,
     predictors_of,
     sample_positions,
     typical_values,
@@ -156,7 +157,8 @@ def conditional_effect(
     grid = grid_of(predictors, names, resolution)
     typical = typical_values(predictors, held)
     reference = {name: value for name, value in typical.items() if name not in names}
-    rows = apply_design(posterior.design, grid.assign(**reference), response=False)
+    table = grid.assign(**held_at(reference, len(grid)))
+    rows = apply_design(posterior.design, table, response=False)
     values = on_scale(posterior, rows, scale)
     categories = categories_on(posterior, scale)
     return Effect("conditional", names, scale, grid, values, None, reference, categories)

@@ -24,6 +24,7 @@ from semistan.model.design import apply_design
 from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     Predictors,
+    check_no_images,
     check_variables,
     predictors_of,
     sample_positions,
@@ -104,9 +105,11 @@ def average_marginal_effects(
     check_scale(scale)
     check_interval(interval)
     predictors = predictors_of(posterior.design, table)
-    everything = [str(name) for name in predictors.frame.columns]
+    columns = map(str, predictors.frame.columns)
+    everything = [name for name in columns if name not in predictors.images]
     asked = [variables] if isinstance(variables, str) else variables
     names = check_variables(posterior.design, everything if asked is None else asked)
+    check_no_images(predictors, names)
     positions = sample_positions(len(table), rows, generator)
     effects = [
         (contrast.term, contrast.name, _average_difference(posterior, contrast, scale))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.density.features import at_features
 from semistan.density.problem import Problem, Weights, make_problem
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
@@ -73,7 +74,8 @@ class Measured:
     @cached_property
     def problem(self) -> Problem:
         """The rows, standardised."""
-        return make_problem(self.bundle.model, self.rows, "cpu")
+        bundle, rows = at_features(self.bundle, self.rows)
+        return make_problem(bundle.model, rows, "cpu")
 
     @cached_property
     def state(self) -> Weights:
@@ -103,7 +105,7 @@ class Measured:
         if subspace.holds_theta:
             moved = subspace.theta_bar + subspace.theta_Pi @ subspace.project(w)
             theta = torch.tensor(moved / self.bundle.units.theta_scale)
-        at = Weights(torch.tensor(w), self.state.w_frozen, theta, self.state.log_dispersion)
+        at = Weights(torch.tensor(w), theta, self.state.log_dispersion)
         with torch.no_grad():
             return float(self.problem.loss(at))
 

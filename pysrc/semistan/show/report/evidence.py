@@ -158,7 +158,7 @@ def _dependence(
 ) -> Effects:
     names = results.formula.network_variables
     shown, rows = _most_important(names, importance), min(AVERAGED_ROWS, len(results.rows))
-    posterior = _affordable(results, len(shown) * POINTS * rows)
+    posterior = _affordable(results, max(1, len(shown)) * POINTS * rows)
     effects = [
         partial_dependence(
             posterior, results.table, name,
@@ -175,8 +175,8 @@ def _dependence(
 
 def _affordable(results: Results, rows: int) -> Posterior:
     """Return as many draws as can be pushed through the network at so many rows."""
-    network = results.bundle.network
-    most = MOST_WORK / (rows * (network.d + network.d_frozen))
+    bundle = results.bundle
+    most = MOST_WORK / (rows * (bundle.network.d + len(bundle.trained.w_frozen)))
     return results.posterior.thin(int(np.clip(most, FEWEST_DRAWS, MOST_DRAWS)))
 
 

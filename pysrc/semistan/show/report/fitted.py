@@ -74,15 +74,14 @@ def _equation(results: Results) -> Equation:
 
 def _model_facts(results: Results) -> Iterator[Fact]:
     bundle, formula = results.bundle, results.formula
-    family, network = bundle.family, bundle.network
+    family = bundle.family
     yield Fact("Family", f"{family.name}, link {family.link}")
     yield Fact("Response", formula.response, code=True)
     yield from _mean_facts(results)
     for item, learnt in zip(formula.others, bundle.design.others, strict=True):
         yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
         yield from _term_facts(item, learnt, f" of {learnt.words}")
-    frozen = f", the first {count(network.frozen, 'layer')} constant" if network.frozen else ""
-    yield Fact("Network", f"{network.text} units, {network.activation}{frozen}")
+    yield Fact("Network", bundle.model.leading.text)
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
     yield Fact("Rows", _rows_text(results))
 

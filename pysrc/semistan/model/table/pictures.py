@@ -1,0 +1,138 @@
+"""Images as a network's inputs: a column of arrays, standardised channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.arrays import Array
+from semistan.model.formula.formula import Formula
+from semistan.model.formula.images import Image
+from semistan.model.table.columns import Terms, terms_from_plain, to_plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """What is learnt of images: the mean and standard deviation of each channel.
+
+    Attributes
+    ----------
+    image : Image
+        The call in the formula, with the images' size.
+    means, sds : tuple of float
+        Of each channel's pixels over the training rows.
+    """
+
+    image: Image
+    means: tuple[float, ...]
+    sds: tuple[float, ...]
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The call."""
+        return (self.image.text,)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the numbers of an image."""
+        return tuple(f"{self.image.column}[{i}]" for i in range(prod(self.image.shape)))
+
+    @property
+    def levels(self) -> dict[str, list[Any]]:
+        """None, as numbers have."""
+        return {}
+
+    @property
+    def transforms(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    @property
+    def loc(self) -> tuple[float, ...]:
+        """The mean of each number's channel."""
+        return tuple(np.repeat(self.means, self._pixels).tolist())
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """The standard deviation of each number's channel."""
+        return tuple(np.repeat(self.sds, self._pixels).tolist())
+
+    @property
+    def _pixels(self) -> int:
+        return prod(self.image.shape[1:])
+
+
+Inputs = Terms | Pictures  # of a network
+
+
+def learn_pictures(image: Image, frame: pd.DataFrame) -> tuple[Pictures, Array]:
+    """Learn the channels' means and standard deviations; return them and the numbers (N, Q)."""
+    numbers = pixels(image, frame)
+    by_channel = numbers.reshape(len(numbers), image.shape[0], -1)
+    means, sds = by_channel.mean(axis=(0, 2)), by_channel.std(axis=(0, 2), ddof=1)
+    if not (sds > 1e-12 * np.abs(means)).all():
+        raise InputError(f"the images of column '{image.column}' have a channel that is constant")
+    return Pictures(image, tuple(means.tolist()), tuple(sds.tolist())), numbers
+
+
+def pixels(image: Image, frame: pd.DataFrame) -> Array:
+    """Return the numbers (N, Q) of a column of arrays.
+
+    Raises
+    ------
+    InputError
+        If an element is no array of the images' size, or not finite.
+    """
+    arrays = list(frame[image.column])
+    for row, array in enumerate(arrays, start=1):
+        if np.size(array) != prod(image.shape) or np.ndim(array) == 0:
+            raise InputError(
+                f"column '{image.column}' needs images of {' x '.join(map(str, image.shape))} "
+                f"numbers, got {np.size(array)} in row {row}"
+            )
+    numbers = np.array(arrays, dtype=float).reshape(len(arrays), -1)
+    bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"the image of column '{image.column}' in row {bad[0] + 1} has values that are not "
+            "finite; leave such rows out"
+        )
+    return numbers
+
+
+def inputs_to_plain(inputs: Inputs) -> dict[str, Any]:
+    """Return a network's inputs as JSON-ready data."""
+    if isinstance(inputs, Terms):
+        plain: dict[str, Any] = to_plain(asdict(inputs))
+        return plain
+    return {"image": inputs.image.text, "means": inputs.means, "sds": inputs.sds}
+
+
+def inputs_from_plain(content: Mapping[str, Any], formula: Formula) -> Inputs:
+    """Rebuild a network's inputs from JSON data, which may come from anybody.
+
+    Raises
+    ------
+    InputError
+        If a term holds anything that a formula may not.
+    KeyError, TypeError, AttributeError, ValueError
+        If the data are no inputs.
+    """
+    if "image" not in content:
+        return terms_from_plain(content, formula)
+    known = {image.text: image for image in formula.images}
+    image = known[str(content["image"])]
+    if image.size is None or image.channels is None:
+        raise ValueError("the images have no size")
+    means, sds = (tuple(float(x) for x in content[key]) for key in ("means", "sds"))
+    if len(means) != image.shape[0] or len(sds) != len(means) or not np.isfinite(means + sds).all():
+        raise ValueError("means and standard deviations are not those of the images' channels")
+    return Pictures(image, means, sds)

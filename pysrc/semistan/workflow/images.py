@@ -1,0 +1,108 @@
+"""The images of a table: each column of files or row numbers becomes one of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.formula.formula import Formula, parse_formula
+from semistan.model.formula.images import Image, with_images
+from semistan.workflow.pixels import Picture, read_pictures
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = "folder"  # of the table's file, among the attributes of its DataFrame
+
+
+def with_pictures(
+    formula: Formula, frame: pd.DataFrame, say: Callable[[str], None] = lambda _: None
+) -> tuple[Formula, pd.DataFrame]:
+    """Read the images that a formula uses.
+
+    Parameters
+    ----------
+    formula : Formula
+        The formula.
+    frame : pandas.DataFrame
+        Complete rows. Paths that are not absolute count from the folder of the table's file, or
+        from the working directory. A column of arrays is taken as it is.
+    say : callable, optional
+        Receives what the user should know.
+
+    Returns
+    -------
+    Formula
+        With the sizes of the images.
+    pandas.DataFrame
+        With a flat array in place of each path or row number.
+
+    Raises
+    ------
+    InputError
+        If an image is missing, cannot be read, or is not as the others.
+    """
+    folder, known, columns = Path(frame.attrs.get(FOLDER, ".")), {}, {}
+    for image in formula.images:
+        arrays = _arrays(image, frame[image.column], folder, say)
+        known[image.column] = image.of(*arrays.shape[1:])
+        columns[image.column] = list(arrays.reshape(len(arrays), -1))
+    if not known:
+        return formula, frame
+    frame = frame.assign(**columns)
+    frame.attrs = {}
+    return parse_formula(with_images(formula.text, known)), frame
+
+
+def _arrays(
+    image: Image, values: pd.Series, folder: Path, say: Callable[[str], None]
+) -> np.ndarray:
+    """Return the images (N, C, H, W) of a column."""
+    if values.dtype != object or not isinstance(values.iloc[0], np.ndarray | list):
+        wanted = Picture(image.size, image.channels, image.array)
+        return read_pictures(values, wanted, folder, say=say)
+    found = [_array(image, np.array(list(value))) for value in values]
+    shapes = {array.shape for array in found}
+    said = [image.channels, *(image.size or (None, None))]
+    first = found[0].shape
+    fits = all(a is None or a == b for a, b in zip(said, first, strict=True))
+    if len(shapes) > 1 or not fits:
+        several = ", ".join(" x ".join(map(str, shape)) for shape in sorted(shapes)[:3])
+        raise InputError(
+            f"column '{image.column}' holds arrays of {several} numbers; {image.text} needs arrays "
+            "of one size, which are taken as they are"
+        )
+    return np.stack(found)
+
+
+def _array(image: Image, array: np.ndarray) -> np.ndarray:
+    """Return one image (C, H, W): an array of that shape, (H, W, C), (H, W), or flat."""
+    if array.ndim == 3:
+        first, *_, last = array.shape
+        channels = (1, 3, 4) if image.channels is None else (image.channels,)
+        return np.moveaxis(array, -1, 0) if last in channels and first not in channels else array
+    if array.ndim == 2:
+        return array[None]
+    if array.ndim == 1 and (shape := _flat(image, array.size)):
+        return array.reshape(shape)
+    raise InputError(
+        f"column '{image.column}' holds arrays of shape {array.shape}, from which the images' size "
+        f"cannot be told; say it, as {image.of(image.channels or 3, 32, 32).text}"
+    )
+
+
+def _flat(image: Image, n: int) -> tuple[int, int, int] | None:
+    """Return channels, height and width of an image of n numbers; squares where none is said."""
+    if image.size:
+        height, width = image.size
+        return None if n % (height * width) else (n // (height * width), height, width)
+    for channels in (1, 3) if image.channels is None else (image.channels,):
+        side = isqrt(n // channels)
+        if channels * side**2 == n:
+            return channels, side, side
+    return None
