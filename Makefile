@@ -11,7 +11,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
-STUDIES := study-coverage study-simulation study-toy study-tables
+STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
 .PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
 
