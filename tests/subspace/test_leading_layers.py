@@ -89,6 +89,7 @@ def by_plain_pytorch(prepared, seed=1):
     generator = torch.Generator().manual_seed(seed)
     held_out = torch.randperm(n, generator=generator)[: round(0.2 * n)]
     rest = torch.tensor([i for i in range(n) if i not in held_out.tolist()])
+    few = rest[torch.linspace(0, len(rest) - 1, len(held_out)).round().long()]  # recorded
     whole = prepared.model.leading.whole
     start = initial(whole, generator)
     module = module_of(whole.parts[0].widths, start)
@@ -113,7 +114,7 @@ def by_plain_pytorch(prepared, seed=1):
         used = [torch.zeros(1) if g is None else g for g in gradients]
         adam(parameters, used, moments, step, rate * (1 + np.cos(np.pi * (step - 1) / epochs)) / 2)
         with torch.no_grad():
-            losses.append((float(loss(rest[: len(held_out)])), float(loss(held_out))))
+            losses.append((float(loss(few)), float(loss(held_out))))
         if losses[-1][1] < least:
             flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
             best, least, kept = flat.clone(), losses[-1][1], step

@@ -19,11 +19,13 @@ MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
 OPTIONS = "Options"  # where Typer shows the options that have no panel
 
 
-def _hidden(text: str) -> tuple[int, ...]:
+def _widths(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"--hidden takes numbers of units as '16,16', got '{text}'") from None
+        raise InputError(
+            f"--hidden takes numbers of units as '16,16', and --channels of channels, got '{text}'"
+        ) from None
 
 
 def _priors(texts: list[str]) -> dict[str, str]:
@@ -101,10 +103,20 @@ MODEL_FLAGS = (
          "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta, "
          "cumulative or categorical; with another link as 'bernoulli(probit)'.", MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
-         MODEL, _hidden),
+         MODEL, _widths),
     Flag("activation", ("network.activation",), str,
          "tanh, relu, softplus, sigmoid or identity.", MODEL),
-    Flag("frozen", ("network.frozen",), int, "Leading layers outside the subspace.", MODEL),
+    Flag("kind", ("network.kind",), str,
+         "mlp, conv, or auto: convolutional for images and fully connected otherwise.", MODEL),
+    Flag("channels", ("network.channels",), str,
+         "Channels of the convolutional layers, as 8,16,32.", MODEL, _widths),
+    Flag("kernel_size", ("network.kernel",), int,
+         "Side of the convolutional layers' kernels, in pixels.", MODEL),
+    Flag("pooling", ("network.pooling",), int,
+         "Side of the squares of which they take the maximum, in pixels.", MODEL),
+    Flag("frozen", ("network.frozen",), str,
+         "Leading layers that are trained and then constants; auto: all convolutional ones.",
+         MODEL, _number_or_auto),
     Flag("construction", ("subspace.construction",), str,
          f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), str,

@@ -19,6 +19,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
 from semistan.model.networks.networks import initial
+from semistan.model.table.rows import evenly_spaced
 from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def descend(
     training, validation = split_rows(problem, options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
-    looked_at = training.rows(torch.arange(min(recorded, len(training)))) if recorded else training
+    looked_at = training
+    if recorded:
+        looked_at = training.rows(torch.from_numpy(evenly_spaced(len(training), recorded)))
     every = -(-options.epochs // RECORDS)
     best, least, kept, records = parameters.copy(), np.inf, 0, []
     for epoch in range(1, options.epochs + 1):
