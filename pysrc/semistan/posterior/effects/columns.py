@@ -40,8 +40,8 @@ class Predictors:
         Levels of each factor, the reference first; numeric columns are not in it.
     typical : dict
         Columns with a typical value of their own: a grouping column has None, so that the effects
-        of its levels are left out, a single number of trials is 1, as in brms, and an image is
-        the mean of all.
+        of its levels are left out, a single number of trials is 1, as in brms, and images
+        have the one that is nearest to the mean of all, which is no picture of anything itself.
     images : tuple of str
         Columns of images.
     """
@@ -75,7 +75,7 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     }
     typical: dict[str, Any] = dict.fromkeys(only_group)
     images = {image.column: frame[image.column] for image in formula.images}
-    typical |= {name: np.mean(np.stack(list(column)), axis=0) for name, column in images.items()}
+    typical |= {name: _nearest_to_the_mean(column) for name, column in images.items()}
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
     return Predictors(frame, levels, typical, tuple(images))
@@ -224,6 +224,11 @@ def _typical(predictors: Predictors, name: str) -> Any:
     if name in predictors.levels:
         return predictors.levels[name][0]
     return float(predictors.frame[name].mean())
+
+
+def _nearest_to_the_mean(images: pd.Series) -> Any:
+    stacked = np.stack(list(images)).astype(float)
+    return images.iloc[int(np.square(stacked - stacked.mean(axis=0)).sum(axis=1).argmin())]
 
 
 def _held(predictors: Predictors, name: str, value: Any) -> Any:

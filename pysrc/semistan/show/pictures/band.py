@@ -22,6 +22,7 @@ from semistan.posterior.effects.columns import (
     FEW_VALUES,
     Predictors,
     check_variables,
+    held_at,
     predictors_of,
     typical_values,
 )
@@ -150,8 +151,11 @@ def _columns(
 
 
 def _first_input(material: Material, predictors: Predictors, by: str | None) -> str:
-    """Return the network's first numeric column, or else its first one."""
-    names = parse_formula(material.posterior.design.formula).network_variables
+    """Return the network's first numeric column, or else its first one; of images, none."""
+    formula = parse_formula(material.posterior.design.formula)
+    names = formula.network_variables or formula.mean.structured_variables
+    if not names:
+        raise InputError("a band needs a numeric column, and this model has none but images")
     numeric = (name for name in names if name != by and name not in predictors.levels)
     return next(numeric, names[0])
 
@@ -172,7 +176,9 @@ def _band(
 ) -> _Band:
     import pandas as pd
 
-    frame = pd.DataFrame({**columns, **({by: level} if by else {})})
+    (variable, grid), *held = columns.items()
+    values = held_at(dict(held), len(grid)) | ({by: level} if by else {})
+    frame = pd.DataFrame({variable: grid, **values})
     posterior = material.posterior.thin(4 * MOST_DRAWS)
     family, design = posterior.family, posterior.design
     rows = apply_design(design, frame, response=False)

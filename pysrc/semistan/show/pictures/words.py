@@ -69,6 +69,8 @@ def interval_words(values: Array) -> str:
 
 def value_words(value: Any) -> str:
     """Write a number with three digits, and a level as it is."""
+    if isinstance(value, np.ndarray):
+        return "the image nearest to the mean"
     return number(value) if isinstance(value, float) else str(value)
 
 
