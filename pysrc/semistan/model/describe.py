@@ -37,14 +37,21 @@ def _moves(bundle: Bundle, subspaces: int) -> str:
 
 def left_out(bundle: Bundle, subspaces: int) -> str:
     """Say what intervals of the network's part leave out; nothing if all weights are sampled."""
+    several, constant = subspaces > 1, ""
+    if bundle.model.leading.any:
+        said = (
+            "is that between trainings" if several else "is left out; several subspaces have some"
+        )
+        constant = f"The uncertainty of the constant layers {said}."
     if bundle.model.moves == "all":
-        return ""
-    other = " or between trainings" if subspaces == 1 else ""
-    return (
+        return constant
+    other = "" if several else " or between trainings"
+    within = (
         "Intervals of the network's part are within the subspace: what varies outside it"
         f"{other} is left out, so that they are too narrow. They need all weights (k = auto, "
         "a larger budget) or several subspaces."
     )
+    return f"{within} {constant}".strip()
 
 
 def facts_text(facts: Mapping[str, str]) -> str:
