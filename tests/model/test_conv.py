@@ -1,5 +1,6 @@
 """The convolutional network against PyTorch's modules, naive loops and onnxruntime."""
 
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -15,6 +16,7 @@ from semistan.errors import InputError, SemistanError
 from semistan.model.networks.conv import Convolutional, maxima, patches
 from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
 from semistan.model.networks.networks import Networks
+from semistan.model.subspace import along
 from support.by_hand import naive_network
 from support.random_problem import (
     naive_curvature,
@@ -336,6 +338,20 @@ def test_the_papers_architecture_has_512_features():
     assert PAPER.text == "3x128x128-conv32-conv32-conv64-conv64-conv128-128-128-1"
     assert PAPER.d == sum(p.numel() for p in module_of(PAPER).parameters()) == 221_729
     assert PAPER.widest == 32 * 126 * 126
+
+
+def test_coordinates_of_many_weights_need_no_square_matrix():
+    """There are 82,305 weights behind the paper's convolutions: their square takes 54 GB."""
+    generator, d = np.random.default_rng(0), 3_000
+    subspace = along(generator.normal(size=d), generator.normal(size=(d, 2)), "by hand")
+    phi = generator.normal(size=(4, 2))
+    tracemalloc.start()
+    found = subspace.project(subspace.lift(phi))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.allclose(found, phi)
+    assert peak < 100 * 8 * d
+    assert PAPER.head(5).d == 82_305
 
 
 @pytest.mark.parametrize(

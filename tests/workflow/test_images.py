@@ -738,6 +738,13 @@ def test_images_are_permuted_for_their_importance(which, data, request):
 
 
 @pytest.mark.lengthy
+def test_importance_reads_new_images(new, laplace):
+    folder, frame, images = new
+    by_paths = semistan.importance(laplace.run, read_table(folder / "table.csv"))
+    assert by_paths.equals(semistan.importance(laplace.run, with_arrays(frame, images)))
+
+
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     "asked",
     [
@@ -763,9 +770,11 @@ def test_other_columns_have_effects_beside_images(data, laplace):
         rows = new_rows(laplace.run.bundle, table.assign(age=value))
         expected = semistan.posterior_epred(posterior, rows).mean(axis=1)
         assert np.allclose(found.draws[:, g], expected, rtol=1e-9)
-    mean_image = data[2].reshape(40, 64).mean(axis=0)
+    images = data[2].astype(float)
+    distances = [np.linalg.norm(image - images.mean(axis=0)) for image in images]
+    typical = images[np.argmin(distances)]
     found = semistan.effect(laplace.run, "age", kind="conditional", resolution=2)
-    table = pd.DataFrame({"age": ends, "path": [mean_image, mean_image]})
+    table = pd.DataFrame({"age": ends, "path": [typical, typical]})
     rows = new_rows(laplace.run.bundle, table)
     assert np.allclose(found.draws, semistan.posterior_epred(posterior, rows), rtol=1e-9)
 
@@ -874,6 +883,13 @@ def test_each_fold_trains_its_own_constant_layers(data, tmp_path):
         by_hand = prepare(config_of(None), with_arrays(data[1], images)[found.fold != fold])
         assert np.array_equal(train(by_hand).trained.w_frozen, run.bundle.trained.w_frozen)
     assert not np.array_equal(one.bundle.trained.w_frozen, two.bundle.trained.w_frozen)
+
+
+@pytest.mark.lengthy
+def test_folds_may_follow_a_column_that_stands_beside_the_paths(data, tmp_path):
+    fit = semistan.fit(config_of(data[0], sample=LAPLACE), out=tmp_path / "run")
+    found = semistan.kfold(fit.run, folds=2, group="flag")
+    assert len(set(zip(found.fold, data[1]["flag"], strict=True))) == 2
 
 
 @pytest.mark.lengthy

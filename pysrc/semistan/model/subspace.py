@@ -77,7 +77,11 @@ class Subspace:
     @property
     def matrix(self) -> Array:
         """All directions as columns, shape (d, k); large where there are many axes."""
-        return np.hstack([np.eye(self.d)[:, self.axes], self.Pi])
+        a = len(self.axes)
+        columns = np.zeros((self.d, self.k))
+        columns[self.axes, np.arange(a)] = 1.0
+        columns[:, a:] = self.Pi
+        return columns
 
     def lift(self, phi: Array) -> Array:
         """Map coordinates (..., k) to weights (..., d)."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.formula.formula import parse_formula
 from semistan.posterior.categories import category_position
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.options import EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
+from semistan.workflow.images import with_pictures
 from semistan.workflow.runs import RunLike, opened, posterior_run
 
 if TYPE_CHECKING:
@@ -120,8 +122,12 @@ def importance(
         If a column or an option cannot be used.
     """
     run = posterior_run(run)
+    if frame is None:
+        table = run.table()
+    else:
+        _, table = with_pictures(parse_formula(run.bundle.config.formula), frame)
     return permutation_importance(
-        read_posterior(run), run.table() if frame is None else frame,
+        read_posterior(run), table,
         variables=variables, repeats=repeats, interval=interval, rows=rows,
         generator=np.random.default_rng(seed),
     )  # fmt: skip

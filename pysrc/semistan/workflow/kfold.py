@@ -41,6 +41,7 @@ from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
+from semistan.workflow.images import with_pictures
 from semistan.workflow.inputs import read_table
 
 if TYPE_CHECKING:
@@ -317,6 +318,7 @@ def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.D
     formula = parse_formula(run.bundle.config.formula)
     dropping = run.bundle.config.drop_missing
     whole, _ = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    _, whole = with_pictures(formula, whole)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
