@@ -77,11 +77,17 @@ def test_rows_are_taken_a_few_at_a_time(monkeypatch):
     whole = features(bundle, rows.U)
     found = behind(problem, leading, w_frozen)
     monkeypatch.setattr(module, "NUMBERS", 7 * leading.whole.widest)
-    assert [p.stop - p.start for p in module.pieces(30, leading.whole.widest)] == [7, 7, 7, 7, 2]
+    assert [
+        p.stop - p.start for p in module.pieces_of(30, leading.whole.widest, module.NUMBERS)
+    ] == [7, 7, 7, 7, 2]
     assert np.allclose(features(bundle, rows.U), whole, rtol=1e-14)
     again = behind(problem, leading, w_frozen)
     assert torch.allclose(again.problem.U, found.problem.U, rtol=1e-12, atol=1e-13)
-    assert list(module.pieces(3, 10**9)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert list(module.pieces_of(3, 10**9, module.NUMBERS)) == [
+        slice(0, 1),
+        slice(1, 2),
+        slice(2, 3),
+    ]
 
 
 @pytest.mark.parametrize("formula", [None, SEVERAL])

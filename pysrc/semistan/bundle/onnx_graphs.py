@@ -82,12 +82,12 @@ class _Graph:
     def features(self, leading: Leading, trained: Trained, u: str) -> list[str]:
         """Add each network's constant layers for standardised inputs (N, Q) of all."""
         found, used, column, feature = [], 0, 0, 0
+        loc, scale = trained.feature_units(leading.heads.n_inputs)
         for (part, frozen), size in zip(leading.parts, leading.sizes, strict=True):
             columns = slice(column, column + part.n_inputs)
             h = u if len(leading.frozen) == 1 else self.part(u, columns)
             if leading.any:
                 own = slice(feature, feature + part.head(frozen).n_inputs)
-                loc, scale = trained.feature_units(leading.heads.n_inputs)
                 h = part.onnx_features(self, trained.w_frozen[used : used + size], h, frozen)
                 h = self.standardised(h, loc[own], scale[own])
                 feature = own.stop

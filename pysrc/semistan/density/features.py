@@ -5,12 +5,12 @@ Behind them, everything works with the heads of the networks, whose inputs the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.pieces import pieces_of
 from semistan.density.problem import Problem
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -65,7 +65,7 @@ def features(bundle: Bundle, U: Array) -> Array:
     w_frozen = torch.tensor(bundle.trained.w_frozen)
     standardised = (
         torch.tensor((U[piece] - units.u_loc) / units.u_scale)
-        for piece in pieces(len(U), leading.whole.widest)
+        for piece in pieces_of(len(U), leading.whole.widest, NUMBERS)
     )
     with torch.no_grad():
         found = [leading.features(w_frozen, u).numpy() for u in standardised]
@@ -101,17 +101,10 @@ def behind(problem: Problem, leading: Leading, w_frozen: Tensor) -> Behind:
     with torch.no_grad():
         found = [
             leading.features(w_frozen, problem.U[piece])
-            for piece in pieces(len(problem), leading.whole.widest)
+            for piece in pieces_of(len(problem), leading.whole.widest, NUMBERS)
         ]
     H = torch.cat(found)
     loc, scale = H.mean(dim=0), H.std(dim=0)
     scale = torch.where(scale > CONSTANT, scale, 1.0)
     heads = replace(problem, network=leading.heads, U=(H - loc) / scale)
     return Behind(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
-
-
-def pieces(rows: int, widest: int) -> Iterator[slice]:
-    """Cut rows into pieces whose activations fit in memory."""
-    size = max(1, NUMBERS // widest)
-    for start in range(0, rows, size):
-        yield slice(start, min(start + size, rows))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistan.density.features import at_features
+from semistan.density.pieces import pieces_of
 from semistan.density.predictor import network_output
 from semistan.density.prior_states import prior_states
 from semistan.model.arrays import Array
@@ -20,7 +21,6 @@ from semistan.model.bundle import Bundle
 from semistan.model.model import Model
 from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows
-from semistan.posterior.predictors import pieces_of
 
 DRAWS, ROWS = 1000, 200
 FEW_DRAWS, FEW_ROWS = 100, 20  # of convolutional networks, which take longer

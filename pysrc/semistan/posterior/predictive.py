@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from semistan.density.pieces import pieces_of
 from semistan.errors import InputError, did_you_mean
 from semistan.lazy import torch
 from semistan.model.design import Design
@@ -18,7 +19,6 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array
 from semistan.posterior.posterior import MEAN, Posterior
-from semistan.posterior.predictors import pieces_of
 
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
 

@@ -10,11 +10,10 @@ are orthogonalised to the network, they hold what it says along their columns, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from semistan.density.features import at_features
+from semistan.density.pieces import pieces_of
 from semistan.density.predictor import network_output
 from semistan.model.bundle import Bundle
 from semistan.model.predictor import Predictor
@@ -32,8 +31,6 @@ def predictor_draws(
 
     ``Posterior.predictor`` says what the arguments mean; the engine is PyTorch by default.
     """
-    if engine is None or name is not None:
-        bundle, rows = at_features(bundle, rows)
     if name is not None:
         return _other_predictor(bundle, draws, rows, name)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
@@ -42,6 +39,8 @@ def predictor_draws(
         return structured
     if part == "penalised":
         return _terms(bundle.design.mean, draws, rows)
+    if engine is None:
+        bundle, rows = at_features(bundle, rows)
     compute = engine or torch_engine(bundle)
     pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
     eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
@@ -52,7 +51,6 @@ def predictor_draws(
 
 def parameter_draws(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
-    bundle, rows = at_features(bundle, rows)
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
     varying = {
         item.name: np.asarray(
@@ -78,6 +76,7 @@ def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: Predictor) ->
     if not item.networks:
         level = draws.flat(draws.coefficients[item.intercept])[:, None]
         return np.asarray(level + theta @ X.T + _rest(item, draws, rows))
+    bundle, rows = at_features(bundle, rows)
     start = bundle.units.location(bundle.family, item.name)
     predictor = start + theta @ (X - bundle.units.columns[item.name][0]).T
     phi = draws.flat(draws.phi)
@@ -102,10 +101,3 @@ def _terms(predictor: Predictor, draws: Draws, rows: Rows) -> Array:
     for term, block in zip(predictor.terms, blocks, strict=True):
         total += term.predicted(values, block)
     return total
-
-
-def pieces_of(items: int, elements_per_item: int, most: int) -> Iterator[slice]:
-    """Cut items into pieces of at most this many elements."""
-    size = max(1, most // elements_per_item)
-    for start in range(0, items, size):
-        yield slice(start, min(start + size, items))

@@ -38,16 +38,15 @@ def stan_data(
         Numbers and NumPy arrays under the names of the program's data block; none if Stan cannot
         compute the network.
     """
-    if rows.y is None:
+    if (y := rows.y) is None:
         raise InputError("sampling needs the response, but these rows have none")
     if not bundle.network.in_stan:
         return {}
     bundle, rows = at_features(bundle, rows)
-    assert rows.y is not None
     network, units = bundle.network, bundle.units
     return {
         "N": len(rows),
-        "y": rows.y.astype(int) if bundle.family.integer else rows.y,
+        "y": y.astype(int) if bundle.family.integer else y,
         "P": rows.X.shape[1],
         "X": rows.X,
         "x_loc": units.x_loc,

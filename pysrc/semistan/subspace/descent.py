@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.density.features import pieces
+from semistan.density.features import NUMBERS
+from semistan.density.pieces import pieces_of
 from semistan.density.problem import Problem, Weights
 from semistan.errors import SemistanError
 from semistan.lazy import torch
@@ -212,7 +213,7 @@ def losses(problem: Problem, parameters: Parameters, t: Array) -> Array:
 
 def row_losses(problem: Problem, state: Weights) -> Tensor:
     """Return each row's loss (N,), some rows at a time to bound memory."""
-    parts = list(pieces(len(problem), problem.network.widest))
+    parts = list(pieces_of(len(problem), problem.network.widest, NUMBERS))
     if len(parts) == 1:
         return problem.row_losses(state)
     return torch.cat([problem.rows(torch.arange(part.start, part.stop)).row_losses(state)

@@ -200,11 +200,10 @@ def check_tree(tree: ast.AST, report: Report) -> None:
                 if within:
                     report.refuse(node, f"{node.func.id}() must be a term of its own")
                 _check_term_call(node, node.func.id, report)
-                images = [argument for argument in node.args if _is_image(argument)]
-                for image in images if node.func.id == "nn" else []:
+                images = [a for a in node.args if node.func.id == "nn" and _is_image(a)]
+                for image in images:
                     _check_image(node, image, report)
-                others = images if node.func.id != "nn" else []
-                todo += [(a, True) for a in node.args if a not in images or a in others]
+                todo += [(argument, True) for argument in node.args if argument not in images]
             else:
                 _check_call(node, report)
                 todo += [(argument, True) for argument in node.args[:1]]
@@ -366,8 +365,8 @@ def _check_image(network: ast.Call, node: ast.Call, report: Report) -> None:
     possible = [IMAGES.get(str(name), _never)(value) for name, value in known.items()]
     if not column or not all(possible):
         report.refuse(node, f"'{report.shown(node)}' is not allowed: image() takes {IMAGE_TAKES}")
-    size = known.get("size")
-    if min(size if isinstance(size, list) else [size or 1]) < 1 or size == 0:
+    size = known.get("size", 1)
+    if min(size if isinstance(size, list) else [size]) < 1:
         report.refuse(node, f"images need at least 1 x 1 pixels, got size={size}")
 
 

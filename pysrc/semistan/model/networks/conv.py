@@ -26,7 +26,9 @@ from semistan.model.networks.mlp import (
     FullyConnected,
     activate,
     check_activation,
+    drawn,
     onnx_activation,
+    slices_of,
 )
 
 if TYPE_CHECKING:
@@ -129,13 +131,9 @@ class Convolutional:
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the layers; those of a convolution map a patch of the image to its channels."""
-        found = []
-        for before, n in pairwise((self.shape[0], *self.channels)):
-            m = before * self.kernel**2
-            middle, end = start + m * n, start + (m + 1) * n
-            found.append(Layer(slice(start, middle), slice(middle, end), m, n))
-            start = end
-        return found + self.top.layers(start)
+        channels = pairwise((self.shape[0], *self.channels))
+        convolutions = [(before * self.kernel**2, n) for before, n in channels]
+        return slices_of([*convolutions, *pairwise(self.top.widths)], start)
 
     def head(self, frozen: int) -> Architecture:
         """Return the layers behind the first ones: fully connected behind all convolutions."""
@@ -154,19 +152,14 @@ class Convolutional:
     def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
         """Pass images through the first layers."""
         depth = len(self.channels)
-        h = self._convolved(w, u, min(frozen, depth)).flatten(1)
+        h = self._images(w, u, min(frozen, depth))[-1].flatten(1)
         if frozen <= depth:
             return h
         return self.top.features(w[self._of_convolutions :], h, frozen - depth)
 
     def initial(self, generator: Generator) -> Tensor:
         """Draw weights as PyTorch does, uniformly within ``1 / sqrt(m)``."""
-        parts = []
-        for layer in self.layers():
-            size = (layer.m + 1) * layer.n
-            uniform = torch.rand(size, generator=generator, dtype=torch.float64)
-            parts.append((2 * uniform - 1) / layer.m**0.5)
-        return torch.cat(parts)
+        return drawn(((layer.m, layer.n) for layer in self.layers()), generator)
 
     def forward(self, w: Tensor, u: Tensor) -> Tensor:
         """Evaluate the layers; several weight vectors by PyTorch's ``vmap``."""
@@ -175,7 +168,7 @@ class Convolutional:
             return torch.func.vmap(lambda one: self.forward(one, u))(flat).reshape(
                 *w.shape[:-1], len(u)
             )
-        h = self._convolved(w, u, len(self.channels)).flatten(1)
+        h = self._images(w, u, len(self.channels))[-1].flatten(1)
         return self.top.forward(w[self._of_convolutions :], h)
 
     def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
@@ -184,13 +177,9 @@ class Convolutional:
         With these and the derivatives summed over the patches, a Kronecker-factored curvature is
         K-FAC-reduce (Eschenhagen et al., 2023, NeurIPS).
         """
-        found = []
-        for layer, size in enumerate(self.sizes):
-            image = self._convolved(w, u, layer).reshape(-1, *size.before)
-            patches = torch.nn.functional.unfold(image, self.kernel)
-            found.append(patches.mean(dim=-1))
-        h = self._convolved(w, u, len(self.channels)).flatten(1)
-        return found + self.top.layer_inputs(w[self._of_convolutions :], h)
+        *images, last = self._images(w, u, len(self.channels))
+        of_patches = [torch.nn.functional.unfold(h, self.kernel).mean(dim=-1) for h in images]
+        return of_patches + self.top.layer_inputs(w[self._of_convolutions :], last.flatten(1))
 
     def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output and its derivatives, image by image through ``vmap``."""
@@ -231,18 +220,19 @@ class Convolutional:
         """Number of weights of the convolutional layers."""
         return self.d - self.top.d
 
-    def _convolved(self, w: Tensor, u: Tensor, depth: int) -> Tensor:
-        """Return the images (N, channels, height, width) behind so many convolutional layers."""
-        h = u.reshape(-1, *self.shape)
+    def _images(self, w: Tensor, u: Tensor, depth: int) -> list[Tensor]:
+        """Return the images (N, channels, height, width) before and behind so many convolutions."""
+        found = [u.reshape(-1, *self.shape)]
         for layer, size in zip(self.layers()[:depth], self.sizes, strict=False):
             kernels = w[layer.weights].reshape(layer.n, size.before[0], self.kernel, self.kernel)
-            z = torch.nn.functional.conv2d(h, kernels, w[layer.biases])
+            z = torch.nn.functional.conv2d(found[-1], kernels, w[layer.biases])
             # Activations are monotone, so that those of the maxima are enough.
-            h = activate(torch.nn.functional.max_pool2d(z, self.pooling), self.activation)
-        return h
+            most = torch.nn.functional.max_pool2d(z, self.pooling)
+            found.append(activate(most, self.activation))
+        return found
 
     def _onnx_convolved(self, graph: Graph, w: str, u: str, start: int, depth: int) -> str:
-        """Write ``_convolved`` down, flat, for weights (S, d): (S, N, numbers).
+        """Write the last of ``_images`` down, flat, for weights (S, d): (S, N, numbers).
 
         A convolution is a product of patches, since onnxruntime has none in double precision.
         """

@@ -18,7 +18,7 @@ from semistan.model.arrays import Array
 from semistan.model.networks.architecture import Graph, Layer, StanText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch import Generator, Tensor
 
@@ -205,8 +205,13 @@ def n_weights(widths: tuple[int, ...]) -> int:
 
 def layer_slices(widths: tuple[int, ...], start: int = 0) -> list[Layer]:
     """Return the layers between these widths, their weights from a position on."""
+    return slices_of(pairwise(widths), start)
+
+
+def slices_of(sizes: Iterable[tuple[int, int]], start: int = 0) -> list[Layer]:
+    """Return layers of m inputs and n units each, their weights from a position on."""
     slices = []
-    for m, n in pairwise(widths):
+    for m, n in sizes:
         middle, end = start + m * n, start + (m + 1) * n
         slices.append(Layer(slice(start, middle), slice(middle, end), m, n))
         start = end
@@ -214,9 +219,14 @@ def layer_slices(widths: tuple[int, ...], start: int = 0) -> list[Layer]:
 
 
 def initial_weights(widths: tuple[int, ...], generator: Generator) -> Tensor:
-    """Draw weights uniformly within ``1 / sqrt(m)`` (PyTorch's default), shape (d,)."""
+    """Draw the weights (d,) of the layers between these widths, as ``drawn``."""
+    return drawn(pairwise(widths), generator)
+
+
+def drawn(sizes: Iterable[tuple[int, int]], generator: Generator) -> Tensor:
+    """Draw weights uniformly within ``1 / sqrt(m)`` (PyTorch's default), layer by layer."""
     parts = []
-    for m, n in pairwise(widths):
+    for m, n in sizes:
         uniform = torch.rand((m + 1) * n, generator=generator, dtype=torch.float64)
         parts.append((2 * uniform - 1) / m**0.5)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
