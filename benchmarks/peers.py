@@ -209,7 +209,7 @@ def torch_eta(posterior: Posterior) -> Callable[[Any, Any], Any]:
     p_bar, Pi, Z, Xc = _tensors(posterior.p_bar, posterior.Pi, posterior.Z, posterior.Xc)
 
     def eta(phi: Any, theta: Any) -> Any:
-        f = posterior.network.forward(p_bar + Pi @ phi, Z)
+        f = posterior.network.forward(p_bar + Pi @ phi, Z)[:, 0]
         return posterior.eta_loc + posterior.eta_scale * f + Xc @ theta
 
     return eta

@@ -104,18 +104,20 @@ inline Rows inputs(const Matrix& H) {
   return rows;
 }
 
+// The outputs of a network, a column for each.
 template <typename Matrix>
-inline Eigen::VectorXd output(const Matrix& H, const Eigen::VectorXd& w,
-                              const std::vector<int>& widths, int activation) {
+inline Eigen::MatrixXd outputs(const Matrix& H, const Eigen::VectorXd& w,
+                               const std::vector<int>& widths, int activation) {
   const Eigen::MatrixXd kept = H;
   const int layers = static_cast<int>(widths.size()) - 1;
   const auto f = output_pass(inputs(kept), Network{layers, widths.data(), activation, w.data()});
-  return Eigen::Map<const Eigen::VectorXd>(f.data(), f.size());
+  return Eigen::Map<const Eigen::MatrixXd>(f.data(), H.rows(), widths.back());
 }
 
-// The autodiff stack gets one node for each row, and a single one that leads back to w.
+// The autodiff stack gets one node for each output of each row, and a single one that leads back
+// to w.
 template <typename Matrix>
-inline Eigen::Matrix<stan::math::var, -1, 1> output(
+inline Eigen::Matrix<stan::math::var, -1, -1> outputs(
     const Matrix& H, const Eigen::Matrix<stan::math::var, -1, 1>& w,
     const std::vector<int>& widths, int activation) {
   using stan::math::var;
@@ -126,10 +128,11 @@ inline Eigen::Matrix<stan::math::var, -1, 1> output(
   const int layers = static_cast<int>(widths.size()) - 1;
   const auto computed
       = output_pass(inputs(kept), Network{layers, widths.data(), activation, values.data()});
-  stan::arena_t<Eigen::Matrix<var, -1, 1>> f
-      = Eigen::Map<const Eigen::VectorXd>(computed.data(), computed.size());
+  stan::arena_t<Eigen::Matrix<var, -1, -1>> f
+      = Eigen::Map<const Eigen::MatrixXd>(computed.data(), H.rows(), widths.back());
   stan::math::reverse_pass_callback([kept, weights, sizes, activation, f]() mutable {
-    const Eigen::VectorXd adjoint = f.adj(), value = weights.val();
+    const Eigen::MatrixXd adjoint = f.adj();
+    const Eigen::VectorXd value = weights.val();
     Rows rows = inputs(kept);
     rows.adjoint = adjoint.data();
     const int layers = static_cast<int>(sizes.size()) - 1;
@@ -148,7 +151,14 @@ template <typename T0, typename T1>
 Eigen::Matrix<stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>>, -1, 1>
 network(const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
         std::ostream*) {
-  return semistan::output(H, stan::math::eval(w), widths, activation);
+  return semistan::outputs(H, stan::math::eval(w), widths, activation).col(0);
+}
+
+template <typename T0, typename T1>
+Eigen::Matrix<stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>>, -1, -1>
+network_outputs(const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
+                std::ostream*) {
+  return semistan::outputs(H, stan::math::eval(w), widths, activation);
 }
 
 template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,

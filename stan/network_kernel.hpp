@@ -1,5 +1,5 @@
 // The log-likelihood of a network in a subspace, with its gradient, in one pass;
-// or the network's output, and the gradient of a function of it.
+// or the network's outputs, and the gradient of a function of them.
 //
 //   eta = eta_loc + eta_scale * f(H; w) + Xc * theta + extra,   w = p_bar + Pi * phi
 //
@@ -50,7 +50,7 @@ struct Rows {
   const int* trials = nullptr;      // of a binomial response
   const double* weights = nullptr;  // 1 each if there are none
   const double* extra = nullptr;    // of these rows only; 0 if there is none
-  const double* adjoint = nullptr;  // derivative by f, of these rows only
+  const double* adjoint = nullptr;  // derivative by f, of these rows only: rows x outputs
 };
 
 struct Network {
@@ -71,7 +71,8 @@ struct Result {
   std::vector<double> d_w, d_theta, d_extra, output;
 };
 
-// What a pass computes: log-likelihood and gradient, f, or the gradient of a function of f.
+// What a pass computes: log-likelihood and gradient of a network with one output, f, or the
+// gradient of a function of f.
 enum Task { LOG_LIK, OUTPUT, PULL_BACK };
 
 // ---- Elementary functions, accurate to 4 units in the last place.
@@ -431,13 +432,16 @@ inline void pack(const Layer& layer) {
       layer.transposed[i * layer.n + j] = layer.weights[j * layer.m + i];
 }
 
+// Where the derivative by the weight of unit j and input i is, in tiles of SIDE x SIDE.
+inline int packed(const Layer& layer, int j, int i) {
+  const int tiles = (layer.m + SIDE - 1) / SIDE;
+  return ((j / SIDE * tiles + i / SIDE) * SIDE + j % SIDE) * SIDE + i % SIDE;
+}
+
 // Writes a layer's derivatives in the order of its weights and biases.
 inline void unpack(const Layer& layer, double* d_w) {
-  const int tiles = (layer.m + SIDE - 1) / SIDE;
   for (int j = 0; j < layer.n; ++j)
-    for (int i = 0; i < layer.m; ++i)
-      d_w[j * layer.m + i]
-          = layer.d_packed[((j / SIDE * tiles + i / SIDE) * SIDE + j % SIDE) * SIDE + i % SIDE];
+    for (int i = 0; i < layer.m; ++i) d_w[j * layer.m + i] = layer.d_packed[packed(layer, j, i)];
   std::copy(layer.d_bias, layer.d_bias + layer.n, d_w + layer.n * layer.m);
 }
 
@@ -462,10 +466,13 @@ SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
   }
   const Layer& last = layers.back();
   const Predictor& predictor = pass.predictor;
-  for (int r = 0; r < R; r += LANES) {
-    Vec f = broadcast(last.bias[0]);
-    for (int i = 0; i < last.m; ++i) f += last.weights[i] * load(last.in + i * pass.stride + r);
-    at(pass.eta + r) = predictor.eta_loc + predictor.eta_scale * f;
+  for (int j = 0; j < last.n; ++j) {
+    const double* weights = last.weights + j * last.m;
+    for (int r = 0; r < R; r += LANES) {
+      Vec f = broadcast(last.bias[j]);
+      for (int i = 0; i < last.m; ++i) f += weights[i] * load(last.in + i * pass.stride + r);
+      at(pass.eta + j * pass.stride + r) = predictor.eta_loc + predictor.eta_scale * f;
+    }
   }
   for (int p = 0; p < data.P; ++p) {
     const double* column = data.Xc + static_cast<std::size_t>(p) * data.stride + offset;
@@ -513,20 +520,25 @@ SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Resu
   }
 
   const Layer& last = pass.layers.back();
-  Vec level = {};
-  for (int r = 0; r < R; r += LANES) {
-    at(pass.eta + r) *= pass.predictor.eta_scale;
-    level += load(pass.eta + r);
-  }
-  last.d_bias[0] += total(level);
-  for (int i = 0; i < last.m; ++i) {
-    Vec sum = {};
+  for (int j = 0; j < last.n; ++j) {
+    double* eta = pass.eta + j * stride;
+    Vec level = {};
     for (int r = 0; r < R; r += LANES) {
-      const Vec e = load(pass.eta + r);
-      sum += e * load(last.in + i * stride + r);
-      at(pass.adjoint + i * stride + r) = last.weights[i] * e;
+      at(eta + r) *= pass.predictor.eta_scale;
+      level += load(eta + r);
     }
-    last.d_packed[i / SIDE * SIDE * SIDE + i % SIDE] += total(sum);
+    last.d_bias[j] += total(level);
+    for (int i = 0; i < last.m; ++i) {
+      const double weight = last.weights[j * last.m + i];
+      double* adjoint = pass.adjoint + i * stride;
+      Vec sum = {};
+      for (int r = 0; r < R; r += LANES) {
+        const Vec e = load(eta + r);
+        sum += e * load(last.in + i * stride + r);
+        at(adjoint + r) = j ? load(adjoint + r) + weight * e : weight * e;
+      }
+      last.d_packed[packed(last, j, i)] += total(sum);
+    }
   }
 
   double *adjoint = pass.adjoint, *other = pass.other;
@@ -565,7 +577,8 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
     widest = std::max(widest, padded(network.widths[l]));
     size += 3 * m * n + 2 * n + m * pass.stride;
   }
-  workspace.clear(size + (2 * widest + 4) * static_cast<std::size_t>(pass.stride));
+  const std::size_t outputs = network.widths[network.layers];
+  workspace.clear(size + (2 * widest + 3 + outputs) * pass.stride);
   const double* weights = network.w;
   for (int l = 0; l < network.layers; ++l) {
     Layer layer;
@@ -585,7 +598,7 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
   pass.response = workspace.take(pass.stride);
   pass.trials = workspace.take(pass.stride);
   pass.weight = workspace.take(pass.stride);
-  pass.eta = workspace.take(pass.stride);
+  pass.eta = workspace.take(outputs * pass.stride);
   pass.adjoint = workspace.take(widest * pass.stride);
   pass.other = workspace.take(widest * pass.stride);
   return pass;
@@ -599,15 +612,23 @@ SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
     const int rows = std::min(most, pass.data.rows - first);
     const int R = (rows + STEP - 1) / STEP * STEP;
     forward<TILE>(pass, first, rows, R);
+    const int outputs = pass.layers.back().n, all = pass.data.rows;
     if (task == OUTPUT) {
-      std::copy(pass.eta, pass.eta + rows, result.output.begin() + first);
+      for (int j = 0; j < outputs; ++j) {
+        const double* eta = pass.eta + j * pass.stride;
+        std::copy(eta, eta + rows, result.output.begin() + j * static_cast<std::size_t>(all) + first);
+      }
       continue;
     }
     if (task == LOG_LIK) {
       block_density(pass, first, rows, R, result);
     } else {
-      std::copy(pass.data.adjoint + first, pass.data.adjoint + first + rows, pass.eta);
-      std::fill(pass.eta + rows, pass.eta + R, 0.0);
+      for (int j = 0; j < outputs; ++j) {
+        const double* adjoint = pass.data.adjoint + j * static_cast<std::size_t>(all) + first;
+        double* eta = pass.eta + j * pass.stride;
+        std::copy(adjoint, adjoint + rows, eta);
+        std::fill(eta + rows, eta + R, 0.0);
+      }
     }
     backward<TILE>(pass, first, rows, R, result);
   }
@@ -660,10 +681,10 @@ inline Result log_lik_pass(int family, const Rows& data, const Network& network,
 
 constexpr Predictor JUST_F{0, 1, 1, nullptr};
 
-// f of the given rows.
+// f of the given rows: rows x outputs.
 inline std::vector<double> output_pass(const Rows& data, const Network& network) {
   Result result{};
-  result.output.resize(data.rows);
+  result.output.resize(static_cast<std::size_t>(data.rows) * network.widths[network.layers]);
   run(make_pass(GAUSSIAN, data, network, JUST_F), OUTPUT, result);
   return result.output;
 }

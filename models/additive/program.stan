@@ -76,13 +76,13 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
-  // Several networks side by side, whose outputs are added.
+  // Several networks side by side.
   //
   // `widths` has a row for each network, with 0 behind the last layer of one
   // that has fewer than others. The columns of H are the inputs of the first,
   // then those of the second, and so on; w holds their weights likewise.
 
-  // Number of widths, inputs and output among them, of one network.
+  // Number of widths, inputs and outputs among them, of one network.
   int n_widths(array[] int widths) {
     int n = size(widths);
     while (widths[n] == 0) n -= 1;

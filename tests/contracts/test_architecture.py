@@ -47,6 +47,7 @@ class Convolution:
     n_inputs: int
     hidden: tuple[int, ...]
     activation: str = "tanh"
+    outputs: int = 1
     in_stan: ClassVar[bool] = True
 
     @property
@@ -90,13 +91,14 @@ class Convolution:
         return pairs, z.mean(dim=-2)
 
     def forward(self, w, u):
-        return affine(self._pooled(w, u)[1], w, *self.layers()[1]).squeeze(-1)
+        return affine(self._pooled(w, u)[1], w, *self.layers()[1])
 
     def layer_inputs(self, w, u):
         return list(self._pooled(w, u))
 
-    def output_and_jacobian(self, w, u):
-        return self.forward(w, u), torch.func.jacrev(lambda at: self.forward(at, u))(w)
+    def output_and_jacobian(self, w, u, output):
+        of = lambda at: self.forward(at, u)[:, output]  # noqa: E731
+        return of(w), torch.func.jacrev(of)(w)
 
     def onnx_features(self, graph, w, u, frozen):
         return u
@@ -109,8 +111,7 @@ class Convolution:
             z = onnx_activation(graph, z, self.activation)
             total = z if total is None else graph.apply("Add", total, z)
         share = graph.constant(np.array(1 / (self.n_inputs - 1)))
-        output = onnx_affine(graph, w, graph.apply("Mul", total, share), last)
-        return graph.apply("Squeeze", output, graph.constant(np.array([2])))
+        return onnx_affine(graph, w, graph.apply("Mul", total, share), last)
 
     @staticmethod
     def stan_text(*, several, predictors, kernel):
@@ -184,7 +185,7 @@ def test_its_curvature_is_that_of_finite_differences():
     problem = make_problem(prepared.model, prepared.rows, "cpu")
     parameters = initial_parameters(problem, 1, torch.Generator().manual_seed(1)).copy()
     state, step = parameters.at(torch.ones(1, dtype=torch.float64)), 1e-5
-    output = lambda w: spec.parts[0].forward(w, problem.U)  # noqa: E731
+    output = lambda w: spec.parts[0].forward(w, problem.U)[:, 0]  # noqa: E731
     J = torch.stack(
         [(output(state.w + step * e) - output(state.w - step * e)) / (2 * step)
          for e in torch.eye(13, dtype=torch.float64)]

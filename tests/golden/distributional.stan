@@ -70,62 +70,57 @@ functions {
     }
   }
 
-  // Network output f(u; w), one number for each row of H.
-  vector network(matrix H, vector w, array[] int widths, int activation) {
+  // Outputs of one network, a column for each: they share its hidden layers.
+  matrix network_outputs(matrix H, vector w, array[] int widths,
+                         int activation) {
     int last = size(widths);
     int used = n_weights(widths[1 : last - 1]);
     return affine(hidden_layers(H, w, widths[1 : last - 1], activation),
-                  w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
+                  w[used + 1 : num_elements(w)], widths[last - 1],
+                  widths[last]);
   }
 
-  // Several networks side by side, whose outputs are added.
+  // Several networks side by side.
   //
   // `widths` has a row for each network, with 0 behind the last layer of one
   // that has fewer than others. The columns of H are the inputs of the first,
   // then those of the second, and so on; w holds their weights likewise.
 
-  // Number of widths, inputs and output among them, of one network.
+  // Number of widths, inputs and outputs among them, of one network.
   int n_widths(array[] int widths) {
     int n = size(widths);
     while (widths[n] == 0) n -= 1;
     return n;
   }
 
-  // Sum of the networks' outputs, one number for each row of H.
-  vector networks(matrix H, vector w, array[,] int widths,
-                  array[] int activation) {
-    vector[rows(H)] f = rep_vector(0, rows(H));
-    int column = 0;  // of H that is taken
-    int used = 0;  // weights
-    for (i in 1 : size(widths)) {
-      int m = widths[i, 1];
-      int d = n_weights(widths[i]);
-      f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
-                   widths[i, 1 : n_widths(widths[i])], activation[i]);
-      column += m;
-      used += d;
-    }
-    return f;
+  // Number of outputs of all networks.
+  int n_outputs(array[,] int widths) {
+    int n = 0;
+    for (i in 1 : size(widths)) n += widths[i, n_widths(widths[i])];
+    return n;
   }
 
-  // Sum of the outputs of the networks from first to last, those of one
-  // predictor; the arguments are as for `networks`.
-  vector networks_of(matrix H, vector w, array[,] int widths,
-                     array[] int activation, int first, int last) {
-    vector[rows(H)] f = rep_vector(0, rows(H));
+  // Outputs of all networks side by side, a column for each.
+  matrix outputs(matrix H, vector w, array[,] int widths,
+                 array[] int activation) {
+    matrix[rows(H), n_outputs(widths)] F;
     int column = 0;  // of H that is taken
     int used = 0;  // weights
-    for (i in 1 : last) {
+    int filled = 0;  // columns of F
+    for (i in 1 : size(widths)) {
+      int last = n_widths(widths[i]);
       int m = widths[i, 1];
+      int n = widths[i, last];
       int d = n_weights(widths[i]);
-      if (i >= first) {
-        f += network(H[ : , column + 1 : column + m], w[used + 1 : used + d],
-                     widths[i, 1 : n_widths(widths[i])], activation[i]);
-      }
+      F[ : , filled + 1 : filled + n]
+        = network_outputs(H[ : , column + 1 : column + m],
+                          w[used + 1 : used + d], widths[i, 1 : last],
+                          activation[i]);
       column += m;
       used += d;
+      filled += n;
     }
-    return f;
+    return F;
   }
 
   // Log-likelihood of rows start to end, the slice that one thread computes.
@@ -135,15 +130,15 @@ functions {
                        data matrix Pi, data real eta_loc, data real eta_scale,
                        data real sigma_loc, data matrix Xc_sigma, vector phi,
                        vector theta, vector theta_sigma) {
-    vector[num_elements(p_bar)] w = p_bar + Pi * phi;  // weights
-    vector[end - start + 1] f
-      = networks_of(H[start : end], w, widths, activation, 1, 1);
+    matrix[end - start + 1, 2] F  // outputs of the networks
+      = outputs(H[start : end], p_bar + Pi * phi, widths, activation);
+    vector[end - start + 1] f = F[ : , 1];
     vector[end - start + 1] eta  // linear predictor
       = eta_loc + eta_scale * f + Xc[start : end] * theta;
     vector[end - start + 1] sigma  // of each row
       = exp(sigma_loc
             + Xc_sigma[start : end] * theta_sigma
-            + networks_of(H[start : end], w, widths, activation, 2, 2));
+            + F[ : , 2]);
     return normal_lpdf(y[start : end] | eta, sigma);
   }
 }
@@ -167,9 +162,9 @@ data {
   real<lower=0> eta_scale;  // unit of the linear predictor
 
   // Network
-  int<lower=1> n_networks;  // networks, whose outputs are added
+  int<lower=1> n_networks;  // networks
   int<lower=1> n_layers;  // layers, the output layer included, of the deepest
-  // of each: inputs, hidden units, 1
+  // of each: inputs, hidden units, outputs
   array[n_networks, n_layers + 1] int<lower=0> widths;
   array[n_networks] int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
 
@@ -237,12 +232,12 @@ generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale
-        * mean(networks_of(H, p_bar + Pi * phi, widths, activation, 1, 1))
+        * mean(outputs(H, p_bar + Pi * phi, widths, activation)[ : , 1])
       - dot_product(x_loc, theta);
   real b_x1 = theta[1];
   real b_sigma_Intercept  // mean of log sigma, moved to X_sigma = 0
     = sigma_loc
-      + mean(networks_of(H, p_bar + Pi * phi, widths, activation, 2, 2))
+      + mean(outputs(H, p_bar + Pi * phi, widths, activation)[ : , 2])
       - dot_product(x_loc_sigma, theta_sigma);
   real b_sigma_x1 = theta_sigma[1];  // x1
   real b_sigma_z = theta_sigma[2];  // z

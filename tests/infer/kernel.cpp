@@ -141,6 +141,44 @@ struct Case {
   }
 };
 
+// A network with several outputs: each is that of a network with this output alone, and the
+// gradient of a weighted sum of them all is the sum of theirs.
+void check_several(const std::vector<int>& widths, int rows, int activation, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  const int layers = static_cast<int>(widths.size()) - 1, n = widths.back(), m = widths[layers - 1];
+  std::size_t hidden = 0;
+  for (int l = 0; l + 1 < layers; ++l) hidden += (widths[l] + 1) * widths[l + 1];
+  std::vector<double> w(hidden + (m + 1) * n), H(rows * widths[0]), adjoint(rows * n);
+  for (auto* values : {&w, &H, &adjoint})
+    for (double& value : *values) value = normal(random);
+  Rows data{};
+  data.rows = data.stride = rows;
+  data.H = H.data();
+  data.adjoint = adjoint.data();
+  const Network all{layers, widths.data(), activation, w.data()};
+  const std::vector<double> f = output_pass(data, all), d_w = pull_back_pass(data, all);
+  std::vector<double> expected(d_w.size(), 0.0);
+  for (int j = 0; j < n; ++j) {
+    std::vector<int> own_widths(widths);
+    own_widths.back() = 1;
+    std::vector<double> own(w.begin(), w.begin() + hidden);
+    own.insert(own.end(), w.begin() + hidden + j * m, w.begin() + hidden + (j + 1) * m);
+    own.push_back(w[hidden + n * m + j]);
+    const Network one{layers, own_widths.data(), activation, own.data()};
+    data.adjoint = adjoint.data() + j * rows;
+    const std::vector<double> g = output_pass(data, one), d_own = pull_back_pass(data, one);
+    for (int i = 0; i < rows; ++i)
+      if (std::fabs(f[j * rows + i] - g[i]) > 1e-13 * (1 + std::fabs(g[i])))
+        fail("output of several", f[j * rows + i], g[i]);
+    for (std::size_t i = 0; i < hidden; ++i) expected[i] += d_own[i];
+    for (int i = 0; i < m; ++i) expected[hidden + j * m + i] = d_own[hidden + i];
+    expected[hidden + n * m + j] = d_own[hidden + m];
+  }
+  for (std::size_t i = 0; i < d_w.size(); ++i)
+    if (std::fabs(d_w[i] - expected[i]) > 1e-11 * (1 + std::fabs(expected[i])))
+      fail("gradient of several", d_w[i], expected[i]);
+}
+
 int main() {
   check("exp", CALL(vexp), [](long double x) { return std::exp(x); }, -700, 700);
   check("expm1", CALL(vexpm1), [](long double x) { return std::expm1(x); }, -40, 0);
@@ -189,5 +227,10 @@ int main() {
             if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
             ++cases;
           }
+  const std::vector<std::vector<int>> several{{1, 2}, {3, 9}, {2, 3, 2}, {5, 4, 9, 3}, {3, 2, 17}};
+  for (const auto& widths : several)
+    for (int rows : {1, 8, 33, 300})
+      for (int activation = TANH; activation <= IDENTITY; ++activation, ++cases)
+        check_several(widths, rows, activation, random);
   std::printf("%d cases agree\n", cases);
 }

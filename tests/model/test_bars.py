@@ -17,7 +17,7 @@ EVERYTHING = (
 def test_every_part_of_a_formula_is_found():
     formula = parse_formula(EVERYTHING)
     assert (formula.response, formula.weights, formula.trials) == ("y", "w", "n")
-    assert (formula.mean.structured, formula.networks) == (("x", "v"), (("u",),))
+    assert (formula.mean.structured, formula.mean.networks) == (("x", "v"), (("u",),))
     assert formula.mean.offsets == ("log(z)",)
     assert formula.mean.calls == (TermCall("s", "v", (("k", 5),)),)
     assert formula.mean.groups == (
@@ -98,7 +98,7 @@ def test_offsets_and_smooths_are_terms_of_their_own(text, offsets, smooths, stru
 def test_a_bar_in_backticks_or_in_quotes_is_none():
     text = "`y|z` ~ `c|d` + C(g, levels=['a|b', 'c']) + nn(`e | f`)"
     assert split_bars(text).plain == text
-    assert parse_formula(text).networks == (("`e | f`",),)
+    assert parse_formula(text).mean.networks == (("`e | f`",),)
 
 
 @pytest.mark.parametrize("text", [EVERYTHING, "y ~ (1 | g) + nn(u)", "y ~ x+(1|g)+(1|h)+nn(u)"])

@@ -97,14 +97,14 @@ def close(a, b, tolerance=1e-12):
 @pytest.mark.parametrize("pooled_first", [False, True])
 def test_it_is_pytorchs_network(net, pooled_first):
     w, u = random_case(net)
-    assert close(net.forward(w, u), by_module(net, w, u, pooled_first=pooled_first))
+    assert close(net.forward(w, u)[..., 0], by_module(net, w, u, pooled_first=pooled_first))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_it_has_every_activation(activation):
     net = Convolutional((2, 11, 10), (3, 2), (4,), activation=activation)
     w, u = random_case(net)
-    assert close(net.forward(w, u), by_module(net, w, u))
+    assert close(net.forward(w, u)[..., 0], by_module(net, w, u))
 
 
 def naive_output(net, w, image):
@@ -135,14 +135,14 @@ def test_it_is_a_naive_loop(name):
     net = CASES[name]
     w, u = random_case(net, rows=2)
     expected = torch.tensor([naive_output(net, w, image) for image in u], dtype=torch.float64)
-    assert close(net.forward(w, u), expected)
+    assert close(net.forward(w, u)[..., 0], expected)
 
 
 @cases
 def test_several_weight_vectors_are_computed_one_by_one(net):
     w, u = random_case(net)
     W = torch.stack([w, 0.3 * w, w.flip(0), -w, 2 * w, 0 * w]).reshape(2, 3, -1)
-    found = net.forward(W, u)
+    found = net.forward(W, u)[..., 0]
     assert found.shape == (2, 3, len(u))
     expected = torch.stack([by_module(net, one, u) for one in W.reshape(6, -1)])
     assert close(found.reshape(6, -1), expected)
@@ -151,9 +151,9 @@ def test_several_weight_vectors_are_computed_one_by_one(net):
 def test_single_precision_stays_single():
     net = CASES["several layers"]
     w, u = (tensor.to(torch.float32) for tensor in random_case(net, spread=0.3))
-    single = net.forward(w, u)
+    single = net.forward(w, u)[..., 0]
     assert single.dtype == torch.float32
-    assert torch.allclose(single.double(), net.forward(w.double(), u.double()), atol=1e-4)
+    assert torch.allclose(single.double(), net.forward(w.double(), u.double())[..., 0], atol=1e-4)
     assert net.features(w, u, 2).dtype == torch.float32
 
 
@@ -229,7 +229,7 @@ def test_layer_inputs_are_those_of_the_modules_or_mean_patches(net):
 @cases
 def test_derivatives_are_those_of_autograd(net):
     w, u = random_case(net)
-    f, J = net.output_and_jacobian(w, u)
+    f, J = net.output_and_jacobian(w, u, 0)
     module = with_weights(net, w)
     rows = []
     for image in u.reshape(-1, 1, *net.shape):
@@ -299,7 +299,7 @@ def test_the_head_of_the_features_is_the_whole_network(net, frozen):
     used = net.d - head.d
     h = net.features(w[:used], u, frozen)
     assert h.shape == (len(u), head.n_inputs)
-    assert close(head.forward(w[used:], h), by_module(net, w, u))
+    assert close(head.forward(w[used:], h)[..., 0], by_module(net, w, u))
     assert torch.equal(net.features(w, u, frozen), h)  # of all weights, the first ones are taken
 
 
@@ -398,7 +398,7 @@ def test_the_onnx_graph_has_the_whole_network(net, start):
     W, graph = torch.stack([w, -0.4 * w]), _Graph()
     before = torch.full((2, start), torch.nan, dtype=torch.float64)  # weights of other networks
     arrays = {"u": u, "w": torch.cat([before, W], dim=1)}
-    f = run(graph, net.onnx(graph, "w", "u", start), net, arrays)
+    f = run(graph, graph.column(net.onnx(graph, "w", "u", start), 0), net, arrays)
     expected = torch.stack([by_module(net, one, u) for one in W]).numpy()
     assert f.shape == (2, len(u))
     assert np.allclose(f, expected, rtol=1e-12, atol=1e-12)
@@ -417,8 +417,8 @@ def test_the_onnx_graph_has_every_activation(activation):
     net = Convolutional((1, 8, 7), (2, 2), (3,), kernel=2, activation=activation)
     w, u = random_case(net)
     graph = _Graph()
-    f = run(graph, net.onnx(graph, "w", "u", 0), net, {"u": u, "w": w[None]})
-    assert np.allclose(f[0], net.forward(w, u).numpy(), rtol=1e-12, atol=1e-12)
+    f = run(graph, graph.column(net.onnx(graph, "w", "u", 0), 0), net, {"u": u, "w": w[None]})
+    assert np.allclose(f[0], net.forward(w, u)[..., 0].numpy(), rtol=1e-12, atol=1e-12)
 
 
 def test_patches_and_squares_are_torchs():

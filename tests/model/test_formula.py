@@ -7,6 +7,10 @@ from semistan.model.formula.formula import parse_formula, variables
 from semistan.model.formula.syntax import CALLABLE
 
 
+def arguments(formula):
+    return tuple(network.arguments for network in formula.networks)
+
+
 def refusal(text):
     with pytest.raises(InputError) as caught:
         parse_formula(text)
@@ -30,7 +34,7 @@ def refusal(text):
 )
 def test_a_formula_has_three_parts(text, response, structured, network):
     formula = parse_formula(text)
-    assert (formula.response, formula.networks) == (response, (network,))
+    assert (formula.response, arguments(formula)) == (response, (network,))
     assert formula.mean.structured == structured
 
 
@@ -44,7 +48,7 @@ def test_a_formula_has_three_parts(text, response, structured, network):
     ],
 )
 def test_each_nn_is_a_network_of_its_own(text, networks):
-    assert parse_formula(text).networks == networks
+    assert arguments(parse_formula(text)) == networks
 
 
 @pytest.mark.parametrize(
@@ -68,7 +72,7 @@ def test_the_columns_of_a_term_are_named_once_and_in_order(term, columns):
 def test_a_quoted_column_may_have_any_name(column):
     formula = parse_formula(f"y ~ `{column}`:x + nn(`{column}`, v)")
     assert formula.mean.structured_variables in ((column, "x"), ("x", column))
-    assert formula.networks in (((f"`{column}`", "v"),), ((column, "v"),))
+    assert arguments(formula) in (((f"`{column}`", "v"),), ((column, "v"),))
     assert formula.network_variables == (column, "v")
 
 
@@ -86,7 +90,7 @@ def test_a_python_keyword_may_stand_wherever_a_column_may(word, quote):
         f"+ (1 | {name}:h) + nn({name}, I({name} * 2)), sigma ~ scale({name}) + nn({name})"
     )
     assert formula.mean.structured == (f"C(`{word}`):x", f"`{word}`")
-    assert formula.networks == ((f"`{word}`", f"I(`{word}` * 2)"), (f"`{word}`",))
+    assert arguments(formula) == ((f"`{word}`", f"I(`{word}` * 2)"), (f"`{word}`",))
     assert formula.mean.offsets == (f"log(`{word}`)",)
     assert formula.mean.groups[0].terms == (f"`{word}`",)
     assert formula.mean.groups[1].by == (word, "h")
@@ -142,7 +146,7 @@ def test_a_power_within_a_call_is_arithmetic():
     assert formula.mean.calls[0].expression == "I(x ** 2)"
     assert formula.mean.offsets == ("I(z ** 2)",)
     assert formula.mean.groups[0].terms == ("a", "b", "a:b")
-    assert formula.networks == (("I(u ** 2)", "v"),)
+    assert arguments(formula) == (("I(u ** 2)", "v"),)
 
 
 @pytest.mark.parametrize("name", CALLABLE)
@@ -253,6 +257,7 @@ def test_layers_are_read_and_may_be_left_out():
         "sigma ~ nn(z, hidden=[])"
     )
     formula = parse_formula(text)
-    assert formula.networks == (("u", "`odd v`"), ("v",), ("z",))
-    assert formula.layers == ({"hidden": [32, 8], "activation": "relu"}, {}, {"hidden": []})
-    assert parse_formula("y ~ nn(u), sigma ~ z").layers == ({},)
+    assert arguments(formula) == (("u", "`odd v`"), ("v",), ("z",))
+    options = [network.options for network in formula.networks]
+    assert options == [{"hidden": [32, 8], "activation": "relu"}, {}, {"hidden": []}]
+    assert parse_formula("y ~ nn(u), sigma ~ z").mean.layers == ({},)

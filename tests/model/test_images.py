@@ -75,10 +75,10 @@ def test_a_formula_has_images_beside_everything_else():
     assert formula.images == (Image("p", (8, 8)), Image("q"))
     assert formula.network_variables == ("u", "v", "w")
     assert set(formula.columns) == {"x", "z", "g", "p", "u", "v", "q", "w"}
-    assert formula.networks == (
+    assert [network.arguments for network in formula.networks] == [
         ("image(p, size=8)",), ("u", "log(v)"), ("image(q)",), ("w",),
-    )  # fmt: skip
-    assert formula.layers[0] == {"hidden": [3]}
+    ]  # fmt: skip
+    assert formula.networks[0].options == {"hidden": [3]}
 
 
 def test_columns_that_are_called_image_are_columns():

@@ -44,6 +44,12 @@ FUNCTIONS = {
 
 
 def naive_network(widths, weights, u, activation):
+    """The output of one row, as ``naive_layers``."""
+    (output,) = naive_layers(widths, weights, u, activation)
+    return output
+
+
+def naive_layers(widths, weights, u, activation):
     """One row through all layers, in plain Python: unit by unit, weights then biases."""
     function, weights, h = FUNCTIONS[activation], list(weights), list(u)
     for layer in range(1, len(widths)):
@@ -53,7 +59,7 @@ def naive_network(widths, weights, u, activation):
         z = [sum(matrix[i][j] * h[j] for j in range(m)) + bias[i] for i in range(n)]
         h = z if layer == len(widths) - 1 else [function(value) for value in z]
     assert not weights
-    return h[0]
+    return h
 
 
 def naive_features(leading, w_frozen, u):
@@ -72,17 +78,17 @@ def naive_features(leading, w_frozen, u):
 
 
 def naive_outputs(networks, w, u):
-    """Each network's output for one row, taking its weights and inputs off the front of lists."""
+    """Each network's outputs for one row, taking its weights and inputs off the front of lists."""
     w, u, found = list(w), list(u), []
     for part in networks.parts:
         own, inputs = [w.pop(0) for _ in range(part.d)], [u.pop(0) for _ in range(part.n_inputs)]
-        found.append(naive_network(part.widths, own, inputs, part.activation))
+        found += naive_layers(part.widths, own, inputs, part.activation)
     assert not (w or u)
     return found
 
 
 def naive_networks(bundle, U, w):
-    """Output of each network (N, networks) at weights (d,) behind constant layers, row by row."""
+    """Outputs of all networks (N, outputs) at weights (d,) behind constant layers, row by row."""
     units, trained, leading, lines = bundle.units, bundle.trained, bundle.model.leading, []
     for row in (U - units.u_loc) / units.u_scale:
         h = naive_features(leading, trained.w_frozen, row)

@@ -107,6 +107,12 @@ PROGRAMS = (
              formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
                      "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",
              **AXES, temper="likelihood", **tempered()),
+    _program("shared layers", "student", "dispersed", "linear networks predictor",
+             formula="y ~ x1 + nn(u1, u2, shared='f') + nn(v), sigma ~ z + nn(u1, u2, shared='f'), "
+                     "nu ~ x2"),
+    _program("shared layers, kernel", CATEGORICAL, "categories", "linear networks predictor",
+             formula="y ~ x1 + nn(u1, u2, u3, shared='f')", kernel="cpp", feature="axes",
+             subspace={"free": "output", "k": 3}),
     _program("network in C++", "negbinomial", "dispersed", "linear", kernel="cpp", frozen=1,
              formula="y ~ x1 + nn(u1, u2, u3)"),
     # theta integrated out

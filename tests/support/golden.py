@@ -21,6 +21,7 @@ from support.untrained import CATEGORICAL, random_bundle
 MODELS = Path(__file__).parents[2] / "models"
 TERMS = Path(__file__).parents[1] / "golden"
 NETWORK = "nn(u1, u2, u3)"
+SHARED = "nn(u1, u2, shared='f')"
 CASES = {
     "offset": ("poisson", f"y ~ x1 + offset(log(w)) + {NETWORK}"),
     "trials": ("binomial", f"y | trials(tries) + weights(w) ~ x1 + {NETWORK}"),
@@ -28,6 +29,7 @@ CASES = {
     "distributional": ("gaussian", f"y ~ x1 + {NETWORK}, sigma ~ x1 + z + nn(v)"),
     "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
+    "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
 }
 LONG = {"sample.draws": 2000, "sample.seed": 2026}

@@ -98,11 +98,20 @@ class _Graph:
     def network(self, spec: Networks, w: str, features: list[str]) -> str:
         """Add the heads for weights (S, d) and sum the mean's outputs (S, N)."""
         starts = accumulate(spec.sizes, initial=0)
-        parts = zip(spec.parts, features, starts, spec.predictors, strict=False)
-        total, *others = [part.onnx(self, w, h, start) for part, h, start, of in parts if of == MU]
+        parts = zip(spec.parts, features, starts, spec.predictors_of_parts, strict=False)
+        total, *others = [
+            self.column(part.onnx(self, w, h, start), of.index(MU))
+            for part, h, start, of in parts
+            if MU in of
+        ]
         for output in others:
             total = self.apply("Add", total, output)
         return total
+
+    def column(self, value: str, number: int) -> str:
+        """Take one output (S, N) of several (S, N, outputs)."""
+        one = self.apply("Gather", value, self.constant(np.array([number])), axis=2)
+        return self.apply("Squeeze", one, self.constant(np.array([2])))
 
     def part(self, value: str, part: slice) -> str:
         start, stop, axis = (self.constant(np.array([i])) for i in (part.start, part.stop, 1))

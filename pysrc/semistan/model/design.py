@@ -134,8 +134,9 @@ class Design:
 
     @property
     def network_predictors(self) -> tuple[str, ...]:
-        """The predictor that each network is of; empty if all are the mean's."""
-        of = tuple(p.name for p in self.predictors for _ in range(p.networks))
+        """The predictor that each output of the networks is of; empty if all are the mean's."""
+        networks = parse_formula(self.formula).networks
+        of = tuple(name for network in networks for name in network.of)
         return of if set(of) != {MU} else ()
 
     @property
@@ -220,7 +221,7 @@ def learn_design(
     images = {image.column for image in formula.images}
     check_kinds(numbers, [name for name in formula.columns if name not in images])
     _check_intercept_column(formula)
-    inputs = [_learn_network(network, numbers) for network in formula.networks]
+    inputs = [_learn_network(network.arguments, numbers) for network in formula.networks]
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
     learnt = [
         learn_predictor(part, numbers, prefix, (links or {}).get(part.name, default))

@@ -139,9 +139,10 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
 
 def whole_networks(config: ModelConfig, design: Design) -> Leading:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
-    layers = parse_formula(design.formula).layers
-    options = [with_options(config.network, own) for own in layers]
-    parts = tuple(map(_architecture, design.networks, options))
+    written = parse_formula(design.formula).networks
+    options = [with_options(config.network, network.layers) for network in written]
+    outputs = [len(network.of) for network in written]
+    parts = tuple(map(_architecture, design.networks, options, outputs))
     weights = sum(part.d for part in parts)
     if weights > MOST_WEIGHTS:
         text = " + ".join(part.text for part in parts)
@@ -153,10 +154,10 @@ def whole_networks(config: ModelConfig, design: Design) -> Leading:
     return Leading(networks, tuple(map(_frozen, parts, options)))
 
 
-def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
+def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Architecture:
     """Return a network of some inputs: convolutional if these are images."""
     if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
-        return FullyConnected(len(inputs.loc), options.hidden, options.activation)
+        return FullyConnected(len(inputs.loc), options.hidden, options.activation, outputs)
     if not isinstance(inputs, Pictures):
         raise InputError(
             f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "
@@ -164,7 +165,7 @@ def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
         )
     return Convolutional(
         inputs.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
-        options.activation,
+        options.activation, outputs,
     )  # fmt: skip
 
 

@@ -11,11 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from semistan.model.arrays import Array
-
-Index = npt.NDArray[np.int64]
+from semistan.model.arrays import Array, Index
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import PredictorFormula, parse_formula
 from semistan.model.formula.patterns import shortened
+from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used, priors_before_training
@@ -56,6 +57,9 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield _predictor_line(model, predictor, own)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
+    for network in formula.networks:
+        if len(network.of) > 1:
+            yield f"{_listed(tuple(f'f_{name}' for name in network.of))}: outputs of one network"
     yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
@@ -73,7 +77,10 @@ def _likelihood(family: Family) -> str:
 
 def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormula) -> str:
     """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
-    networks = [f"f({_listed(arguments)}; w)" for arguments in formula.networks]
+    networks = [
+        f"f{f'_{predictor.name}' * (SHARED in options)}({_listed(arguments)}; w)"
+        for arguments, options in formula.calls_of_nn
+    ]
     further = [*(term.text for term in predictor.terms),
                *(f"offset({expression})" for expression in predictor.offsets)]  # fmt: skip
     of, theta = predictor.suffix, predictor.theta

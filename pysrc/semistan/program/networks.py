@@ -1,15 +1,16 @@
 """One network or several in the program: data, inputs, and their sum.
 
 One network is ``network(H, w, ...)``; several are ``networks(H, w, ...)``, in which H and w
-hold what is theirs side by side. Where some are of a dispersion parameter,
-``networks_of(H, w, ..., first, last)`` adds those of one predictor. What stands for the dots, and
-the files of these functions, is the architecture's.
+hold what is theirs side by side. Where several predictors have networks, or share one,
+``outputs(H, w, ...)`` is the matrix of all outputs. What stands for the dots, and the files of
+these functions, is the architecture's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import indent
 
 from semistan.model.design import Design
 from semistan.model.model import Model
@@ -44,12 +45,12 @@ class NetworkText:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one network."""
-        return len(self.design.networks) > 1
+        """Whether the program is that of several networks, which one of several outputs is too."""
+        return len(self.design.networks) > 1 or self.by_predictor
 
     @property
     def by_predictor(self) -> bool:
-        """Whether some networks are of other predictors than the mean."""
+        """Whether some outputs are of other predictors than the mean."""
         return bool(self.design.network_predictors)
 
     @cached_property
@@ -73,9 +74,9 @@ class NetworkText:
 
     @property
     def name(self) -> str:
-        """Name of the function that adds the outputs of a predictor's networks."""
+        """Name of the function that computes the networks."""
         if self.by_predictor:
-            return "networks_of"
+            return "outputs"
         return "networks" if self.several else "network"
 
     @property
@@ -83,35 +84,40 @@ class NetworkText:
         """The likelihood's arguments that say how large the networks are."""
         return [f"data {kind} {name}" for kind, name in self.architecture.passed]
 
-    @property
-    def weights_lines(self) -> Lines:
-        """Declaration of the weights at phi where the networks of several predictors share them."""
-        if not self.by_predictor:
-            return []
-        return [(f"vector[num_elements(p_bar)] w = {self.subspace.weights};", "weights")]
-
-    @property
-    def shared_weights(self) -> str:
-        """Expression for the weights at phi behind ``weights_lines``."""
-        return "w" if self.by_predictor else self.subspace.weights
-
-    def arguments(self, rows: str = "", predictor: str = MU, weights: str = "") -> list[str]:
+    def arguments(self, rows: str = "") -> list[str]:
         """Return the function's arguments at phi, for all rows or some, as ``[start : end]``."""
         passed = [name for _, name in self.architecture.passed]
-        arguments = [f"H{rows}", weights or self.subspace.weights, *passed]
-        of = self.design.network_predictors
-        if not of:
-            return arguments
-        first = of.index(predictor) + 1
-        return [*arguments, str(first), str(first + of.count(predictor) - 1)]
+        return [f"H{rows}", self.subspace.weights, *passed]
 
-    def call(
-        self, column: int = 0, *, rows: str = "", predictor: str = MU, weights: str = ""
-    ) -> str:
-        """Return the expression that is the sum of a predictor's networks at phi.
+    def call(self, column: int = 0, predictor: str = MU) -> str:
+        """Return the expression that is the sum of a predictor's networks at phi, for all rows.
 
         It starts at a column of the text, under which further lines of it are indented.
         """
-        arguments = self.arguments(rows, predictor, weights)
-        lines = call(self.name, arguments, "", width=WIDTH - 4 - column).splitlines()
-        return f"\n{' ' * column}".join(lines)
+        lines = call(self.name, self.arguments(), "", width=WIDTH - 4 - column).splitlines()
+        text = f"\n{' ' * column}".join(lines)
+        if not self.by_predictor:
+            return text
+        first, *others = self._columns(predictor)
+        if not others:
+            return f"{text}[ : , {first}]"
+        listed = ", ".join(map(str, (first, *others)))
+        return f"{text}[ : , {{{listed}}}]\n{' ' * column}* rep_vector(1, {len(others) + 1})"
+
+    def outputs(self, rows: str, size: str) -> str:
+        """Declare the outputs of several predictors' networks for some rows; nothing of one's."""
+        if not self.by_predictor:
+            return ""
+        n = len(self.design.network_predictors)
+        return f"matrix[{size}, {n}] F  // outputs of the networks\n" + indent(
+            call(f"= {self.name}", self.arguments(rows), ";", width=WIDTH - 6), "  "
+        )
+
+    def output(self, predictor: str = MU) -> str:
+        """Return the sum of a predictor's networks for the rows of ``outputs``."""
+        return " + ".join(f"F[ : , {column}]" for column in self._columns(predictor))
+
+    def _columns(self, predictor: str) -> list[int]:
+        """Return the columns of the outputs that are of a predictor."""
+        of = enumerate(self.design.network_predictors, start=1)
+        return [column for column, name in of if name == predictor]

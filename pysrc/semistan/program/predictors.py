@@ -125,7 +125,7 @@ def other_sums(predictor: Predictor, rows: str) -> list[str]:
 def parameter_vectors(network: NetworkText, rows: str, size: str) -> str:
     """Declare each parameter with a predictor over some rows, as ``[start : end]``.
 
-    It stands behind the network's ``weights_lines``.
+    It stands behind the networks' ``outputs``.
     """
     return "".join(_vector(network, item, rows, size) for item in network.design.others)
 
@@ -156,9 +156,7 @@ def _sums(network: NetworkText, item: Predictor, rows: str) -> list[str]:
     sums = [_level(item)]
     sums += [f"Xc_{item.name}{rows} * {item.theta}"] if item.coefficients else []
     if item.networks:
-        column = 6 if item.link == "identity" else 10
-        w = network.shared_weights
-        sums.append(network.call(column, rows=rows, predictor=item.name, weights=w))
+        sums.append(network.output(item.name))
     return [*sums, *other_sums(item, rows)]
 
 
@@ -168,7 +166,7 @@ def other_quantities(network: NetworkText) -> str:
     for item in network.design.others:
         sums = [_level(item)]
         if item.networks:
-            sums.append(f"mean({network.call(11, predictor=item.name)})")
+            sums.append(f"mean({network.call(11, item.name)})")
         value = "\n    + ".join(sums)
         if item.coefficients:
             value += f"\n    - dot_product(x_loc_{item.name}, {item.theta})"

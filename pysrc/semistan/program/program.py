@@ -292,19 +292,24 @@ def _main_parameters(parts: Parts) -> list[str]:
 
 def _stan_likelihood(parts: Parts) -> str:
     arguments = ["array[] int slice", *_signature(parts)]
-    network = parts.network
-    passed = network.arguments(SLICE, weights=network.shared_weights)
     plain = "weights" not in parts.design.given and not parts.design.others
     has_glm = parts.family.glm and plain
     return (
         "// Log-likelihood of rows start to end, the slice that one thread computes.\n"
         + call("real partial_log_lik", arguments, " {", width=WIDTH - 2)
-        + indent(declarations(network.weights_lines), "  ")
-        + "  vector[end - start + 1] f\n"
-        + indent(call(f"= {network.name}", passed, ";", width=WIDTH - 6), "    ")
+        + indent(_network_of_slice(parts.network), "  ")
         + (_glm(parts) if has_glm else _density(parts))
         + "}\n"
     )
+
+
+def _network_of_slice(network: NetworkText) -> str:
+    """Declare f, the mean's networks, over the slice's rows."""
+    if network.by_predictor:
+        made = network.outputs(SLICE, "end - start + 1")
+        return made + statement(f"vector[end - start + 1] f = {network.output()};", WIDTH - 4)
+    computed = call(f"= {network.name}", network.arguments(SLICE), ";", width=WIDTH - 6)
+    return "vector[end - start + 1] f\n" + indent(computed, "  ")
 
 
 def _glm(parts: Parts) -> str:

@@ -83,11 +83,12 @@ def _generated_quantities(parts: Parts) -> str:
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
     sums = [*structured, *other_sums(parts.design.mean, "")]
     network = parts.network
+    f = f"({network.output()})" if network.by_predictor else network.call(8)
     local = (
-        declarations(network.weights_lines) + "vector[N] eta  // linear predictor\n"
+        network.outputs("", "N") + "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
-        f"      * {network.call(8, weights=network.shared_weights)}"
+        f"      * {f}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
         + parameter_vectors(network, "", "N")

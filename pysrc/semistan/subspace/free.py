@@ -16,10 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.config import Free
-from semistan.model.networks.networks import Networks, layers, output_layers
-from semistan.model.subspace import Index
+from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.trained import Trained
 from semistan.subspace.span import pointing_up
 
@@ -71,11 +70,8 @@ def _positions(network: Networks, free: Free) -> Index:
     """Return the positions of the weights that move by themselves."""
     if free == "none":
         return np.zeros(0, dtype=np.int64)
-    if free == "bias":
-        ends = [part[-1].biases for part in layers(network)]
-    else:
-        ends = output_layers(network)
-    return np.concatenate([np.arange(end.start, end.stop) for end in ends])
+    ends = output_layers(network)
+    return np.concatenate([end[-1:] if free == "bias" else end for end in ends])
 
 
 def _turned(Pi: Array, axes: Index) -> tuple[Array, Array]:

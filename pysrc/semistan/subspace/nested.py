@@ -20,8 +20,8 @@ import numpy as np
 
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
-from semistan.model.arrays import Array
-from semistan.model.subspace import Index, Subspace
+from semistan.model.arrays import Array, Index
+from semistan.model.subspace import Subspace
 from semistan.subspace.measures import whitened
 
 MOST_SIZES = 40  # of which the error is computed

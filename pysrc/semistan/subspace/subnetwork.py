@@ -21,10 +21,10 @@ import numpy as np
 from semistan.density.ggn import diagonal_ggn
 from semistan.density.problem import Problem
 from semistan.errors import InputError
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.networks.networks import Networks, output_layers
-from semistan.model.subspace import Index, along_axes
+from semistan.model.subspace import along_axes
 from semistan.model.trained import Trained
 from semistan.model.units import Units
 from semistan.subspace.check import check_one_predictor
@@ -82,7 +82,7 @@ def _candidates(network: Networks, subspace: SubspaceConfig) -> Index:
     """Return the positions of the weights that may be selected."""
     if subspace.select != "last_layer":
         return np.arange(network.d)
-    layers = [np.arange(layer.start, layer.stop) for layer in output_layers(network)]
+    layers = output_layers(network)
     weights = np.concatenate(layers)
     if subspace.dimension > len(weights):
         raise InputError(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
@@ -21,6 +21,7 @@ from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
     PARTS,
+    SHARED,
     check_expression,
     check_part,
     check_text,
@@ -107,6 +108,11 @@ class PredictorFormula:
         return (*self.structured, *called, *inputs, *self.offsets, *effects)
 
     @property
+    def calls_of_nn(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+        """The arguments and options of each ``nn()``."""
+        return zip(self.networks, self.layers, strict=True)
+
+    @property
     def structured_variables(self) -> tuple[str, ...]:
         """Columns that the structured terms use."""
         return _unique(v for term in self.structured for v in variables(term))
@@ -116,6 +122,19 @@ class PredictorFormula:
         """Columns that the predictor uses."""
         levels = (name for group in self.groups for name in group.by)
         return _unique((*(v for term in self.expressions for v in variables(term)), *levels))
+
+
+class Network(NamedTuple):
+    """One network: what it takes, its options, and the predictors that its outputs are of."""
+
+    arguments: tuple[str, ...]
+    options: dict[str, Any]
+    of: tuple[str, ...]
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """The options that say what its layers are."""
+        return {name: value for name, value in self.options.items() if name != SHARED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +170,27 @@ class Formula:
         return self.predictors[1:]
 
     @property
-    def networks(self) -> tuple[tuple[str, ...], ...]:
-        """The arguments of each ``nn()``, predictor by predictor."""
-        return tuple(network for predictor in self.predictors for network in predictor.networks)
-
-    @property
-    def layers(self) -> tuple[dict[str, Any], ...]:
-        """The options of each ``nn()``, predictor by predictor."""
-        return tuple(options for predictor in self.predictors for options in predictor.layers)
+    def networks(self) -> tuple[Network, ...]:
+        """Each network once, predictor by predictor."""
+        found: dict[object, Network] = {}
+        for predictor in self.predictors:
+            for number, (arguments, options) in enumerate(predictor.calls_of_nn):
+                key = options.get(SHARED, (predictor.name, number))
+                before = found[key].of if key in found else ()
+                found[key] = Network(arguments, options, (*before, predictor.name))
+        return tuple(found.values())
 
     @property
     def images(self) -> tuple[Image, ...]:
         """The images that networks take."""
-        found = (image_of(term) for network in self.networks for term in network)
+        found = (image_of(term) for network in self.networks for term in network.arguments)
         return tuple(image for image in found if image)
 
     @property
     def network_variables(self) -> tuple[str, ...]:
         """Columns of numbers and factors that the networks use."""
-        used = (v for network in self.networks for term in network for v in variables(term))
+        terms = (term for network in self.networks for term in network.arguments)
+        used = (v for term in terms for v in variables(term))
         images = {image.column for image in self.images}
         return _unique(name for name in used if name not in images)
 
@@ -210,6 +231,7 @@ def parse_formula(text: str) -> Formula:
         ) from None
     _check_response(formula)
     _check_images(formula)
+    _check_shared(formula)
     return formula
 
 
@@ -292,6 +314,19 @@ def _check_response(formula: Formula) -> None:
             "on the right of '~'",
             place,
         )
+
+
+def _check_shared(formula: Formula) -> None:
+    """Refuse networks that are to share their hidden layers, but differ."""
+    seen: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {}
+    calls = (call for predictor in formula.predictors for call in predictor.calls_of_nn)
+    for arguments, options in calls:
+        name = options.get(SHARED)
+        if name is not None and seen.setdefault(name, (arguments, options)) != (arguments, options):
+            raise InputError(
+                f"the networks with shared='{name}' in '{formula.text}' differ; give each the "
+                "same inputs in the same order and the same options, or another name"
+            )
 
 
 def _check_images(formula: Formula) -> None:
@@ -544,12 +579,12 @@ def _calls(term: Iterable[str], name: str) -> bool:
     return any(re.match(rf"{name}\s*\(", factor) for factor in term)
 
 
-Network = tuple[tuple[str, ...], dict[str, Any]]  # its arguments, and its options
+Call = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of an nn(), and its options
 
 
 def _network_terms(
     terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
-) -> tuple[Network, ...]:
+) -> tuple[Call, ...]:
     calls = [term for term in terms if _calls(term, "nn")]
     if not calls:
         raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
@@ -570,7 +605,7 @@ def _check_distinct(text: str, right: tuple[int, int]) -> None:
         seen.add(arguments)
 
 
-def _network(term: tuple[str, ...], text: str) -> Network:
+def _network(term: tuple[str, ...], text: str) -> Call:
     """Read ``nn(u1, u2, hidden=[32, 32])``, whose options are checked already."""
     if len(term) != 1:
         raise formula_error(

@@ -41,7 +41,8 @@ TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
     "nn": "at least one column, and as options those of [network], as "
-    "nn(u1, u2, hidden=[32, 32], activation='relu')",
+    "nn(u1, u2, hidden=[32, 32], activation='relu'), or a name for predictors that share a "
+    "network's hidden layers, as nn(u1, u2, shared='f')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
 Options = Mapping[str, Callable[[object], bool]]  # what each may be
@@ -59,6 +60,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+SHARED = "shared"  # what a network is called that several predictors share
 LAYERS: Options = {
     "kind": _is_text,
     "hidden": _are_whole,
@@ -67,7 +69,8 @@ LAYERS: Options = {
     "channels": _are_whole,
     "kernel": _is_whole,
     "pooling": _is_whole,
-}  # of nn()
+}  # the options of nn() that are keys of [network] too
+NN: Options = {**LAYERS, SHARED: _is_text}
 IMAGE = "image"  # in nn() alone
 IMAGES: Options = {
     "size": lambda value: _is_whole(value) or (_are_whole(value) and len(value) == 2),  # type: ignore[arg-type]
@@ -329,7 +332,7 @@ def _check_constant(node: ast.Constant, report: Report) -> None:
 
 def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
-    known: Options = {"nn": LAYERS}.get(name, {}) if name in PARTS else term_kind(name).options
+    known: Options = {"nn": NN}.get(name, {}) if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
     further = [] if name == "nn" else node.args[1:]
     options = [

@@ -1,9 +1,10 @@
 """What a network must bring: the protocol of every architecture, its arguments documented once.
 
-A network f(u; w) has one output and is a pure function of flat weights. An architecture is one file
-that says the same in PyTorch, in ONNX and, with a file of functions in ``stan/``, in Stan. Its
-leading layers may be constants (``leading.py``): what they make of the inputs is what the network
-behind them, its head, takes as inputs.
+A network f(u; w) is a pure function of flat weights, with one output or, where predictors share
+its hidden layers, several. An architecture is one file that says the same in PyTorch, in ONNX and,
+with a file of functions in ``stan/``, in Stan. Its leading layers may be constants
+(``leading.py``): what they make of the inputs is what the network behind them, its head, takes as
+inputs.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ class Graph(Protocol):
 class StanText:
     """How one network, or several that are alike, stand in a program.
 
-    The functions are ``network(H, w, ...)`` of one, ``networks(H, w, ...)`` of several and
-    ``networks_of(H, w, ..., first, last)`` of those of one predictor: H has the features of all
-    side by side, standardised, w their weights.
+    The functions are ``network(H, w, ...)`` of one, ``networks(H, w, ...)`` of several whose
+    outputs are added, and ``outputs(H, w, ...)`` where these are of several predictors, a column
+    for each: H has the features of all side by side, standardised, w their weights.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class StanText:
 
 
 class Architecture(Protocol):
-    """A network with one output.
+    """A network.
 
     Attributes
     ----------
@@ -79,6 +80,8 @@ class Architecture(Protocol):
         Number of weights.
     activation : str
         What follows each layer but the last.
+    outputs : int
+        Units of the output layer.
     widest : int
         Numbers of the largest layer for each row, inputs included.
     text : str
@@ -93,6 +96,8 @@ class Architecture(Protocol):
     def d(self) -> int: ...  # noqa: D102
     @property
     def activation(self) -> str: ...  # noqa: D102
+    @property
+    def outputs(self) -> int: ...  # noqa: D102
     @property
     def widest(self) -> int: ...  # noqa: D102
     @property
@@ -119,19 +124,19 @@ class Architecture(Protocol):
         """Draw weights (d,) with which training starts."""
 
     def forward(self, w: Tensor, u: Tensor) -> Tensor:
-        """Return the output (..., N) at weights (..., d), given standardised inputs (N, Q)."""
+        """Return the outputs (..., N, outputs) at weights (..., d), given standardised u (N, Q)."""
 
     def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
         """Return the inputs (N, m_i) of each layer at weights (d,)."""
 
-    def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output (N,) at weights (d,) and its derivatives by them (N, d)."""
+    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
+        """Return one output (N,) at weights (d,) and its derivatives by them (N, d)."""
 
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write ``features`` down."""
 
     def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
-        """Write ``forward`` down, for weights (S, d) from a column of w on; return (S, N)."""
+        """Write ``forward`` down, for weights (S, d) from a column of w on: (S, N, outputs)."""
 
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:

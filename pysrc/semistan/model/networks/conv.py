@@ -47,7 +47,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Convolutional:
-    """A convolutional network with one output, as ``Architecture`` says.
+    """A convolutional network, as ``Architecture`` says.
 
     Attributes
     ----------
@@ -63,6 +63,8 @@ class Convolutional:
         Height and width of the squares of which the maxima are taken; 1 takes none.
     activation : str
         Applied after each layer but the last.
+    outputs : int
+        Units of the output layer.
     """
 
     shape: Shape
@@ -71,6 +73,7 @@ class Convolutional:
     kernel: int = 3
     pooling: int = 2
     activation: str = "tanh"
+    outputs: int = 1
     in_stan: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -110,7 +113,9 @@ class Convolutional:
     @property
     def top(self) -> FullyConnected:
         """The fully connected network behind the convolutional layers."""
-        return FullyConnected(prod(self.sizes[-1].after), self.hidden, self.activation)
+        return FullyConnected(
+            prod(self.sizes[-1].after), self.hidden, self.activation, self.outputs
+        )
 
     @property
     def d(self) -> int:
@@ -127,7 +132,7 @@ class Convolutional:
         """The layers' sizes, as ``3x32x32-conv8-conv16-16-1``."""
         image = "x".join(map(str, self.shape))
         convolutions = (f"conv{n}" for n in self.channels)
-        return "-".join((image, *convolutions, *map(str, self.hidden), "1"))
+        return "-".join((image, *convolutions, *map(str, (*self.hidden, self.outputs))))
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the layers; those of a convolution map a patch of the image to its channels."""
@@ -165,9 +170,8 @@ class Convolutional:
         """Evaluate the layers; several weight vectors by PyTorch's ``vmap``."""
         if w.ndim > 1:
             flat = w.reshape(-1, w.shape[-1])
-            return torch.func.vmap(lambda one: self.forward(one, u))(flat).reshape(
-                *w.shape[:-1], len(u)
-            )
+            found = torch.func.vmap(lambda one: self.forward(one, u))(flat)
+            return found.reshape(*w.shape[:-1], len(u), self.outputs)
         h = self._images(w, u, len(self.channels))[-1].flatten(1)
         return self.top.forward(w[self._of_convolutions :], h)
 
@@ -181,13 +185,13 @@ class Convolutional:
         of_patches = [torch.nn.functional.unfold(h, self.kernel).mean(dim=-1) for h in images]
         return of_patches + self.top.layer_inputs(w[self._of_convolutions :], last.flatten(1))
 
-    def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output and its derivatives, image by image through ``vmap``."""
+    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
+        """Return an output and its derivatives, image by image through ``vmap``."""
 
-        def output(at: Tensor, image: Tensor) -> Tensor:
-            return self.forward(at, image[None])[0]
+        def of_image(at: Tensor, image: Tensor) -> Tensor:
+            return self.forward(at, image[None])[0, output]
 
-        both = torch.func.grad_and_value(output)
+        both = torch.func.grad_and_value(of_image)
         J, f = torch.func.vmap(both, in_dims=(None, 0))(w.detach(), u)
         return f, J
 

@@ -29,7 +29,7 @@ ONNX_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid"}
 
 @dataclass(frozen=True, slots=True)
 class FullyConnected:
-    """A fully connected network with one output, as ``Architecture`` says.
+    """A fully connected network, as ``Architecture`` says.
 
     Attributes
     ----------
@@ -39,11 +39,14 @@ class FullyConnected:
         Units of each hidden layer; empty for a linear network.
     activation : str
         One of ``ACTIVATIONS``, applied after each hidden layer.
+    outputs : int
+        Units of the output layer.
     """
 
     n_inputs: int
     hidden: tuple[int, ...]
     activation: str = "tanh"
+    outputs: int = 1
     in_stan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -56,8 +59,8 @@ class FullyConnected:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Widths of all layers: inputs, hidden layers, one output."""
-        return (self.n_inputs, *self.hidden, 1)
+        """Widths of all layers: inputs, hidden layers, outputs."""
+        return (self.n_inputs, *self.hidden, self.outputs)
 
     @property
     def d(self) -> int:
@@ -102,7 +105,7 @@ class FullyConnected:
         *hidden, last = self.layers()
         for layer in hidden:
             u = activate(affine(u, w, *layer), self.activation)
-        return affine(u, w, *last).squeeze(-1)
+        return affine(u, w, *last)
 
     def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
         """Return the inputs of each layer."""
@@ -111,8 +114,8 @@ class FullyConnected:
             found.append(activate(affine(found[-1], w, *layer), self.activation))
         return found
 
-    def output_and_jacobian(self, w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output and its derivatives, by one backward pass for all rows.
+    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
+        """Return an output and its derivatives, by one backward pass for all rows.
 
         The derivative of a row's output with respect to a layer's weights is the outer product of
         that with respect to the layer's sums and of the layer's inputs.
@@ -121,7 +124,7 @@ class FullyConnected:
         for layer in self.layers():
             sums.append(affine(inputs[-1], w, *layer).requires_grad_())
             inputs.append(activate(sums[-1], self.activation))
-        f = sums[-1].squeeze(-1)
+        f = sums[-1][:, output]
         parts = []
         for a, slope in zip(inputs[:-1], torch.autograd.grad(f.sum(), sums), strict=True):
             parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
@@ -140,7 +143,7 @@ class FullyConnected:
         *hidden, last = self.layers(start)
         for layer in hidden:
             u = onnx_activation(graph, onnx_affine(graph, w, u, layer), self.activation)
-        return graph.apply("Squeeze", onnx_affine(graph, w, u, last), graph.constant(np.array([2])))
+        return onnx_affine(graph, w, u, last)
 
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
@@ -152,17 +155,22 @@ class FullyConnected:
         size, of = ("n_networks, ", "of each: inputs, ") if several else ("", "Q, ")
         most = ", of the deepest" if several else ""
         least, each = (0, "array[n_networks] ") if several else (1, "")
+        outputs = "outputs" if predictors else "1"
+        added = "networks" if predictors else "networks, whose outputs are added"
         return StanText(
             files=(
                 "layers.stanfunctions",
-                f"network{'_in_cpp' * kernel}.stanfunctions",
-                *["networks.stanfunctions"] * several,
-                *["networks_of.stanfunctions"] * predictors,
+                f"network{'_outputs' * predictors}{'_in_cpp' * kernel}.stanfunctions",
+                *["widths.stanfunctions"] * several,
+                *[f"{'outputs' if predictors else 'networks'}.stanfunctions"] * several,
             ),
             data=(
-                *[("int<lower=1> n_networks;", "networks, whose outputs are added")] * several,
+                *[("int<lower=1> n_networks;", added)] * several,
                 ("int<lower=1> n_layers;", f"layers, the output layer included{most}"),
-                (f"array[{size}n_layers + 1] int<lower={least}> widths;", f"{of}hidden units, 1"),
+                (
+                    f"array[{size}n_layers + 1] int<lower={least}> widths;",
+                    f"{of}hidden units, {outputs}",
+                ),
                 (f"{each}int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
             ),
             passed=(
@@ -175,7 +183,8 @@ class FullyConnected:
     @staticmethod
     def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
         """Return the values of what ``stan_text`` declares as data."""
-        longest, several = max(len(part.widths) for part in parts), len(parts) > 1
+        longest = max(len(part.widths) for part in parts)
+        several = len(parts) > 1 or parts[0].outputs > 1
         widths = [[*part.widths, *[0] * (longest - len(part.widths))] for part in parts]
         activation = [1 + ACTIVATIONS.index(part.activation) for part in parts]
         return {

@@ -1,20 +1,21 @@
 """Several networks, or one: f = f_1(u_1; w_1) + f_2(u_2; w_2) + ...
 
-Their inputs and weights stand side by side, network by network. Each is of one predictor, that of
-the mean (``mu``) or of a dispersion parameter, and only those of the same predictor are added.
+Their inputs and weights stand side by side, network by network. Each output is of one predictor,
+that of the mean (``mu``) or of a dispersion parameter, and only those of the same predictor are
+added. The outputs of one network share its hidden layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.lazy import torch
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.names import MU
 from semistan.model.networks.architecture import Architecture, Layer
 
@@ -33,7 +34,7 @@ class Networks:
     parts : tuple of Architecture
         At least one.
     of : tuple of str
-        The predictor of each, if there is another one than ``mu``.
+        The predictor of each output, network by network, if there is another one than ``mu``.
     around : array, shape (d,), optional
         Weights around which the outputs are linear: f(w) is f(around) + J (w - around), with the
         derivatives J at ``around``. Without them, f is the networks as they are.
@@ -75,8 +76,14 @@ class Networks:
 
     @property
     def predictors(self) -> tuple[str, ...]:
-        """The predictor that each part is of."""
+        """The predictor that each output is of."""
         return self.of or (MU,) * len(self.parts)
+
+    @property
+    def predictors_of_parts(self) -> list[tuple[str, ...]]:
+        """The predictors that the outputs of each part are of."""
+        ends = list(accumulate((part.outputs for part in self.parts), initial=0))
+        return [self.predictors[first:last] for first, last in pairwise(ends)]
 
     @property
     def widest(self) -> int:
@@ -100,13 +107,15 @@ def layers(spec: Networks) -> list[list[Layer]]:
     return [part.layers(start) for part, start in zip(spec.parts, starts, strict=False)]
 
 
-def output_layers(spec: Networks, predictor: str | None = None) -> list[slice]:
-    """Return where the weights and biases of the output layers are, of all parts or of some."""
-    return [
-        slice(part[-1].weights.start, part[-1].biases.stop)
-        for part, of in zip(layers(spec), spec.predictors, strict=True)
-        if predictor in (None, of)
-    ]
+def output_layers(spec: Networks, predictor: str | None = None) -> list[Index]:
+    """Return where the weights and the bias of each output are, of all or of one predictor."""
+    ends = [
+        np.append(np.arange(last.weights.start + i * last.m, last.weights.start + (i + 1) * last.m),
+                  last.biases.start + i)
+        for *_, last in layers(spec)
+        for i in range(last.n)
+    ]  # fmt: skip
+    return [end for end, of in zip(ends, spec.predictors, strict=True) if predictor in (None, of)]
 
 
 def prior_scales(spec: Networks, w: float, intercept: float) -> Array:
@@ -154,23 +163,25 @@ def forward(spec: Networks, w: Tensor, u: Tensor, predictor: str = MU) -> Tensor
         pieces = torch.split(u, max(1, DERIVATIVES // spec.d))
         return torch.cat([_linear(spec, w, piece, predictor)[0] for piece in pieces], dim=-1)
     parts = _parts(spec, w.to(u.device), u, predictor)
-    total, *others = (part.forward(own, own_u) for part, own, own_u in parts)
+    total, *others = (
+        part.forward(own, own_u)[..., of.index(predictor)] for part, of, own, own_u in parts
+    )
     for output in others:
         total = total + output
     return total.to(w.device)
 
 
 def outputs(spec: Networks, w: Tensor, u: Tensor) -> Tensor:
-    """Return the output of each part, shape (..., parts, N); parameters as ``forward``."""
-    found = [part.forward(own, own_u) for part, own, own_u in _parts(spec, w, u)]
-    return torch.stack(found, dim=-2)
+    """Return each output of all parts, shape (..., outputs, N); parameters as ``forward``."""
+    found = [part.forward(own, own_u) for part, _, own, own_u in _parts(spec, w, u)]
+    return torch.cat(found, dim=-1).transpose(-1, -2)
 
 
 def layer_inputs(
     spec: Networks, w: Tensor, u: Tensor, predictor: str | None = None
 ) -> Iterator[list[Tensor]]:
     """Yield the inputs (n, m) of the layers at weights (d,), of all parts or of some."""
-    for part, own, own_u in _parts(spec, w, u, predictor):
+    for part, _, own, own_u in _parts(spec, w, u, predictor):
         yield part.layer_inputs(own, own_u)
 
 
@@ -185,12 +196,11 @@ def output_and_jacobian(
         return u.new_zeros(len(u)), u.new_zeros(len(u), spec.d)
     if spec.around is not None:
         return _linear(spec, w, u, predictor)
-    found = zip(spec.predictors, _parts(spec, w.to(u.device), u), strict=True)
     every = [
-        part.output_and_jacobian(own, own_u)
-        if of == predictor
+        part.output_and_jacobian(own, own_u, of.index(predictor))
+        if predictor in of
         else (None, u.new_zeros(len(u), part.d))
-        for of, (part, own, own_u) in found
+        for part, of, own, own_u in _parts(spec, w.to(u.device), u)
     ]
     f, *others = (output for output, _ in every if output is not None)
     for output in others:
@@ -208,11 +218,10 @@ def _linear(spec: Networks, w: Tensor, u: Tensor, predictor: str) -> tuple[Tenso
 
 def _parts(
     spec: Networks, w: Tensor, u: Tensor, predictor: str | None = None
-) -> Iterator[tuple[Architecture, Tensor, Tensor]]:
-    """Yield each part, or a predictor's, with its weights (..., d_i) and its inputs (N, Q_i)."""
+) -> Iterator[tuple[Architecture, tuple[str, ...], Tensor, Tensor]]:
+    """Yield each part, or a predictor's: its predictors, weights (..., d_i), inputs (N, Q_i)."""
     columns = [part.n_inputs for part in spec.parts]
     weights, inputs = torch.split(w, list(spec.sizes), dim=-1), torch.split(u, columns, dim=1)
-    parts = zip(spec.parts, weights, inputs, strict=True)
-    for of, part in zip(spec.predictors, parts, strict=True):
-        if predictor in (None, of):
+    for part in zip(spec.parts, spec.predictors_of_parts, weights, inputs, strict=True):
+        if predictor is None or predictor in part[1]:
             yield part

@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.names import MU
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,10 +16,10 @@ import numpy as np
 from semistan.density.features import at_features
 from semistan.density.problem import Problem, Weights, make_problem
 from semistan.lazy import torch
+from semistan.model.arrays import Array, Index
 from semistan.model.bundle import Bundle
-from semistan.model.subspace import Index
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Draws
 from semistan.show.pictures.slice import (
     MOST_ROWS,
     Plane,
