@@ -29,12 +29,17 @@ class NetworkConfig(_Section):
     (``mlp``) of anything else. ``channels`` are those of each convolutional layer, behind which
     come the layers ``hidden``; ``kernel`` and ``pooling`` are the sides of their squares of pixels.
     ``frozen`` is how many leading layers are trained and then constants, outside the subspace:
-    ``auto`` all convolutional ones, whose output is then Stan's data, and no other.
+    ``auto`` all convolutional ones, whose output is then Stan's data, and no other. ``skip`` adds
+    what comes into a hidden layer to what it makes of it, where both have equally many units;
+    ``norm`` normalises the units of each hidden layer, row by row, for the layer behind it
+    (``model/networks/residual.py``).
     """
 
     kind: Literal["auto", "mlp", "conv"] = "auto"
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "tanh"
+    skip: bool = False
+    norm: bool = False
     channels: tuple[int, ...] = (8, 16, 32)
     kernel: int = 3
     pooling: int = 2

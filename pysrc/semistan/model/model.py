@@ -18,6 +18,7 @@ from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.leading import Leading
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
+from semistan.model.networks.residual import Residual, check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
@@ -155,8 +156,12 @@ def whole_networks(config: ModelConfig, design: Design) -> Leading:
 
 def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
     """Return a network of some inputs: convolutional if these are images."""
+    check_options(options.hidden, options.skip, options.norm)
     if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
-        return FullyConnected(len(inputs.loc), options.hidden, options.activation)
+        plain = len(inputs.loc), options.hidden, options.activation
+        if options.skip or options.norm:
+            return Residual(*plain, options.skip, options.norm)
+        return FullyConnected(*plain)
     if not isinstance(inputs, Pictures):
         raise InputError(
             f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "
@@ -164,7 +169,7 @@ def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
         )
     return Convolutional(
         inputs.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
-        options.activation,
+        options.activation, options.skip, options.norm,
     )  # fmt: skip
 
 

@@ -59,10 +59,16 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 LAYERS: Options = {
     "kind": _is_text,
     "hidden": _are_whole,
     "activation": _is_text,
+    "skip": _is_switch,
+    "norm": _is_switch,
     "frozen": lambda value: _is_whole(value) or _is_text(value),
     "channels": _are_whole,
     "kernel": _is_whole,

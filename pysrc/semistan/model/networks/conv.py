@@ -30,6 +30,7 @@ from semistan.model.networks.mlp import (
     onnx_activation,
     slices_of,
 )
+from semistan.model.networks.residual import Residual
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -63,6 +64,8 @@ class Convolutional:
         Height and width of the squares of which the maxima are taken; 1 takes none.
     activation : str
         Applied after each layer but the last.
+    skip, norm : bool
+        Options of the fully connected network, as of ``Residual``.
     """
 
     shape: Shape
@@ -71,6 +74,8 @@ class Convolutional:
     kernel: int = 3
     pooling: int = 2
     activation: str = "tanh"
+    skip: bool = False
+    norm: bool = False
     in_stan: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -110,7 +115,10 @@ class Convolutional:
     @property
     def top(self) -> FullyConnected:
         """The fully connected network behind the convolutional layers."""
-        return FullyConnected(prod(self.sizes[-1].after), self.hidden, self.activation)
+        plain = prod(self.sizes[-1].after), self.hidden, self.activation
+        if self.skip or self.norm:
+            return Residual(*plain, self.skip, self.norm)
+        return FullyConnected(*plain)
 
     @property
     def d(self) -> int:
@@ -127,7 +135,7 @@ class Convolutional:
         """The layers' sizes, as ``3x32x32-conv8-conv16-16-1``."""
         image = "x".join(map(str, self.shape))
         convolutions = (f"conv{n}" for n in self.channels)
-        return "-".join((image, *convolutions, *map(str, self.hidden), "1"))
+        return "-".join((image, *convolutions, self.top.text.partition("-")[2]))
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the layers; those of a convolution map a patch of the image to its channels."""

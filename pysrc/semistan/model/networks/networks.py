@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.errors import SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
@@ -89,9 +90,21 @@ class Networks:
         return " + ".join(part.text for part in self.parts)
 
     @property
+    def kind(self) -> type[Architecture]:
+        """The architecture of all parts, or that of some which the others' derive from.
+
+        Its Stan functions compute them all.
+        """
+        kinds = {type(part) for part in self.parts}
+        for kind in kinds:
+            if all(issubclass(kind, other) for other in kinds):
+                return kind
+        raise SemistanError(f"the networks {self.text} have no Stan functions in common")
+
+    @property
     def stan_sizes(self) -> dict[str, Any]:
         """What the program reads about the sizes of the networks."""
-        return self.parts[0].stan_sizes(self.parts)
+        return self.kind.stan_sizes(self.parts)
 
 
 def layers(spec: Networks) -> list[list[Layer]]:
