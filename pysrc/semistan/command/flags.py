@@ -125,7 +125,8 @@ MODEL_FLAGS = (
     Flag("construction", ("subspace.construction",), str,
          f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), str,
-         "Dimension of each network's subspace; auto: up to all weights, as the budget allows.",
+         "Dimension of each network's subspace, but where nn(u, k=12) gives it; auto: up to all "
+         "weights, as the budget allows.",
          MODEL, _number_or_auto),
     Flag("curve", ("subspace.curve",), int,
          "Dimensions of the Bézier curve; the others of the k are those of largest variance.",

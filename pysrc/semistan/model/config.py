@@ -53,9 +53,10 @@ class SubspaceConfig(_Section):
     ``low_rank_laplace`` and what is added to a curve (the generalised Gauss-Newton matrix's
     approximation), ``snapshots`` for ``pca`` and the other constructions that average the last
     epochs (how many). ``full`` takes all weights, whatever ``k`` is; ``curve`` has k = 2. With
-    several ``nn()``, each network moves in k dimensions of its own, but for ``subnetwork``, which
-    chooses k weights among all. ``free`` lets the output ``bias`` of each network move by itself
-    too, or the whole ``output`` layer.
+    several ``nn()``, each network moves in k dimensions of its own, or in those that the formula
+    gives it, as ``nn(u, k=12)``; but for ``subnetwork``, which chooses k weights among all.
+    ``free`` lets the output ``bias`` of each network move by itself too, or the whole ``output``
+    layer.
 
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.

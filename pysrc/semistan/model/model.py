@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.config import ModelConfig, NetworkConfig, with_options
+from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
@@ -141,7 +142,9 @@ def network_spec(config: ModelConfig, design: Design) -> Networks:
 def whole_networks(config: ModelConfig, design: Design) -> Leading:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
     layers = parse_formula(design.formula).layers
-    options = [with_options(config.network, own) for own in layers]
+    options = [
+        with_options(config.network, {key: own[key] for key in own if key != "k"}) for own in layers
+    ]
     parts = tuple(map(_architecture, design.networks, options))
     weights = sum(part.d for part in parts)
     if weights > MOST_WEIGHTS:
@@ -150,8 +153,27 @@ def whole_networks(config: ModelConfig, design: Design) -> Leading:
             f"the network {text} has {weights:,} weights, and at most {MOST_WEIGHTS:,} can be "
             "trained; choose fewer or smaller hidden layers"
         )
-    networks = Networks(parts, design.network_predictors)
+    dimensions = own_dimensions(config.subspace, [own.get("k") for own in layers])
+    networks = Networks(parts, design.network_predictors, dimensions)
     return Leading(networks, tuple(map(_frozen, parts, options)))
+
+
+def own_dimensions(config: SubspaceConfig, given: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the dimension of each network's subspace, if the formula gives that of one.
+
+    Raises
+    ------
+    InputError
+        If others are to have as many as the budget allows.
+    """
+    if not any(given):
+        return ()
+    if config.k == "auto" and not all(given):
+        raise InputError(
+            "k in nn() is the dimension of one network's subspace, and that of the others is not "
+            "known: give it by --k NUMBER (subspace.k), or k in each nn()"
+        )
+    return tuple(k or config.dimension for k in given)
 
 
 def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:

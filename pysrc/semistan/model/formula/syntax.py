@@ -40,7 +40,7 @@ DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
-    "nn": "at least one column, and as options those of [network], as "
+    "nn": "at least one column, and as options those of [network] and k, as "
     "nn(u1, u2, hidden=[32, 32], activation='relu')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
@@ -67,6 +67,7 @@ LAYERS: Options = {
     "kind": _is_text,
     "hidden": _are_whole,
     "activation": _is_text,
+    "k": lambda value: type(value) is int and value > 0,
     "skip": _is_switch,
     "norm": _is_switch,
     "frozen": lambda value: _is_whole(value) or _is_text(value),

@@ -35,6 +35,8 @@ class Networks:
         At least one.
     of : tuple of str
         The predictor of each, if there is another one than ``mu``.
+    dimensions : tuple of int
+        The dimension of the subspace of each, if the formula gives that of one.
     around : array, shape (d,), optional
         Weights around which the outputs are linear: f(w) is f(around) + J (w - around), with the
         derivatives J at ``around``. Without them, f is the networks as they are.
@@ -42,6 +44,7 @@ class Networks:
 
     parts: tuple[Architecture, ...]
     of: tuple[str, ...] = ()
+    dimensions: tuple[int, ...] = ()
     around: Array | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
