@@ -3,7 +3,8 @@
 A network f(u; w) has one output and is a pure function of flat weights. An architecture is one file
 that says the same in PyTorch, in ONNX and, with a file of functions in ``stan/``, in Stan. Its
 leading layers may be constants (``leading.py``): what they make of the inputs is what the network
-behind them, its head, takes as inputs.
+behind them, its head, takes as inputs. One that derives from another has Stan functions that
+compute both.
 """
 
 from __future__ import annotations
