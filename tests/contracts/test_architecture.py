@@ -17,7 +17,7 @@ from semistan.errors import InputError
 from semistan.model import model as models
 from semistan.model.networks.architecture import Layer, StanText
 from semistan.model.networks.mlp import activate, affine, onnx_activation, onnx_affine
-from semistan.program import networks, program, quantities
+from semistan.program import program, quantities
 from semistan.program.sources import stan_source
 from semistan.subspace.descent import initial_parameters
 from support.agreement import assert_agreement
@@ -133,8 +133,7 @@ class Convolution:
 @pytest.fixture(autouse=True)
 def convolutions(monkeypatch):
     """Let nn() be a convolution."""
-    for module in (models, networks):
-        monkeypatch.setattr(module, "FullyConnected", Convolution)
+    monkeypatch.setattr(models, "FullyConnected", Convolution)
     for module in (program, quantities):
         source = {"convolution.stanfunctions": STAN}
         monkeypatch.setattr(

@@ -118,7 +118,7 @@ def test_every_key_survives_the_file(tmp_path):
         "orthogonalise_in": "model",
         "network": {
             "kind": "mlp", "hidden": [], "activation": "relu", "channels": [4, 6], "kernel": 5,
-            "pooling": 3, "frozen": 0,
+            "pooling": 3, "frozen": 0, "skip": True, "norm": True,
         },
         "subspace": {
             "construction": "pca", "k": 3, "curve": 2, "select": "swag", "curvature": "kronecker",

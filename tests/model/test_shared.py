@@ -118,7 +118,7 @@ def test_a_convolutional_network_has_several_outputs_too():
         assert torch.allclose(J, naive, **EXACT)
     batch = torch.stack([w, 2 * w])
     assert torch.allclose(forward(spec, batch, u, "sigma")[1], forward(spec, 2 * w, u, "sigma"))
-    assert two.head(1) == FullyConnected(8, (3,), "tanh", 2)
+    assert two.head(1) == FullyConnected(8, (3,), outputs=2)
     assert two.text.endswith("-3-2")
 
 

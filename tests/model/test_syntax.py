@@ -58,7 +58,7 @@ def marked(message):
         ("y ~ x - 1 + nn(v)", "- 1"),
         ("y ~ x + z", "x + z"),
         ("y ~ nn(u, v) + x + nn(v, u)", "nn(v, u)"),
-        ("y ~ x + nn(u, k=3)", "k=3"),
+        ("y ~ x + nn(u, k=0)", "k=0"),
         ("y ~ log(nn(u))", "nn(u)"),
         ("y ~ z + x:nn(u)", "x:nn(u)"),
         ("y ~ x # comment + nn(u)", "#"),

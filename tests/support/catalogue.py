@@ -115,6 +115,9 @@ PROGRAMS = (
              subspace={"free": "output", "k": 3}),
     _program("network in C++", "negbinomial", "dispersed", "linear", kernel="cpp", frozen=1,
              formula="y ~ x1 + nn(u1, u2, u3)"),
+    _program("residual and plain networks", "gaussian", "kernel", "linear networks predictor",
+             formula="y ~ x1 + nn(u1, u2, hidden=[3, 3, 2], skip=True, norm=True) + nn(v), "
+                     "sigma ~ z + nn(u3, hidden=[2, 2], skip=True, activation='softplus')"),
     # theta integrated out
     _program("exact integral", "gaussian", "kernel", "linear networks", temper="subspace",
              **ALL, priors={"b": "normal(1, 2)"},

@@ -106,6 +106,11 @@ MODEL_FLAGS = (
          MODEL, _widths),
     Flag("activation", ("network.activation",), str,
          "tanh, relu, softplus, sigmoid or identity.", MODEL),
+    Flag("skip", ("network.skip",), bool,
+         "Add what comes into a hidden layer to what it makes of it, where both have equally many "
+         "units.", MODEL),
+    Flag("norm", ("network.norm",), bool,
+         "Normalise the units of each hidden layer for the layer behind it, row by row.", MODEL),
     Flag("kind", ("network.kind",), str,
          "mlp, conv, or auto: convolutional for images and fully connected otherwise.", MODEL),
     Flag("channels", ("network.channels",), str,
@@ -120,7 +125,8 @@ MODEL_FLAGS = (
     Flag("construction", ("subspace.construction",), str,
          f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), str,
-         "Dimension of each network's subspace; auto: up to all weights, as the budget allows.",
+         "Dimension of each network's subspace, but where nn(u, k=12) gives it; auto: up to all "
+         "weights, as the budget allows.",
          MODEL, _number_or_auto),
     Flag("curve", ("subspace.curve",), int,
          "Dimensions of the Bézier curve; the others of the k are those of largest variance.",

@@ -29,12 +29,17 @@ class NetworkConfig(_Section):
     (``mlp``) of anything else. ``channels`` are those of each convolutional layer, behind which
     come the layers ``hidden``; ``kernel`` and ``pooling`` are the sides of their squares of pixels.
     ``frozen`` is how many leading layers are trained and then constants, outside the subspace:
-    ``auto`` all convolutional ones, whose output is then Stan's data, and no other.
+    ``auto`` all convolutional ones, whose output is then Stan's data, and no other. ``skip`` adds
+    what comes into a hidden layer to what it makes of it, where both have equally many units;
+    ``norm`` normalises the units of each hidden layer, row by row, for the layer behind it
+    (``model/networks/residual.py``).
     """
 
     kind: Literal["auto", "mlp", "conv"] = "auto"
     hidden: tuple[int, ...] = (16, 16)
     activation: str = "tanh"
+    skip: bool = False
+    norm: bool = False
     channels: tuple[int, ...] = (8, 16, 32)
     kernel: int = 3
     pooling: int = 2
@@ -48,9 +53,10 @@ class SubspaceConfig(_Section):
     ``low_rank_laplace`` and what is added to a curve (the generalised Gauss-Newton matrix's
     approximation), ``snapshots`` for ``pca`` and the other constructions that average the last
     epochs (how many). ``full`` takes all weights, whatever ``k`` is; ``curve`` has k = 2. With
-    several ``nn()``, each network moves in k dimensions of its own, but for ``subnetwork``, which
-    chooses k weights among all. ``free`` lets the output ``bias`` of each network move by itself
-    too, or the whole ``output`` layer.
+    several ``nn()``, each network moves in k dimensions of its own, or in those that the formula
+    gives it, as ``nn(u, k=12)``; but for ``subnetwork``, which chooses k weights among all.
+    ``free`` lets the output ``bias`` of each network move by itself too, or the whole ``output``
+    layer.
 
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.

@@ -30,9 +30,17 @@ def _moves(bundle: Bundle, subspaces: int) -> str:
         trainings = f", around {subspaces} trainings" if subspaces > 1 else ""
         return f"all {d} weights are sampled{trainings}"
     number = f"{subspaces} subspaces" if subspaces > 1 else "a subspace"
-    curve = bundle.config.subspace.curve
-    beyond = f", {curve} of them a curve's" if curve and curve < k else ""
+    of_curve = _of_curve(bundle)
+    beyond = f", {of_curve} of them a curve's" if of_curve and of_curve < k else ""
     return f"{d} weights in {number} of k = {k} ({origin}{beyond})"
+
+
+def _of_curve(bundle: Bundle) -> int:
+    """Return how many dimensions of all networks are a curve's, 0 where all are."""
+    curve, network = bundle.config.subspace.curve or 0, bundle.network
+    if not network.dimensions:
+        return curve * len(network.parts)
+    return sum(min(curve, k) for k in network.dimensions)
 
 
 def left_out(bundle: Bundle, subspaces: int) -> str:

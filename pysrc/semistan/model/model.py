@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.config import ModelConfig, NetworkConfig, with_options
+from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
@@ -18,6 +19,7 @@ from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.leading import Leading
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
+from semistan.model.networks.residual import Residual, check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
@@ -150,14 +152,37 @@ def whole_networks(config: ModelConfig, design: Design) -> Leading:
             f"the network {text} has {weights:,} weights, and at most {MOST_WEIGHTS:,} can be "
             "trained; choose fewer or smaller hidden layers"
         )
-    networks = Networks(parts, design.network_predictors)
+    dimensions = own_dimensions(config.subspace, [network.options.get("k") for network in written])
+    networks = Networks(parts, design.network_predictors, dimensions)
     return Leading(networks, tuple(map(_frozen, parts, options)))
+
+
+def own_dimensions(config: SubspaceConfig, given: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the dimension of each network's subspace, if the formula gives that of one.
+
+    Raises
+    ------
+    InputError
+        If others are to have as many as the budget allows.
+    """
+    if not any(given):
+        return ()
+    if config.k == "auto" and not all(given):
+        raise InputError(
+            "k in nn() is the dimension of one network's subspace, and that of the others is not "
+            "known: give it by --k NUMBER (subspace.k), or k in each nn()"
+        )
+    return tuple(k or config.dimension for k in given)
 
 
 def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Architecture:
     """Return a network of some inputs: convolutional if these are images."""
+    check_options(options.hidden, options.skip, options.norm)
     if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
-        return FullyConnected(len(inputs.loc), options.hidden, options.activation, outputs)
+        layers = len(inputs.loc), options.hidden, options.activation
+        if options.skip or options.norm:
+            return Residual(*layers, options.skip, options.norm, outputs=outputs)
+        return FullyConnected(*layers, outputs=outputs)
     if not isinstance(inputs, Pictures):
         raise InputError(
             f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "
@@ -165,7 +190,7 @@ def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Archi
         )
     return Convolutional(
         inputs.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
-        options.activation, outputs,
+        options.activation, options.skip, options.norm, outputs=outputs,
     )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from semistan.model.design import Design
 from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.networks.architecture import StanText
-from semistan.model.networks.mlp import FullyConnected
 from semistan.model.stan_text import WIDTH, call
 from semistan.program.subspace import TEXTS, SubspaceText
 
@@ -56,7 +55,7 @@ class NetworkText:
     @cached_property
     def architecture(self) -> StanText:
         """What the networks' architecture brings to the program."""
-        return FullyConnected.stan_text(
+        return self.model.network.kind.stan_text(
             several=self.several,
             predictors=self.by_predictor,
             kernel=self.kernel == "cpp",

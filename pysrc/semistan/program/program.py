@@ -233,8 +233,15 @@ def raw_labels(model: Model) -> dict[str, str]:
 
 def parts_of(model: Model, kernel: Kernel = "stan") -> Parts:
     """Collect what the text of a model's programs depends on."""
-    in_stan = model.integrates_theta or not NetworkText(model).architecture.has_kernel
-    return Parts(model, "stan" if in_stan else kernel)
+    in_cpp = kernel == "cpp" and has_kernel(model)
+    return Parts(model, "cpp" if in_cpp else "stan")
+
+
+def has_kernel(model: Model) -> bool:
+    """Say whether the C++ kernel can compute a model's networks."""
+    if model.integrates_theta or not model.network.in_stan:
+        return False
+    return NetworkText(model).architecture.has_kernel
 
 
 def has_log_lik(record: Family, design: Design) -> bool:

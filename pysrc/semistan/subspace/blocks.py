@@ -7,12 +7,15 @@ span the directions in which this network moved; their singular value decomposit
     Pi_i diag(s) = V_i diag(s_i) W_i'
 
 gives it orthonormal directions V_i (d_i, k) and their spread s_i. The networks then move
-independently of each other, with k coordinates each:
+independently of each other, with k coordinates each, or fewer:
 
     w_i = p_bar_i + V_i phi_i
 
 For a curve, whose k + 1 control points span all of Pi, these are the directions of each network's
-own control points. Weights that move by themselves are of one network already.
+own control points. Directions that were added to a curve, along which nothing spreads, follow in
+the same way, less what lies in the span of those before. A network whose dimension the formula
+gives, ``nn(u, k=3)``, keeps the leading ones. Weights that move by themselves are of one network
+already.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from semistan.model.arrays import Array
 from semistan.model.networks.networks import Networks
 from semistan.model.subspace import Subspace
 from semistan.subspace.span import pointing_up
+
+NEGLIGIBLE = 1e-10  # singular value, relative to all, of a direction in which nothing moves
 
 
 def by_network(network: Networks, subspace: Subspace, spread: Array) -> tuple[Subspace, Array]:
@@ -50,15 +55,19 @@ def by_network(network: Networks, subspace: Subspace, spread: Array) -> tuple[Su
     Raises
     ------
     SemistanError
-        If a network moves in fewer than k dimensions.
+        If a network moves in fewer dimensions than it is to keep.
     """
     if len(network.parts) == 1 or not subspace.Pi.shape[1]:
         return subspace, spread
     from scipy.linalg import block_diag
 
-    a = len(subspace.axes)
-    rows = np.split(subspace.Pi * spread[a:], np.cumsum(network.sizes)[:-1])
-    found = [_directions(block, number) for number, block in enumerate(rows, start=1)]
+    a, k = len(subspace.axes), subspace.Pi.shape[1]
+    rows = np.split(subspace.Pi, np.cumsum(network.sizes)[:-1])
+    kept = [min(own, k) for own in network.dimensions or (k,) * len(rows)]
+    found = [
+        _directions(block, spread[a:], own, number)
+        for number, (block, own) in enumerate(zip(rows, kept, strict=True), start=1)
+    ]
     values = np.concatenate([values for _, values in found])
     scale = _scale(subspace.phi_scale[a:], spread[a:], values)
     scale = np.concatenate([subspace.phi_scale[:a], scale])
@@ -66,16 +75,26 @@ def by_network(network: Networks, subspace: Subspace, spread: Array) -> tuple[Su
     return replace(subspace, Pi=Pi, phi_scale=scale), np.concatenate([spread[:a], values])
 
 
-def _directions(block: Array, number: int) -> tuple[Array, Array]:
-    """Return the directions (d_i, k) of one network's rows, and their spread (k,)."""
-    directions, values, _ = np.linalg.svd(block, full_matrices=False)
-    k, rank = block.shape[1], int((values > 1e-10 * values[0]).sum())
+def _directions(block: Array, spread: Array, k: int, number: int) -> tuple[Array, Array]:
+    """Return the leading k directions (d_i, k) of one network's rows, and their spread (k,)."""
+    moved = spread > 0
+    spanned, added = block[:, moved] * spread[moved], block[:, ~moved]
+    first, values = _principal(spanned, k, NEGLIGIBLE * float(np.linalg.norm(spanned)))
+    others, _ = _principal(added - first @ (first.T @ added), k - len(values), NEGLIGIBLE)
+    rank = len(values) + others.shape[1]
     if rank < k:
         raise SemistanError(
             f"network {number} of the formula moves in {rank} dimensions, fewer than k = {k}; "
             f"choose k <= {rank}, or train longer"
         )
-    return pointing_up(directions), values
+    return np.hstack([first, others]), np.concatenate([values, np.zeros(others.shape[1])])
+
+
+def _principal(columns: Array, most: int, least: float) -> tuple[Array, Array]:
+    """Return at most so many left singular vectors of columns (d_i, n), and singular values."""
+    directions, values, _ = np.linalg.svd(columns, full_matrices=False)
+    rank = min(most, int((values > least).sum()))
+    return pointing_up(directions[:, :rank]), values[:rank]
 
 
 def _scale(scale: Array, spread: Array, values: Array) -> Array:

@@ -16,6 +16,8 @@ def check_smaller(config: SubspaceConfig, network: Networks) -> None:
     InputError
         If k >= d for one of them.
     """
+    if network.dimensions and len(network.sizes) > 1:
+        return  # each is smaller than its network
     d, several = min(network.sizes), len(network.sizes) > 1
     if config.dimension >= d:
         raise InputError(

@@ -19,6 +19,7 @@ from semistan.model.trained import Trained
 from semistan.model.units import Units
 from semistan.subspace.carry import carried
 from semistan.subspace.descent import Progress
+from semistan.subspace.dimensions import as_trained, check_dimensions
 from semistan.subspace.free import freed
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Construction(ConstructionFacts):
         progress: Progress | None = None,
     ) -> Trained:
         """Check and build, and give phi what moves by itself and its prior; as ``Build``."""
+        subspace = as_trained(subspace, problem.network)
         self.check(subspace, problem.network)
         trained = self.build(problem, units, subspace, train, generator, progress)
         trained = freed(trained, problem.network, subspace.free)
@@ -135,7 +137,8 @@ def check_construction(config: SubspaceConfig, network: Networks) -> None:
     """
     if config.k == "auto" and not config.widens:
         config = config.model_copy(update={"k": NARROW})
-    construction(config.construction).check(config, network)
+    check_dimensions(config, network)
+    construction(config.construction).check(as_trained(config, network), network)
 
 
 def training_epochs(config: ModelConfig) -> int:

@@ -13,7 +13,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
-from semistan.program.program import Kernel, bundle_program, stan_program
+from semistan.program.program import Kernel, bundle_program, has_kernel, stan_program
 from semistan.workflow.prepare import Say
 
 
@@ -40,10 +40,10 @@ def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel
     """
     if toolchain is None:
         return "stan"
-    integrated, chosen = model.integrates_theta, model.config.sample.kernel
-    wanted: Kernel = "stan" if chosen == "stan" or integrated else "cpp"
-    if integrated and chosen != "stan":
-        say("pure Stan is used, on one thread for each chain, because theta is integrated out")
+    in_cpp, chosen = has_kernel(model), model.config.sample.kernel
+    wanted: Kernel = "cpp" if in_cpp and chosen != "stan" else "stan"
+    if not in_cpp and chosen != "stan":
+        say(_without_kernel(model))
     try:
         compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
     except ToolchainError as error:
@@ -69,6 +69,13 @@ def trusted_kernel(
         return kernel
     say(f"warning: pure Stan is used, because the C++ kernel fails its self-check: {failure}")
     return compile_model(_in_stan(bundle.model), toolchain, say)
+
+
+def _without_kernel(model: Model) -> str:
+    """Say why a model's program has no C++ kernel."""
+    if model.integrates_theta:
+        return "pure Stan is used, on one thread for each chain, because theta is integrated out"
+    return f"pure Stan is used, because the C++ kernel cannot compute {model.network.text}"
 
 
 def _in_stan(model: Model) -> Model:

@@ -39,7 +39,7 @@ from semistan.posterior.run import (
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
 from semistan.posterior.summary import Summary, summarise, write_summary
-from semistan.program.program import Kernel
+from semistan.program.program import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
 from semistan.workflow.compiled import (
@@ -345,7 +345,7 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    in_cpp = options.kernel == "cpp" and not bundle.model.integrates_theta
+    in_cpp = options.kernel == "cpp" and has_kernel(bundle.model)
     kernel: Kernel = "cpp" if in_cpp else "stan"
     with atomic_folder(out) as folder:
         write_stan_folder(

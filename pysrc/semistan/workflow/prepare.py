@@ -21,6 +21,7 @@ from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.patterns import has_patterns, with_columns
 from semistan.model.model import Model, network_spec
 from semistan.model.names import stan_name
+from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
@@ -116,6 +117,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
     networks = network_spec(config, design)
+    config = _with_given_dimension(config, formula, networks)
     check_construction(config.subspace, networks)
     check_computable(method_of(config.sample), networks)
     check_orthogonal(config, design)
@@ -125,6 +127,13 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
     return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
+
+
+def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Networks) -> ModelConfig:
+    """Take k from the formula if it gives that of every network."""
+    if not all("k" in network.options for network in formula.networks):
+        return config
+    return with_overrides(config, {"subspace.k": max(networks.dimensions)})
 
 
 def _with_unordered_categories(

@@ -20,6 +20,7 @@ from semistan.model.formula.images import Image, image_of
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
+    LAYERS,
     PARTS,
     SHARED,
     check_expression,
@@ -134,7 +135,7 @@ class Network(NamedTuple):
     @property
     def layers(self) -> dict[str, Any]:
         """The options that say what its layers are."""
-        return {name: value for name, value in self.options.items() if name != SHARED}
+        return {name: value for name, value in self.options.items() if name in LAYERS}
 
 
 @dataclass(frozen=True, slots=True)

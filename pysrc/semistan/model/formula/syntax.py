@@ -40,7 +40,7 @@ DAYS = "days"  # a column of dates becomes a number before formulaic sees it
 TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
-    "nn": "at least one column, and as options those of [network], as "
+    "nn": "at least one column, and as options those of [network] and k, as "
     "nn(u1, u2, hidden=[32, 32], activation='relu'), or a name for predictors that share a "
     "network's hidden layers, as nn(u1, u2, shared='f')",
     "offset": "one expression, as offset(log(exposure))",
@@ -60,17 +60,27 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 SHARED = "shared"  # what a network is called that several predictors share
 LAYERS: Options = {
     "kind": _is_text,
     "hidden": _are_whole,
     "activation": _is_text,
+    "skip": _is_switch,
+    "norm": _is_switch,
     "frozen": lambda value: _is_whole(value) or _is_text(value),
     "channels": _are_whole,
     "kernel": _is_whole,
     "pooling": _is_whole,
 }  # the options of nn() that are keys of [network] too
-NN: Options = {**LAYERS, SHARED: _is_text}
+NN: Options = {
+    **LAYERS,
+    SHARED: _is_text,
+    "k": lambda value: type(value) is int and value > 0,
+}
 IMAGE = "image"  # in nn() alone
 IMAGES: Options = {
     "size": lambda value: _is_whole(value) or (_are_whole(value) and len(value) == 2),  # type: ignore[arg-type]

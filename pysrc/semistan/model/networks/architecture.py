@@ -4,7 +4,7 @@ A network f(u; w) is a pure function of flat weights, with one output or, where 
 its hidden layers, several. An architecture is one file that says the same in PyTorch, in ONNX and,
 with a file of functions in ``stan/``, in Stan. Its leading layers may be constants
 (``leading.py``): what they make of the inputs is what the network behind them, its head, takes as
-inputs.
+inputs. One that derives from another has Stan functions that compute both.
 """
 
 from __future__ import annotations

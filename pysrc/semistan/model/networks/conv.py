@@ -11,7 +11,7 @@ input channel and row by row, then the biases. The inputs are an image's numbers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -30,6 +30,7 @@ from semistan.model.networks.mlp import (
     onnx_activation,
     slices_of,
 )
+from semistan.model.networks.residual import Residual
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -65,6 +66,8 @@ class Convolutional:
         Applied after each layer but the last.
     outputs : int
         Units of the output layer.
+    skip, norm : bool
+        Options of the fully connected network, as of ``Residual``.
     """
 
     shape: Shape
@@ -73,7 +76,9 @@ class Convolutional:
     kernel: int = 3
     pooling: int = 2
     activation: str = "tanh"
-    outputs: int = 1
+    outputs: int = field(default=1, kw_only=True)
+    skip: bool = False
+    norm: bool = False
     in_stan: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -113,9 +118,10 @@ class Convolutional:
     @property
     def top(self) -> FullyConnected:
         """The fully connected network behind the convolutional layers."""
-        return FullyConnected(
-            prod(self.sizes[-1].after), self.hidden, self.activation, self.outputs
-        )
+        layers = prod(self.sizes[-1].after), self.hidden, self.activation
+        if self.skip or self.norm:
+            return Residual(*layers, self.skip, self.norm, outputs=self.outputs)
+        return FullyConnected(*layers, outputs=self.outputs)
 
     @property
     def d(self) -> int:
@@ -132,7 +138,7 @@ class Convolutional:
         """The layers' sizes, as ``3x32x32-conv8-conv16-16-1``."""
         image = "x".join(map(str, self.shape))
         convolutions = (f"conv{n}" for n in self.channels)
-        return "-".join((image, *convolutions, *map(str, (*self.hidden, self.outputs))))
+        return "-".join((image, *convolutions, self.top.text.partition("-")[2]))
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the layers; those of a convolution map a patch of the image to its channels."""

@@ -6,7 +6,7 @@ then its biases.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,7 +46,7 @@ class FullyConnected:
     n_inputs: int
     hidden: tuple[int, ...]
     activation: str = "tanh"
-    outputs: int = 1
+    outputs: int = field(default=1, kw_only=True)
     in_stan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -162,7 +162,8 @@ class FullyConnected:
                 "layers.stanfunctions",
                 f"network{'_outputs' * predictors}{'_in_cpp' * kernel}.stanfunctions",
                 *["widths.stanfunctions"] * several,
-                *[f"{'outputs' if predictors else 'networks'}.stanfunctions"] * several,
+                *["networks.stanfunctions"] * (several and not predictors),
+                *["n_outputs.stanfunctions", "outputs.stanfunctions"] * predictors,
             ),
             data=(
                 *[("int<lower=1> n_networks;", added)] * several,

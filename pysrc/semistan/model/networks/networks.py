@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.errors import SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.names import MU
@@ -35,6 +36,8 @@ class Networks:
         At least one.
     of : tuple of str
         The predictor of each output, network by network, if there is another one than ``mu``.
+    dimensions : tuple of int
+        The dimension of the subspace of each, if the formula gives that of one.
     around : array, shape (d,), optional
         Weights around which the outputs are linear: f(w) is f(around) + J (w - around), with the
         derivatives J at ``around``. Without them, f is the networks as they are.
@@ -42,6 +45,7 @@ class Networks:
 
     parts: tuple[Architecture, ...]
     of: tuple[str, ...] = ()
+    dimensions: tuple[int, ...] = ()
     around: Array | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -96,9 +100,21 @@ class Networks:
         return " + ".join(part.text for part in self.parts)
 
     @property
+    def kind(self) -> type[Architecture]:
+        """The architecture of all parts, or that of some which the others' derive from.
+
+        Its Stan functions compute them all.
+        """
+        kinds = {type(part) for part in self.parts}
+        for kind in kinds:
+            if all(issubclass(kind, other) for other in kinds):
+                return kind
+        raise SemistanError(f"the networks {self.text} have no Stan functions in common")
+
+    @property
     def stan_sizes(self) -> dict[str, Any]:
         """What the program reads about the sizes of the networks."""
-        return self.parts[0].stan_sizes(self.parts)
+        return self.kind.stan_sizes(self.parts)
 
 
 def layers(spec: Networks) -> list[list[Layer]]:

@@ -1,0 +1,214 @@
+"""The fully connected network with skip connections, layer normalisation, or both.
+
+With h the units of a hidden layer, that behind it is
+
+    z = W n(h) + b,    h' = activation(z) + h
+
+where the sum takes h if ``skip`` and the layers have equally many units, and n is, if ``norm``,
+
+    n(h) = (h - mean(h)) / sqrt(var(h) + 1e-5)
+
+over the units of each row, without weights of its own; without ``norm``, n(h) = h. The output layer
+takes n(h) too. The first layer is plain: the network's inputs have units of their own, and are
+neither averaged with each other nor added to what the layer makes of them.
+
+References: He, Zhang, Ren and Sun (2016), Deep residual learning for image recognition, CVPR;
+Ba, Kiros and Hinton (2016), Layer normalization, arXiv:1607.06450.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.networks.architecture import Graph, Layer, StanText
+from semistan.model.networks.mlp import (
+    FullyConnected,
+    activate,
+    affine,
+    onnx_activation,
+    onnx_affine,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EPSILON = 1e-5  # as PyTorch's; in stan/residual.stanfunctions too
+
+
+@dataclass(frozen=True, slots=True)
+class Residual(FullyConnected):
+    """A fully connected network with options, as ``Architecture`` says.
+
+    Its Stan functions compute ``FullyConnected`` too, which has neither option.
+
+    Attributes
+    ----------
+    skip : bool
+        Whether what comes into a hidden layer is added to what it makes of it, h' = a(z) + h, where
+        both have equally many units; not around the first layer (He et al., 2016).
+    norm : bool
+        Whether each layer behind the first takes n(h) = (h - mean(h)) / sqrt(var(h) + 1e-5), over
+        the units of a row (Ba et al., 2016, without gain and bias).
+
+    Notes
+    -----
+    Behind constant leading layers, the head is a network of the same options whose inputs are the
+    features n(h): its own first layer has no skip connection.
+    """
+
+    skip: bool = False
+    norm: bool = False
+
+    @property
+    def text(self) -> str:
+        """The widths of all layers, and the options, as ``2-16-16-1 (skip, norm)``."""
+        chosen = ["skip"] * self.skip + ["norm"] * self.norm
+        return "-".join(map(str, self.widths)) + f" ({', '.join(chosen)})" * bool(chosen)
+
+    def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
+        """Pass inputs through the first layers, to what the one behind them takes."""
+        a = u
+        for _, a in self._walk(w, u, frozen):  # noqa: B007 - the last is returned
+            pass
+        return a
+
+    def forward(self, w: Tensor, u: Tensor) -> Tensor:
+        """Evaluate the layers."""
+        return affine(self.features(w, u, len(self.hidden)), w, *self.layers()[-1])
+
+    def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:
+        """Return the inputs of each layer, normalised if it takes them so."""
+        return [u, *(a for _, a in self._walk(w, u, len(self.hidden)))]
+
+    def output_and_jacobian(self, w: Tensor, u: Tensor, output: int) -> tuple[Tensor, Tensor]:
+        """Return an output and its derivatives, by one backward pass as ``FullyConnected``."""
+        w, inputs, sums = w.detach().requires_grad_(), [u], []
+        for z, a in self._walk(w, u, len(self.hidden)):
+            sums.append(z)
+            inputs.append(a)
+        sums.append(affine(inputs[-1], w, *self.layers()[-1]))
+        f, parts = sums[-1][:, output], []
+        for a, slope in zip(inputs, torch.autograd.grad(f.sum(), sums), strict=True):
+            parts += [(slope[:, :, None] * a.detach()[:, None, :]).flatten(1), slope]
+        return f.detach(), torch.cat(parts, dim=1)
+
+    def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
+        """Write the first layers down."""
+
+        def sums(h: str, layer: Layer) -> str:
+            matrix = graph.constant(w[layer.weights].reshape(layer.n, layer.m).T)
+            product = graph.apply("MatMul", h, matrix)
+            return graph.apply("Add", product, graph.constant(w[layer.biases]))
+
+        return self._onnx_walk(graph, u, self.layers()[:frozen], sums)
+
+    def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
+        """Write the layers down."""
+        *hidden, last = self.layers(start)
+        h = self._onnx_walk(graph, u, hidden, lambda h, layer: onnx_affine(graph, w, h, layer))
+        return onnx_affine(graph, w, h, last)
+
+    @staticmethod
+    def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:  # noqa: ARG004
+        """Return the program's text, in which both options are data of each network."""
+        plain = FullyConnected.stan_text(several=several, predictors=predictors, kernel=False)
+        each = "array[n_networks] " if several else ""
+        kind = "array[] int" if several else "int"
+        return StanText(
+            files=(
+                "layers.stanfunctions",
+                "residual.stanfunctions",
+                *["residual_network.stanfunctions"] * (not several),
+                *["widths.stanfunctions", "n_outputs.stanfunctions"] * several,
+                *["residual_outputs.stanfunctions"] * several,
+                *["residual_networks.stanfunctions"] * (several and not predictors),
+            ),
+            data=(
+                *plain.data,
+                (f"{each}int<lower=0, upper=1> skip;", "whether layers of equal width are added"),
+                (f"{each}int<lower=0, upper=1> layer_norm;", "whether layers are normalised"),
+            ),
+            passed=(*plain.passed, (kind, "skip"), (kind, "layer_norm")),
+            has_kernel=False,
+        )
+
+    @staticmethod
+    def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
+        """Return the values of what ``stan_text`` declares as data."""
+        options = [(p.skip, p.norm) if isinstance(p, Residual) else (False, False) for p in parts]
+        skip, norm = ([int(value) for value in values] for values in zip(*options, strict=True))
+        several = len(parts) > 1 or parts[0].outputs > 1
+        return FullyConnected.stan_sizes(parts) | {
+            "skip": skip if several else skip[0],
+            "layer_norm": norm if several else norm[0],
+        }
+
+    def _walk(self, w: Tensor, u: Tensor, depth: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the sums of each of the first hidden layers, and what the layer behind it takes."""
+        a = h = u
+        for layer, skips in zip(self.layers()[:depth], self._skips, strict=False):
+            z = affine(a, w, *layer)
+            h = activate(z, self.activation) + h if skips else activate(z, self.activation)
+            a = normalised(h) if self.norm else h
+            yield z, a
+
+    def _onnx_walk(
+        self, graph: Graph, u: str, layers: list[Layer], sums: Callable[[str, Layer], str]
+    ) -> str:
+        """Write ``_walk`` down, with the sums of each layer."""
+        a = h = u
+        for layer, skips in zip(layers, self._skips, strict=False):
+            made = onnx_activation(graph, sums(a, layer), self.activation)
+            h = graph.apply("Add", made, h) if skips else made
+            a = onnx_normalised(graph, h) if self.norm else h
+        return a
+
+    @property
+    def _skips(self) -> tuple[bool, ...]:
+        """Whether there is a connection around each hidden layer."""
+        equal = (m == n for m, n in pairwise(self.hidden))
+        return (False, *(self.skip and same for same in equal))
+
+
+def check_options(hidden: Sequence[int], skip: bool, norm: bool) -> None:
+    """Refuse options of a whole network that would change nothing, or leave nothing of it.
+
+    Raises
+    ------
+    InputError
+        Saying which hidden layers the option needs.
+    """
+    if skip and not any(m == n for m, n in pairwise(hidden)):
+        raise InputError(
+            "skip = true needs two hidden layers of equally many units, one behind the other, got "
+            f"hidden {list(hidden)}; choose other layers, as [16, 16], or leave skip out"
+        )
+    if norm and min(hidden, default=1) < 2:
+        raise InputError(
+            "norm = true takes the variance over the units of each hidden layer and needs at least "
+            f"one such layer, and 2 units in each, got hidden {list(hidden)}; choose other layers, "
+            "as [16, 16], or leave norm out"
+        )
+
+
+def normalised(h: Tensor) -> Tensor:
+    """Return n(h), over the last axis."""
+    centred = h - h.mean(dim=-1, keepdim=True)
+    return centred / (centred.square().mean(dim=-1, keepdim=True) + EPSILON).sqrt()
+
+
+def onnx_normalised(graph: Graph, h: str) -> str:
+    """Write ``normalised`` down: onnxruntime has no layer normalisation without a gain."""
+    centred = graph.apply("Sub", h, graph.apply("ReduceMean", h, axes=[-1]))
+    squares = graph.apply("Mul", centred, centred)
+    variance = graph.apply("ReduceMean", squares, axes=[-1])
+    root = graph.apply("Sqrt", graph.apply("Add", variance, graph.constant(np.array([EPSILON]))))
+    return graph.apply("Div", centred, root)
