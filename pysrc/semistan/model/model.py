@@ -22,7 +22,9 @@ from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
-from semistan.model.table.pictures import Inputs, Pictures
+from semistan.model.table.embeddings import Embeddings
+from semistan.model.table.inputs import Inputs
+from semistan.model.table.pictures import Pictures
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -157,6 +159,11 @@ def _architecture(inputs: Inputs, options: NetworkConfig) -> Architecture:
     """Return a network of some inputs: convolutional if these are images."""
     if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
         return FullyConnected(len(inputs.loc), options.hidden, options.activation)
+    if isinstance(inputs, Embeddings):
+        raise InputError(
+            "network.kind is 'conv', but the network behind a trunk takes the numbers of its "
+            f"embedding of {inputs.trunk.image.text}; leave the kind out, or choose 'mlp'"
+        )
     if not isinstance(inputs, Pictures):
         raise InputError(
             f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "

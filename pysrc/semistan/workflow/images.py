@@ -1,8 +1,11 @@
-"""The images of a table: each column of files or row numbers becomes one of arrays."""
+"""The images of a table: each column of files or row numbers becomes one of arrays.
+
+The arrays are the images' pixels, or a trunk's embeddings of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +15,9 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
-from semistan.workflow.pixels import Picture, read_pictures
+from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
+from semistan.workflow.embeddings import given_embeddings, run_trunk
+from semistan.workflow.pixels import Picture, Progress, read_pictures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +26,14 @@ FOLDER = "folder"  # of the table's file, among the attributes of its DataFrame
 
 
 def with_pictures(
-    formula: Formula, frame: pd.DataFrame, say: Callable[[str], None] = lambda _: None
+    formula: Formula,
+    frame: pd.DataFrame,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    trunks: Mapping[str, TrunkFile] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Formula, pd.DataFrame]:
-    """Read the images that a formula uses.
+    """Read the images that a formula uses, and run them through its trunks.
 
     Parameters
     ----------
@@ -34,38 +44,67 @@ def with_pictures(
         from the working directory. A column of arrays is taken as it is.
     say : callable, optional
         Receives what the user should know.
+    trunks : mapping, optional
+        For each column the trunk's file with which the model was fitted, which must be the same.
+    progress : callable, optional
+        Called with how many images of a column have been read, and how many there are.
 
     Returns
     -------
     Formula
-        With the sizes of the images.
+        With the sizes of the images, and the outputs of trunks.
     pandas.DataFrame
-        With a flat array in place of each path or row number.
+        With a flat array in place of each path or row number: pixels, or an embedding. Its
+        attributes say which file made embeddings.
 
     Raises
     ------
     InputError
-        If an image is missing, cannot be read, or is not as the others.
+        If an image is missing, cannot be read, or is not as the others; or if a trunk cannot be
+        run, or is not the file with which the model was fitted.
     """
-    folder, known, columns = Path(frame.attrs.get(FOLDER, ".")), {}, {}
-    for image in formula.images:
-        arrays = _arrays(image, frame[image.column], folder, say)
-        known[image.column] = image.of(*arrays.shape[1:])
-        columns[image.column] = list(arrays.reshape(len(arrays), -1))
+    folder = Path(frame.attrs.get(FOLDER, "."))
+    known, columns, files = {}, {}, {}
+    behind = {trunk.image.column: trunk for trunk in formula.trunks if trunk}
+    for name, image in {image.column: image for image in formula.images}.items():
+        values, trunk = frame[name], behind.get(name)
+        if trunk is None:
+            arrays = _arrays(image, values, folder, say, progress)
+            known[name] = image.of(*arrays.shape[1:])
+            columns[name] = list(arrays.reshape(len(arrays), -1))
+            continue
+        if _has_arrays(values):
+            made_by = (trunks or trunks_of(frame)).get(name)
+            found = given_embeddings(trunk, values, folder, made_by)
+        else:
+            made_by = (trunks or {}).get(name)
+            found = run_trunk(trunk, values, folder, made_by, say=say, progress=progress)
+        known[name], columns[name], files[name] = found.image, found.arrays, found.file
     if not known:
         return formula, frame
     frame = frame.assign(**columns)
     frame.attrs = {}
-    return parse_formula(with_images(formula.text, known)), frame
+    if files:
+        with_trunks(frame, files)
+    outputs = {name: file.output for name, file in files.items() if file.output}
+    return parse_formula(with_images(formula.text, known, outputs)), frame
+
+
+def _has_arrays(values: pd.Series) -> bool:
+    return values.dtype == object and isinstance(values.iloc[0], np.ndarray | list)
 
 
 def _arrays(
-    image: Image, values: pd.Series, folder: Path, say: Callable[[str], None]
+    image: Image,
+    values: pd.Series,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: Progress | None,
 ) -> np.ndarray:
     """Return the images (N, C, H, W) of a column."""
-    if values.dtype != object or not isinstance(values.iloc[0], np.ndarray | list):
+    if not _has_arrays(values):
         wanted = Picture(image.size, image.channels, image.array)
-        return read_pictures(values, wanted, folder, say=say)
+        return read_pictures(values, wanted, folder, say=say, progress=progress)
     found = [_array(image, np.array(list(value))) for value in values]
     shapes = {array.shape for array in found}
     said = [image.channels, *(image.size or (None, None))]

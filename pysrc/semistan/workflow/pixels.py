@@ -25,12 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd
     from PIL import Image
 
-PIECE = 256  # images that are read, and reported, together
+PIECE = 256  # images that are read, and reported, together, if they are small
+PIECE_BYTES = 2**26  # of such images
 WORKERS = 4
 MOST_BYTES = 4 * 2**30  # of the images of a column
 MOST_ELEMENTS = 2**28  # of one image; Pillow refuses more than about as many in three channels
@@ -50,6 +52,8 @@ Read = Callable[[], Pixels]
 Task = tuple[int, Read]  # the number of an image, and what reads it
 Piece = Sequence[Task]
 Progress = Callable[[int, int], None]
+Take = Callable[[list[int], Pixels], None]  # gets numbers of images, and the images (n, C, H, W)
+Normal = tuple[tuple[float, ...], tuple[float, ...]]  # a mean and standard deviation of a channel
 T = TypeVar("T")
 
 
@@ -66,11 +70,16 @@ class Picture:
         image has.
     array : str, optional
         A .npy or .parquet file that has all images: the column has row numbers in it, from 0.
+    normal : pair of tuples of float, optional
+        Means and standard deviations of the channels, or one of all, of pixels from 0 to 1, by
+        which images are standardised: those of 8 bits are divided by 255, and others must be from
+        0 to 1. No value is rescaled without.
     """
 
     size: tuple[int, int] | None
     channels: int | None
     array: str | None = None
+    normal: Normal | None = None
 
 
 def _unheard(_line: str) -> None:
@@ -132,6 +141,68 @@ def read_pictures(
     applied. Channels come before size, which is Pillow's bilinear filter with antialiasing.
     Pillow reads PNG files of 16-bit colour as ones of 8 bits.
     """
+    with _planned(values, wanted, folder, say) as (source, plan, pool):
+        _check_memory(source.column, plan)
+        pictures = np.empty((len(values), *plan.shape), plan.dtype)
+
+        def take(numbers: list[int], images: Pixels) -> None:
+            pictures[[source.column.first[i] for i in numbers]] = images
+
+        _read_all(source, plan, pool, take, progress or _unseen)
+    _repeat(pictures, source.column)
+    return pictures
+
+
+def embed_pictures(
+    values: pd.Series,
+    wanted: Picture,
+    folder: Path,
+    embed: Callable[[Pixels], Array],
+    *,
+    say: Callable[[str], None] = _unheard,
+    progress: Progress | None = None,
+) -> Array:
+    """Read a column of images piece by piece, and keep an embedding of each image alone.
+
+    Parameters
+    ----------
+    values, wanted, folder, say, progress
+        As of ``read_pictures``.
+    embed : callable
+        Makes embeddings (n, m) of images (n, C, H, W).
+
+    Returns
+    -------
+    numpy.ndarray
+        The embeddings (N, m) of all rows; an image that several rows have is embedded once.
+
+    Raises
+    ------
+    InputError
+        As ``read_pictures``, but for images that are large together; or if an embedding is not
+        finite.
+    """
+    with _planned(values, wanted, folder, say) as (source, plan, pool):
+        numbers: list[int] = []
+        found: list[Array] = []
+
+        def take(piece: list[int], images: Pixels) -> None:
+            found.append(embed(images))
+            numbers.extend(piece)
+
+        _read_all(source, plan, pool, take, progress or _unseen)
+    embeddings = np.concatenate(found)[np.argsort(numbers)]
+    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1)).tolist()
+    if bad:
+        _refuse(source.column, {i: Fault(NO_EMBEDDING) for i in bad}, plan)
+    return np.asarray(embeddings[source.column.which])
+
+
+@contextmanager
+def _planned(
+    values: pd.Series, wanted: Picture, folder: Path, say: Callable[[str], None]
+) -> Iterator[tuple[Source, Plan, Executor]]:
+    """Find a column's images, say what all become, and yield both with what reads them."""
     with _bombs_are_errors(), ThreadPoolExecutor(WORKERS) as pool:
         if wanted.array is None:
             source = _in_files(values, wanted, folder, pool)
@@ -140,12 +211,7 @@ def read_pictures(
         plan = _plan(source, wanted)
         for line in _notes(source):
             say(line)
-        pictures = np.empty((len(values), *plan.shape), plan.dtype)
-        faults = _read_into(pictures, source, plan, pool, progress or _unseen)
-    if faults:
-        _refuse(source.column, faults, plan)
-    _repeat(pictures, source.column)
-    return pictures
+        yield source, plan, pool
 
 
 @contextmanager
@@ -246,6 +312,17 @@ OTHER_CHANNELS = Complaint(
     "has not {channels}, as that of row {row} has",
     "have not {channels}, as that of row {row} has",
     "say what all of them should be: {call}, channels=1) for grey, {call}, channels=3) for colour",
+)
+NOT_IN_UNITS = Complaint(
+    "has not 8 bits, and values beyond 0 to 1, of which mean and sd are",
+    "have not 8 bits, and values beyond 0 to 1, of which mean and sd are",
+    "write them as uint8, or divide them by their largest possible value",
+)
+NO_EMBEDDING = Complaint(
+    "has an embedding that is not finite",
+    "have embeddings that are not finite",
+    "see whether the trunk expects other pixels, as those from 0 to 1 that {call}, mean=0, sd=1) "
+    "makes, or leave these rows out",
 )
 NO_CHANNELS = Complaint(
     "cannot have {channels}",
@@ -371,7 +448,12 @@ class Plan:
     @property
     def dtype(self) -> npt.DTypeLike:
         """The type of the numbers."""
-        return np.uint8 if self.eight_bit else np.float32
+        return np.uint8 if self.eight_bit and self.wanted.normal is None else np.float32
+
+    @property
+    def bytes(self) -> int:
+        """Those of one image."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def facts(self) -> dict[str, str]:
@@ -412,7 +494,7 @@ def _plan(source: Source, wanted: Picture) -> Plan:
     Raises
     ------
     InputError
-        If some cannot become that, if none can be read, or if they need too much memory.
+        If some cannot become that, or if none can be read.
     """
     column, kinds = source.column, source.kinds
     if not kinds:
@@ -425,7 +507,6 @@ def _plan(source: Source, wanted: Picture) -> Plan:
     unfit = {i: fault for i, kind in kinds.items() if (fault := _unfit(kind, plan))}
     if unfit:
         _refuse(column, unfit, plan)
-    _check_memory(column, plan)
     return plan
 
 
@@ -446,7 +527,7 @@ def _check_memory(column: Column, plan: Plan) -> None:
     """Refuse images that together are too large."""
     n, each = len(column.which), np.dtype(plan.dtype).itemsize
     channels, height, width = plan.shape
-    needed = n * channels * height * width * each
+    needed = n * plan.bytes
     if needed > MOST_BYTES:
         side = max(1, math.isqrt(MOST_BYTES // (n * channels * each)))
         raise InputError(
@@ -468,21 +549,27 @@ def _notes(source: Source) -> Iterator[str]:
         )
 
 
-def _read_into(
-    pictures: Pixels, source: Source, plan: Plan, pool: Executor, progress: Progress
-) -> dict[int, Fault]:
-    """Write each image that differs to the first row that has it; return what is wrong."""
+def _read_all(source: Source, plan: Plan, pool: Executor, take: Take, progress: Progress) -> None:
+    """Read each image that differs, and hand them over in pieces of bounded memory.
+
+    Raises
+    ------
+    InputError
+        If some cannot be read. From the first of them on, images are only looked at.
+    """
     faults, done = dict(source.faults), 0
-    for piece in source.pieces():
+    most = max(1, min(PIECE, PIECE_BYTES // plan.bytes))
+    for piece in (part for whole in source.pieces() for part in _in_pieces(whole, most)):
         made = pool.map(_tried, [partial(_made, read, plan) for _, read in piece])
-        for (i, _), image in zip(piece, made, strict=True):
-            if isinstance(image, Fault):
-                faults[i] = image
-            else:
-                pictures[source.column.first[i]] = image
+        numbers, images = [i for i, _ in piece], list(made)
+        wrong = {i: x for i, x in zip(numbers, images, strict=True) if isinstance(x, Fault)}
+        faults |= wrong
+        if not faults:
+            take(numbers, np.stack([x for x in images if not isinstance(x, Fault)]))
         done += len(piece)
         progress(done, source.total)
-    return faults
+    if faults:
+        _refuse(source.column, faults, plan)
 
 
 def _repeat(pictures: Pixels, column: Column) -> None:
@@ -516,7 +603,8 @@ def _made(read: Read, plan: Plan) -> Pixels:
     if fault := _unfit(kind, plan):
         raise fault
     channels, *size = plan.shape
-    return _resized(_with_channels(_numbers(pixels[: kind.channels]), channels), size)
+    image = _resized(_with_channels(_numbers(pixels[: kind.channels]), channels), size)
+    return image if plan.wanted.normal is None else _normalised(image, plan.wanted.normal)
 
 
 def _kind(pixels: Pixels, wanted: Picture) -> Kind:
@@ -540,6 +628,16 @@ def _numbers(pixels: Pixels) -> Pixels:
     if bad := numbers.size - np.count_nonzero(np.isfinite(numbers)):
         raise Fault(NOT_FINITE, f"{bad} of {numbers.size}")
     return numbers
+
+
+def _normalised(pixels: Pixels, normal: Normal) -> Pixels:
+    """Standardise an image (C, H, W) whose values are from 0 to 1, or 0 to 255 if of 8 bits."""
+    mean, sd = (np.array(values, dtype=np.float32)[:, None, None] for values in normal)
+    if pixels.dtype == np.uint8:
+        pixels = pixels.astype(np.float32) / 255
+    if pixels.min() < 0 or pixels.max() > 1:
+        raise Fault(NOT_IN_UNITS, f"{pixels.min():.4g} to {pixels.max():.4g}")
+    return np.asarray((pixels - mean) / sd, dtype=np.float32)
 
 
 def _with_channels(pixels: Pixels, channels: int) -> Pixels:
@@ -590,10 +688,10 @@ def _in_files(values: pd.Series, wanted: Picture, folder: Path, pool: Executor) 
     return Source(column, kinds, faults, len(kinds), partial(_in_pieces, readers))
 
 
-def _in_pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield at most 256 at a time."""
-    for start in range(0, len(items), PIECE):
-        yield items[start : start + PIECE]
+def _in_pieces(items: Sequence[T], most: int = PIECE) -> Iterator[Sequence[T]]:
+    """Yield some at a time."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def _distinct(column: Column, values: list[object]) -> tuple[Column, list[Path]]:

@@ -158,7 +158,7 @@ def new_rows(
     kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
     if missing and say:
         say(missing.text)
-    _, kept = with_pictures(formula, kept, say or (lambda _: None))
+    _, kept = with_pictures(formula, kept, say or (lambda _: None), trunks=bundle.design.trunks)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)

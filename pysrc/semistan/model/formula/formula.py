@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
@@ -21,6 +21,7 @@ from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
     PARTS,
+    TRUNK,
     check_expression,
     check_part,
     check_text,
@@ -30,6 +31,7 @@ from semistan.model.formula.syntax import (
     masked,
     term_calls,
 )
+from semistan.model.formula.trunks import Trunk, trunk_of
 from semistan.model.names import MU
 from semistan.model.spelling import in_formula, spelled, unmarked
 from semistan.model.terms.kinds import KINDS, term_kind
@@ -88,6 +90,8 @@ class PredictorFormula:
         Group-level terms.
     layers : tuple of dict
         The options of each ``nn()``.
+    trunks : tuple of Trunk or None
+        The trunk of each ``nn()``, if it has one.
     """
 
     name: str
@@ -97,6 +101,7 @@ class PredictorFormula:
     calls: tuple[TermCall, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
     layers: tuple[dict[str, Any], ...] = ()
+    trunks: tuple[Trunk | None, ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -159,6 +164,11 @@ class Formula:
     def layers(self) -> tuple[dict[str, Any], ...]:
         """The options of each ``nn()``, predictor by predictor."""
         return tuple(options for predictor in self.predictors for options in predictor.layers)
+
+    @property
+    def trunks(self) -> tuple[Trunk | None, ...]:
+        """The trunk of each ``nn()``, if it has one, predictor by predictor."""
+        return tuple(trunk for predictor in self.predictors for trunk in predictor.trunks)
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -296,11 +306,13 @@ def _check_response(formula: Formula) -> None:
 
 def _check_images(formula: Formula) -> None:
     """Refuse a column of images that is anything else too."""
-    images = {image.column for image in formula.images}
-    if len(images) < len(set(formula.images)):
+    networks = zip(formula.networks, formula.trunks, strict=True)
+    taken = {(image, trunk) for network, trunk in networks if (image := image_of(network[0]))}
+    images = {image.column for image, _ in taken}
+    if len(images) < len(taken):
         raise InputError(
-            f"the formula '{formula.text}' has image() of one column with different options; give "
-            "it the same ones, or copy the column"
+            f"the formula '{formula.text}' has image() of one column with different options, or "
+            "trunks; give it the same ones, or copy the column"
         )
     expressions = (term for part in formula.predictors for term in part.expressions)
     others = {v for term in expressions if image_of(term) is None for v in variables(term)}
@@ -382,11 +394,12 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
     return PredictorFormula(
         name,
         _unique((*structured, *straight)),
-        tuple(arguments for arguments, _ in networks),
+        tuple(network.arguments for network in networks),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         calls,
         tuple(_group_term(group, text) for group in bars.groups),
-        tuple(options for _, options in networks),
+        tuple(network.layers for network in networks),
+        tuple(network.trunk for network in networks),
     )
 
 
@@ -544,7 +557,12 @@ def _calls(term: Iterable[str], name: str) -> bool:
     return any(re.match(rf"{name}\s*\(", factor) for factor in term)
 
 
-Network = tuple[tuple[str, ...], dict[str, Any]]  # its arguments, and its options
+class Network(NamedTuple):
+    """A call of ``nn()``."""
+
+    arguments: tuple[str, ...]
+    layers: dict[str, Any]
+    trunk: Trunk | None
 
 
 def _network_terms(
@@ -563,7 +581,7 @@ def _check_distinct(text: str, right: tuple[int, int]) -> None:
     source, seen = masked(text), set()
     for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
         end = closing(source, match.end())
-        arguments = frozenset(_network((text[match.start() : end],), text)[0])
+        arguments = frozenset(_network((text[match.start() : end],), text).arguments)
         if arguments in seen:
             message = "another nn() has the same arguments; networks are added, so one is enough"
             raise formula_error(text, message, (match.start(), end))
@@ -584,7 +602,9 @@ def _network(term: tuple[str, ...], text: str) -> Network:
     arguments = tuple(_operand(node, quoted) for node in call.args)
     if not arguments or not all(variables(item) for item in arguments):
         raise formula_error(text, f"nn() takes {PARTS['nn']}", term[0])
-    return arguments, {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    options = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    layers = {name: value for name, value in options.items() if name not in TRUNK}
+    return Network(arguments, layers, trunk_of(arguments, options))
 
 
 def _python(expression: str, text: str) -> tuple[ast.Expression, dict[str, str]]:
