@@ -76,8 +76,10 @@ def test_every_part_is_found():
         "y | weights(w) ~ x + s(v) + nn(u, t), sigma ~ C(g, contr.sum) + x:z + nn(u), nu ~ nn(a)"
     )
     assert formula.others == (
-        PredictorFormula("sigma", ("C(g, contr.sum)", "x:z"), (("u",),), layers=({},)),
-        PredictorFormula("nu", (), (("a",),), layers=({},)),
+        PredictorFormula(
+            "sigma", ("C(g, contr.sum)", "x:z"), (("u",),), layers=({},), trunks=(None,)
+        ),
+        PredictorFormula("nu", (), (("a",),), layers=({},), trunks=(None,)),
     )
     assert formula.networks == (("u", "t"), ("u",), ("a",))
     assert formula.mean.networks == (("u", "t"),)
