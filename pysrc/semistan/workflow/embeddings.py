@@ -16,7 +16,8 @@ from semistan.model.arrays import Array
 from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
 from semistan.model.table.embeddings import TrunkFile
-from semistan.workflow.pixels import Normal, Picture, Pixels, Progress, embed_pictures
+from semistan.workflow.complaints import Pixels
+from semistan.workflow.pixels import Normal, Picture, Progress, embed_pictures
 
 if TYPE_CHECKING:
     import pandas as pd

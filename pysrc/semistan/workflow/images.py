@@ -6,7 +6,6 @@ The arrays are the images' pixels, or a trunk's embeddings of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from semistan.model.formula.images import Image, with_images
 from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
 from semistan.workflow.embeddings import given_embeddings, run_trunk
 from semistan.workflow.pixels import Picture, Progress, read_pictures
+from semistan.workflow.shapes import channels_first, square
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,9 +122,8 @@ def _arrays(
 def _array(image: Image, array: np.ndarray) -> np.ndarray:
     """Return one image (C, H, W): an array of that shape, (H, W, C), (H, W), or flat."""
     if array.ndim == 3:
-        first, *_, last = array.shape
-        channels = (1, 3, 4) if image.channels is None else (image.channels,)
-        return np.moveaxis(array, -1, 0) if last in channels and first not in channels else array
+        found = channels_first(array, image.channels)
+        return array if found is None else found
     if array.ndim == 2:
         return array[None]
     if array.ndim == 1 and (shape := _flat(image, array.size)):
@@ -140,8 +139,4 @@ def _flat(image: Image, n: int) -> tuple[int, int, int] | None:
     if image.size:
         height, width = image.size
         return None if n % (height * width) else (n // (height * width), height, width)
-    for channels in (1, 3) if image.channels is None else (image.channels,):
-        side = isqrt(n // channels)
-        if channels * side**2 == n:
-            return channels, side, side
-    return None
+    return square(n, (1, 3) if image.channels is None else (image.channels,))
