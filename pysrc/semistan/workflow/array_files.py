@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from semistan.workflow.complaints import (
 )
 from semistan.workflow.shapes import channels_first, square
 
+ONE_AT_A_TIME = Lock()  # Python 3.11 fails at times if several threads parse headers
 PIECE = 256  # images that are read together
 CORRUPT = (  # what Pillow and NumPy raise where a file is not what it should be
     OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError,
@@ -46,7 +48,8 @@ def in_pieces(items: Sequence[T], most: int = PIECE) -> Iterator[Sequence[T]]:
 
 def mapped(path: Path) -> Pixels:
     """Map a .npy file to memory: only what is used is read, and nothing is unpickled."""
-    return np.lib.format.open_memmap(path, mode="r")
+    with ONE_AT_A_TIME:
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 def oriented(pixels: Pixels, channels: int | None) -> Pixels:
