@@ -295,9 +295,6 @@ def test_numbers_of_other_types_become_float32(read, tmp_path, kind):
     assert np.array_equal(found[0, 0], image.astype(np.float32))
 
 
-ROWS = [4, 0, 4, 2]
-
-
 def test_threads_read_headers_while_memory_is_collected(read, tmp_path):
     """Python 3.11 cannot parse in one thread what another one has begun to."""
     names = [write(tmp_path, f"{seed}.npy", grey(2, 2, seed)) for seed in range(60)]
@@ -314,6 +311,9 @@ def test_threads_read_headers_while_memory_is_collected(read, tmp_path):
         gc.set_threshold(*thresholds)
         gc.callbacks.remove(give_way)
     assert all(np.array_equal(item, found[0]) for item in found)
+
+
+ROWS = [4, 0, 4, 2]
 
 
 @pytest.mark.parametrize("rows", [ROWS, np.array(ROWS, float), pd.array(ROWS, "Int64")])

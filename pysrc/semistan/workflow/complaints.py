@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -150,6 +150,8 @@ class Column:
         What the user wrote for each of the images that differ.
     which : numpy.ndarray
         For each row (N,) the number of its image among these.
+    rows : sequence of int
+        The number of each row (N,) in the user's table, the first row being 1.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Column:
     array: str | None
     labels: Sequence[str]
     which: Pixels
+    rows: Sequence[int]
 
     @cached_property
     def first(self) -> list[int]:
@@ -175,7 +178,7 @@ class Column:
 
     def with_images(self, labels: Sequence[str], which: Pixels) -> Column:
         """Return it with fewer images that differ."""
-        return Column(self.name, self.folder, self.array, labels, which)
+        return replace(self, labels=labels, which=which)
 
 
 def refuse(
@@ -190,7 +193,7 @@ def refuse(
     """
     complaint = faults[min(faults)].complaint
     alike = {i: fault for i, fault in faults.items() if fault.complaint == complaint}
-    which = enumerate(column.which.tolist(), start=1)
+    which = zip(column.rows, column.which.tolist(), strict=True)
     rows = [(row, column.labels[i], alike[i].detail) for row, i in which if i in alike]
     places = column.facts | dict(facts or {})
     verb = (complaint.one if len(rows) == 1 else complaint.several).format(**places)

@@ -5,7 +5,7 @@ The arrays are the images' pixels, or a trunk's embeddings of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ def with_pictures(
     frame: pd.DataFrame,
     say: Callable[[str], None] = lambda _: None,
     *,
+    positions: Sequence[int] | None = None,
     trunks: Mapping[str, TrunkFile] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Formula, pd.DataFrame]:
@@ -44,6 +45,9 @@ def with_pictures(
         from the working directory. A column of arrays is taken as it is.
     say : callable, optional
         Receives what the user should know.
+    positions : sequence of int, optional
+        Where the rows stand in the user's table, from 0, as messages name them; all of it by
+        default.
     trunks : mapping, optional
         For each column the trunk's file with which the model was fitted, which must be the same.
     progress : callable, optional
@@ -64,10 +68,11 @@ def with_pictures(
         run, or is not the file with which the model was fitted.
     """
     folder = Path(frame.attrs.get(FOLDER, "."))
+    places = range(len(frame)) if positions is None else positions
     known, columns, files = {}, {}, {}
     behind = {trunk.image.column: trunk for trunk in formula.trunks if trunk}
     for name, image in {image.column: image for image in formula.images}.items():
-        values, trunk = frame[name], behind.get(name)
+        values, trunk = frame[name].set_axis(places), behind.get(name)
         if trunk is None:
             arrays = _arrays(image, values, folder, say, progress)
             known[name] = image.of(*arrays.shape[1:])

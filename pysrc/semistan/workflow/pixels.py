@@ -126,7 +126,7 @@ def read_pictures(
     ----------
     values : pandas.Series
         Paths of PNG, JPEG or .npy files; or with ``wanted.array`` whole numbers, rows of that
-        file from 0.
+        file from 0. The index has the rows' positions in the user's table, which count from 0.
     wanted : Picture
         What the images must be.
     folder : Path
@@ -257,7 +257,8 @@ def _column(values: pd.Series, wanted: Picture, folder: Path) -> Column:
     if len(values) == 0:
         raise InputError(f"column '{values.name}' has no rows, so that it has no images")
     labels = [str(value) for value in values]
-    return Column(str(values.name), folder, wanted.array, labels, np.arange(len(values)))
+    rows = [int(position) + 1 for position in values.index]
+    return Column(str(values.name), folder, wanted.array, labels, np.arange(len(values)), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +339,7 @@ def _plan(source: Source, wanted: Picture) -> Plan:
     channels = wanted.channels or kinds[first].channels
     size = wanted.size or (kinds[first].height, kinds[first].width)
     eight_bit = all(kind.eight_bit for kind in kinds.values())
-    plan = Plan(wanted, (channels, *size), eight_bit, column.first[first] + 1)
+    plan = Plan(wanted, (channels, *size), eight_bit, column.rows[column.first[first]])
     unfit = {i: fault for i, kind in kinds.items() if (fault := _unfit(kind, plan))}
     if unfit:
         refuse(column, unfit, plan.facts)

@@ -104,7 +104,7 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     said: list[str] = []
-    formula, kept = with_pictures(formula, kept, said.append)
+    formula, kept = with_pictures(formula, kept, said.append, positions=missing.kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -158,7 +158,10 @@ def new_rows(
     kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
     if missing and say:
         say(missing.text)
-    _, kept = with_pictures(formula, kept, say or (lambda _: None), trunks=bundle.design.trunks)
+    _, kept = with_pictures(
+        formula, kept, say or (lambda _: None),
+        positions=missing.kept, trunks=bundle.design.trunks,
+    )  # fmt: skip
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
