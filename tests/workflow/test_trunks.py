@@ -4,6 +4,7 @@ The oracles are NumPy on the pixels that were written, and fits to the same numb
 """
 
 import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -13,9 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.command import screen
 from semistan.errors import InputError
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.posterior import One
@@ -398,6 +401,38 @@ def test_new_rows_are_predicted_scored_and_explained(new, fitted, monkeypatch, c
     assert code == 0, err
     code, out, _ = command("summary", fitted.run.path)
     assert "Trunk: trunk.onnx" in out
+
+
+@pytest.mark.lengthy
+def test_whoever_waits_sees_how_many_images_are_read(data, new, fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(pixels, "PIECE", 20)
+    table, steps = read_table(new[0] / "table.csv"), []
+
+    def reading(*step):
+        steps.append(step)
+
+    semistan.predict(fitted.run, table, reading=reading)
+    semistan.score(fitted.run, table, reading=reading)
+    assert steps == [(7, 7), (7, 7)]
+    bundle = fitted.run.bundle
+    training_rows(bundle, reading=reading)
+    semistan.fit(config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", reading=reading)
+    assert steps[2:] == [(20, 30), (30, 30)] * 2
+
+
+def test_a_bar_is_shown_of_images_that_are_read(monkeypatch):
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=100)
+    monkeypatch.setattr(screen, "notes", terminal)
+    monkeypatch.setattr(screen, "is_interactive", lambda: True)
+    with screen.image_bar() as reading:
+        assert shown.getvalue() == ""
+        reading(3, 9)
+        reading(9, 9)
+    assert "9/9 images" in shown.getvalue()
+    with screen.image_bar():
+        shown.truncate(0)
+    assert shown.getvalue() == ""
 
 
 @pytest.mark.lengthy

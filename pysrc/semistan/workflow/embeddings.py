@@ -17,7 +17,7 @@ from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
 from semistan.model.table.embeddings import TrunkFile
 from semistan.workflow.complaints import Pixels
-from semistan.workflow.pixels import Normal, Picture, Progress, embed_pictures
+from semistan.workflow.pixels import Normal, Picture, Reading, embed_pictures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ def run_trunk(
     known: TrunkFile | None,
     *,
     say: Callable[[str], None],
-    progress: Progress | None,
+    progress: Reading | None,
 ) -> Embedded:
     """Read a column of images in pieces, and keep what a trunk makes of them.
 

@@ -16,7 +16,7 @@ from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
 from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
 from semistan.workflow.embeddings import given_embeddings, run_trunk
-from semistan.workflow.pixels import Picture, Progress, read_pictures
+from semistan.workflow.pixels import Picture, Reading, read_pictures
 from semistan.workflow.shapes import channels_first, square
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def with_pictures(
     *,
     positions: Sequence[int] | None = None,
     trunks: Mapping[str, TrunkFile] | None = None,
-    progress: Progress | None = None,
+    progress: Reading | None = None,
 ) -> tuple[Formula, pd.DataFrame]:
     """Read the images that a formula uses, and run them through its trunks.
 
@@ -104,7 +104,7 @@ def _arrays(
     values: pd.Series,
     folder: Path,
     say: Callable[[str], None],
-    progress: Progress | None,
+    progress: Reading | None,
 ) -> np.ndarray:
     """Return the images (N, C, H, W) of a column."""
     if not _has_arrays(values):

@@ -73,7 +73,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".npy")
 FORMATS = ("PNG", "JPEG")
 GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "F")  # Pillow's names
 WIDE_MODES = ("I", "I;16", "I;16B", "F")  # with more than 8 bits
-Progress = Callable[[int, int], None]
+Reading = Callable[[int, int], None]
 Take = Callable[[list[int], Pixels], None]  # gets numbers of images, and the images (n, C, H, W)
 Normal = tuple[tuple[float, ...], tuple[float, ...]]  # a mean and standard deviation of a channel
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def read_pictures(
     folder: Path,
     *,
     say: Callable[[str], None] = _unheard,
-    progress: Progress | None = None,
+    progress: Reading | None = None,
 ) -> Pixels:
     """Read a column of images.
 
@@ -182,7 +182,7 @@ def embed_pictures(
     embed: Callable[[Pixels], Array],
     *,
     say: Callable[[str], None] = _unheard,
-    progress: Progress | None = None,
+    progress: Reading | None = None,
 ) -> Array:
     """Read a column of images piece by piece, and keep an embedding of each image alone.
 
@@ -385,7 +385,7 @@ def _notes(source: Source) -> Iterator[str]:
         )
 
 
-def _read_all(source: Source, plan: Plan, pool: Executor, take: Take, progress: Progress) -> None:
+def _read_all(source: Source, plan: Plan, pool: Executor, take: Take, progress: Reading) -> None:
     """Read each image that differs, and hand them over in pieces of bounded memory.
 
     Raises
