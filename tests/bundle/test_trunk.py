@@ -168,6 +168,18 @@ def test_operators_of_other_libraries(refused):
     assert "operators of the domains com.microsoft" in message
 
 
+def test_operators_of_other_libraries_within_others(refused):
+    """In a branch of a branch."""
+    output = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, 3, 4])
+    foreign = helper.make_node("Gelu", ["images"], ["x"], domain="com.microsoft")
+    inner = helper.make_graph([foreign], "inner", [], [output])
+    choice = helper.make_node("If", ["yes"], ["x"], then_branch=inner, else_branch=inner)
+    outer = helper.make_graph([choice], "outer", [], [output])
+    node = helper.make_node("If", ["yes"], ["r"], then_branch=outer, else_branch=outer)
+    model = of_nodes(node, constants={"yes": np.array(True)}, domains=["com.microsoft"])
+    assert "operators of the domains com.microsoft" in refused(model)
+
+
 def test_functions_within_the_file_are_its_own(tmp_path):
     model = of_nodes(helper.make_node("Mine", ["images"], ["r"], domain="own"), domains=["own"])
     node = helper.make_node("Relu", ["a"], ["b"])

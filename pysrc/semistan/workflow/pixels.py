@@ -205,15 +205,13 @@ def embed_pictures(
         finite.
     """
     with _planned(values, wanted, folder, say) as (source, plan, pool):
-        numbers: list[int] = []
         found: list[Array] = []
 
-        def take(piece: list[int], images: Pixels) -> None:
+        def take(_: list[int], images: Pixels) -> None:
             found.append(embed(images))
-            numbers.extend(piece)
 
         _read_all(source, plan, pool, take, progress or _unseen)
-    embeddings = np.concatenate(found)[np.argsort(numbers)]
+    embeddings = np.concatenate(found)  # pieces come in the images' order
     bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1)).tolist()
     if bad:
         refuse(source.column, {i: Fault(NO_EMBEDDING) for i in bad}, plan.facts)
