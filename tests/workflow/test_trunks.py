@@ -11,8 +11,10 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pandas as pd
 import pytest
+from onnx import helper
 from PIL import Image
 from rich.console import Console
 
@@ -33,7 +35,7 @@ from semistan.workflow.train import train
 from support.command import command_in
 from support.drawn import random_draws
 from support.small import small_config
-from support.trunks import linear, mean_pooling
+from support.trunks import linear, mean_pooling, model_of
 
 MEAN, SD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CALL = f"image(path, mean={MEAN}, sd={SD})"
@@ -186,12 +188,14 @@ def test_rows_of_an_array_file_have_a_trunk_too(data, tmp_path):
     assert np.allclose(prepare(config_of(folder, formula)).rows.U, embedded(images[rows]))
 
 
-def test_a_trunk_serves_two_predictors(data):
-    nn = FORMULA.partition("+ ")[2]
+def test_a_trunk_serves_two_predictors_and_runs_once(data, monkeypatch):
+    nn, run, runs = FORMULA.partition("+ ")[2], reading.run_trunk, []
+    monkeypatch.setattr(reading, "run_trunk", lambda *x, **more: runs.append(x) or run(*x, **more))
     prepared = prepare(config_of(data[0], f"y ~ age + {nn}, sigma ~ {nn}"))
     E = embedded(data[2])
     assert np.allclose(prepared.rows.U, np.hstack([E, E]), rtol=1e-12)
     assert prepared.config.formula.count("output='embedding'") == 2
+    assert len(runs) == 1
 
 
 def test_numbers_that_are_constant_for_all_training_images(data, tmp_path):
@@ -252,6 +256,21 @@ def test_embeddings_that_are_not_finite_are_named(data, tmp_path):
     message = r"2 images of column 'path' have embeddings .*row 7 \(images/6.png\), row 12 \(images"
     with pytest.raises(InputError, match=message):
         prepare(config_of(folder, formula))
+
+
+def test_an_embedding_whose_size_differs_between_pieces(data, tmp_path, monkeypatch):
+    """One number of each image in a batch, where the last piece has fewer images."""
+    monkeypatch.setattr(pixels, "PIECE_BYTES", 4 * 60 * 4)
+    folder = copy_of(data, tmp_path)
+    nodes = [
+        helper.make_node("Flatten", ["images"], ["flat"]),
+        helper.make_node("Transpose", ["flat"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["flat", "t"], ["embedding"]),
+    ]
+    shapes = {"images": ["N", 3, 4, 5]}, {"embedding": ["N", "M"]}
+    onnx.save(model_of(nodes, *shapes), folder / "trunk.onnx")
+    with pytest.raises(InputError, match=r"size of output 'embedding' differs .*\(2, 4\)"):
+        prepare(config_of(folder))
 
 
 def test_mean_and_sd_are_of_numbers_from_0_to_1(data, tmp_path):
