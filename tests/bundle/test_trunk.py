@@ -196,6 +196,7 @@ def test_functions_within_the_file_are_its_own(tmp_path):
     ("inputs", "message"),
     [
         ({"images": ["N", 2, 3, 4], "more": ["N", 2, 3, 4]}, "one input, of images, got images, m"),
+        ({"images": ["N", 8, 8, 3]}, "channels are last, ['N', 8, 8, 3]; export it with channels"),
         ({"images": ["N", 24]}, r"(images, channels, height, width), got 'images': tensor(float)"),
     ],
 )

@@ -30,6 +30,7 @@ FLOATS: dict[str, type[np.floating[Any]]] = {
     "tensor(double)": np.float64,
     "tensor(float16)": np.float16,
 }
+MOST_CHANNELS = 4  # of usual images; an axis of more, where the last one has 1 or 3, is a height
 DIGITS = 12  # of a hash that a message shows
 
 Dimension = int | None  # one that the graph leaves open is None
@@ -253,6 +254,11 @@ def _input(path: Path, session: Any) -> tuple[Any, type[np.floating[Any]]]:
         raise InputError(
             f"trunk '{path}' must take real numbers (images, channels, height, width), got "
             f"'{found.name}': {found.type} {found.shape}"
+        )
+    if shape[3] in (1, 3) and (shape[1] or 0) > MOST_CHANNELS:
+        raise InputError(
+            f"trunk '{path}' takes images whose channels are last, {found.shape}; export it with "
+            "channels first, as (images, channels, height, width)"
         )
     return shape, FLOATS[found.type]
 
