@@ -190,6 +190,10 @@ def test_functions_within_the_file_are_its_own(tmp_path):
     onnx.save(model, tmp_path / "t.onnx")
     found = opened(tmp_path / "t.onnx").embeddings(IMAGES)
     assert np.allclose(found, np.maximum(IMAGES, 0).reshape(11, 24), rtol=1e-6)
+    model.graph.node[0].op_type = "Other"
+    onnx.save(model, tmp_path / "t.onnx")
+    with pytest.raises(InputError, match="operators of the domains own"):
+        opened(tmp_path / "t.onnx")
 
 
 @pytest.mark.parametrize(

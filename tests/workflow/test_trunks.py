@@ -229,6 +229,7 @@ def test_epochs_of_convolutional_layers_are_not_counted(data):
         ("image(path, channels=1)", "trunk.onnx", "takes images of channels 3, but .* says 1"),
         ("image(path, mean=[1, 2])", "trunk.onnx", "takes images of channels 3, but .* says 2"),
         ("image(path)", "none.onnx", "trunk 'none.onnx' does not exist"),
+        ("image(path)", "n" * 5000, "trunk 'nnn.*' does not exist"),
         ("image(path)", "images/0.png", "cannot be read|no ONNX file"),
         ("image(other)", "trunk.onnx", "other"),
     ],
@@ -403,7 +404,7 @@ def test_a_run_keeps_embeddings_and_no_pixels(data, fitted):
 
 
 @pytest.mark.lengthy
-def test_new_rows_are_predicted_scored_and_explained(new, fitted, monkeypatch, capsys):
+def test_new_rows_are_predicted_scored_and_explained(new, fitted, tmp_path, monkeypatch, capsys):
     folder, frame, images = new
     table = read_table(folder / "table.csv")
     predicted = semistan.predict(fitted.run, table)
@@ -420,6 +421,8 @@ def test_new_rows_are_predicted_scored_and_explained(new, fitted, monkeypatch, c
     assert code == 0, err
     code, out, _ = command("summary", fitted.run.path)
     assert "Trunk: trunk.onnx" in out
+    semistan.report(fitted.run, tmp_path / "report.html")
+    assert "the file is not part of the fit" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.lengthy

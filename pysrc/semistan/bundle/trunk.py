@@ -146,7 +146,10 @@ def open_trunk(
 def trunk_path(trunk: Trunk, folder: Path) -> Path | None:
     """Return a trunk's file: in a folder, or from the working directory; None if in neither."""
     paths = (folder / trunk.file, Path(trunk.file))
-    return next((path for path in paths if path.is_file()), None)
+    try:
+        return next((path for path in paths if path.is_file()), None)
+    except OSError:  # the name is too long, or a folder must not be read
+        return None
 
 
 def _content(path: Path) -> bytes:
@@ -192,8 +195,13 @@ def _check_standard(path: Path, content: bytes) -> None:
             f"trunk '{path}' has its weights in other files, which are not read; save it as one "
             "file, as onnx.save(model, path, save_as_external_data=False)"
         )
-    own = {function.domain for function in model.functions}
-    if others := {node.domain for node in nodes} - own - {*STANDARD}:
+    own = {(function.domain, function.name) for function in model.functions}
+    others = {
+        node.domain
+        for node in nodes
+        if node.domain not in STANDARD and (node.domain, node.op_type) not in own
+    }
+    if others:
         raise InputError(
             f"trunk '{path}' has operators of the domains {', '.join(sorted(others))}; export it "
             "with the standard operators of ONNX alone"

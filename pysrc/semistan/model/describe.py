@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
     """Return what was trained on what, by name; how many times if in several subspaces."""
     dropped = f" ({bundle.source.dropped} dropped)" if bundle.source.dropped else ""
-    trunks = "; ".join(_trunk(item) for item in bundle.design.networks
-                       if isinstance(item, Embeddings))  # fmt: skip
+    trunks = trunks_text(bundle)
     return {
         "Family": f"{bundle.family.name}, link {bundle.family.link}",
         "Formula": shortened(bundle.config.formula),
@@ -27,8 +26,13 @@ def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
     }
 
 
+def trunks_text(bundle: Bundle) -> str:
+    """Say what made networks' inputs of images, and that it is not kept; nothing without trunks."""
+    networks = (item for item in bundle.design.networks if isinstance(item, Embeddings))
+    return "; ".join(dict.fromkeys(map(_trunk, networks)))
+
+
 def _trunk(inputs: Embeddings) -> str:
-    """Say what made the network's inputs, and that it is not kept."""
     file = inputs.file
     if not file.sha256:
         return (
