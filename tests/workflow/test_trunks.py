@@ -387,6 +387,18 @@ def test_another_trunk_is_refused_and_both_hashes_are_named(new, trained, tmp_pa
         new_rows(bundle, read_table(folder / "table.csv"))
 
 
+def test_embeddings_that_another_trunk_made_are_refused(data, trained, tmp_path):
+    bundle, prepared = trained
+    assert np.array_equal(new_rows(bundle, prepared.rows.frame[:3]).U, prepared.rows.U[:3])
+    folder = copy_of(data, tmp_path)
+    linear(folder / "trunk.onnx", 2 * MATRIX, (3, 4, 5))
+    other = prepare(config_of(folder))
+    ours, theirs = (item.design.trunks["path"].sha256[:12] for item in (bundle, other))
+    message = f"another trunk made .* 'path': .* begins with {theirs}, expected {ours}"
+    with pytest.raises(InputError, match=message):
+        new_rows(bundle, other.rows.frame[:3])
+
+
 # ----------------------------------------------------------------------------- runs
 
 

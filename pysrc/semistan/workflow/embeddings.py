@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.bundle.trunk import OpenTrunk, open_trunk, trunk_path
+from semistan.bundle.trunk import DIGITS, OpenTrunk, open_trunk, trunk_path
 from semistan.errors import InputError
 from semistan.infer.processors import usable_cores
 from semistan.model.arrays import Array
@@ -92,14 +92,25 @@ def run_trunk(
 
 
 def given_embeddings(
-    trunk: Trunk, values: pd.Series, folder: Path, known: TrunkFile | None
+    trunk: Trunk,
+    values: pd.Series,
+    folder: Path,
+    known: TrunkFile | None,
+    made_by: TrunkFile | None = None,
 ) -> Embedded:
     """Take a column of arrays as embeddings; the trunk is looked at, if it is there, and not run.
+
+    Parameters
+    ----------
+    trunk, values, folder, known
+        As of ``run_trunk``.
+    made_by : TrunkFile, optional
+        What made the arrays, if the table says so.
 
     Raises
     ------
     InputError
-        If the arrays are no embeddings, or not of the trunk's size.
+        If the arrays are no embeddings, not of the trunk's size, or another trunk made them.
     """
     image, arrays = trunk.image, [np.array(list(value)) for value in values]
     if wrong := [array.shape for array in arrays if array.ndim != 1]:
@@ -107,8 +118,14 @@ def given_embeddings(
             f"column '{image.column}' holds arrays of shape {wrong[0]}, and an embedding is flat; "
             "images are run through a trunk from files, as image(row, array='images.npy')"
         )
-    if known:
-        return Embedded(image, known, arrays)
+    if known and made_by and len({known.sha256, made_by.sha256} - {""}) > 1:
+        raise InputError(
+            f"another trunk made the embeddings in column '{image.column}': its sha256 begins "
+            f"with {made_by.sha256[:DIGITS]}, expected {known.sha256[:DIGITS]}; give the images, "
+            "or embeddings by the trunk that the model was fitted with"
+        )
+    if file := known or made_by:
+        return Embedded(image, file, arrays)
     m = arrays[0].size
     if trunk_path(trunk, folder) is None:
         return Embedded(image, TrunkFile("", trunk.output or "", m), arrays)

@@ -79,11 +79,11 @@ def with_pictures(
             columns[name] = list(arrays.reshape(len(arrays), -1))
             continue
         if _has_arrays(values):
-            made_by = (trunks or trunks_of(frame)).get(name)
-            found = given_embeddings(trunk, values, folder, made_by)
+            made_by = trunks_of(frame).get(name)
+            found = given_embeddings(trunk, values, folder, (trunks or {}).get(name), made_by)
         else:
-            made_by = (trunks or {}).get(name)
-            found = run_trunk(trunk, values, folder, made_by, say=say, progress=progress)
+            fitted = (trunks or {}).get(name)
+            found = run_trunk(trunk, values, folder, fitted, say=say, progress=progress)
         known[name], columns[name], files[name] = found.image, found.arrays, found.file
     if not known:
         return formula, frame
