@@ -464,10 +464,10 @@ def test_keys_that_are_impossible_are_refused(key, value):
         small_config(**{f"network__{key}": value})
 
 
-def test_the_options_of_a_call_are_those_of_the_section_and_the_dimension():
+def test_the_options_of_a_call_are_those_of_the_section():
     from semistan.model.formula.syntax import LAYERS
 
-    assert set(LAYERS) == {*NetworkConfig.model_fields, "k"}
+    assert set(LAYERS) == set(NetworkConfig.model_fields)
 
 
 @pytest.mark.parametrize("frozen", [0, 1])

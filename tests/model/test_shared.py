@@ -226,7 +226,7 @@ def test_a_fit_finds_mean_and_spread_from_shared_layers(toolchain, tmp_path):
         overrides={"network.hidden": [6], "sample.chains": 2, "sample.warmup": 300,
                    "sample.draws": 300, "subspace.k": 8, "train.epochs": 1000},
     )  # fmt: skip
-    mean = semistan.posterior_epred(fit.posterior, fit.run.rows()).mean(axis=0)
+    mean = semistan.posterior_linpred(fit.posterior, fit.run.rows()).mean(axis=0)
     assert np.corrcoef(mean, truth)[0, 1] > 0.97
-    drawn = semistan.posterior_predict(fit.posterior, fit.run.rows(), seed=1)
+    drawn = semistan.posterior_predict(fit.posterior, fit.run.rows(), generator)
     assert np.corrcoef(np.log(drawn.std(axis=0)), truth)[0, 1] > 0.9

@@ -231,6 +231,26 @@ def test_rows_without_a_path_are_refused_or_dropped(data, tmp_path):
     assert "path (2): rows 1, 8" in prepared.notes[0]
 
 
+def test_rows_are_named_as_in_the_users_table(data, tmp_path):
+    """Whatever was dropped before them, and whatever the index of a DataFrame."""
+    folder, frame, _ = data
+    shutil.copytree(folder / "images", tmp_path / "images")
+    (tmp_path / "images" / "11.png").unlink()
+    Image.fromarray(np.zeros((8, 9), np.uint8)).save(tmp_path / "images" / "13.png")
+    frame = frame.assign(path=[str(tmp_path / path) for path in frame["path"]])
+    frame.loc[[0, 7], "age"] = np.nan
+    frame.index = range(100, 140)
+    config = config_of(None, drop_missing=True)
+    with pytest.raises(InputError, match=r"does not exist or is no file: row 12 \("):
+        prepare(config, frame)
+    rest = frame.drop(index=111)
+    with pytest.raises(InputError, match=r"is not 8 x 8 pixels .*, as that of row 2 is: row 13 \("):
+        prepare(config, rest)
+    bundle = train(prepare(config, rest.drop(index=113)))
+    with pytest.raises(InputError, match=r"does not exist or is no file: row 12 \("):
+        new_rows(bundle, frame, drop_missing=True)
+
+
 def test_the_channels_are_told_of_those_that_are_left_out(data, tmp_path):
     _, frame, images = data
     (tmp_path / "images").mkdir()

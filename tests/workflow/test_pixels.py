@@ -3,8 +3,10 @@
 The oracles are the arrays that were written, and Pillow called directly on the files.
 """
 
+import gc
 import io
 import struct
+import time
 import warnings
 import zlib
 
@@ -291,6 +293,24 @@ def test_numbers_of_other_types_become_float32(read, tmp_path, kind):
     found = read([write(tmp_path, "a.npy", np.asfortranarray(image))])
     assert found.dtype == np.float32
     assert np.array_equal(found[0, 0], image.astype(np.float32))
+
+
+def test_threads_read_headers_while_memory_is_collected(read, tmp_path):
+    """Python 3.11 cannot parse in one thread what another one has begun to."""
+    names = [write(tmp_path, f"{seed}.npy", grey(2, 2, seed)) for seed in range(60)]
+
+    def give_way(*_):
+        time.sleep(1e-5)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(give_way)
+    gc.set_threshold(5)
+    try:
+        found = [read(names) for _ in range(4)]
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(give_way)
+    assert all(np.array_equal(item, found[0]) for item in found)
 
 
 ROWS = [4, 0, 4, 2]

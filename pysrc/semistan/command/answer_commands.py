@@ -48,7 +48,11 @@ def predict(
     for path in (out, draws):
         if path is not None:
             check_output_file(path, overwrite=overwrite)
-    write_predictions(run, read_table(newdata), out or sys.stdout, draws, say=screen.say, **options)
+    with screen.image_bar() as reading:
+        write_predictions(
+            run, read_table(newdata), out or sys.stdout, draws,
+            say=screen.say, reading=reading, **options,
+        )  # fmt: skip
     wrote(out, draws)
 
 
@@ -67,10 +71,11 @@ def score(
     from semistan.workflow.inputs import read_table
 
     opened = read_run(run)
-    table = scoring.score(
-        opened, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
-        allow_new_levels=allow_new_levels, say=screen.say,
-    )  # fmt: skip
+    with screen.image_bar() as reading:
+        table = scoring.score(
+            opened, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
+            allow_new_levels=allow_new_levels, say=screen.say, reading=reading,
+        )  # fmt: skip
     screen.show_table(table, as_json=as_json)
     screen.say_weighting(opened.bundle.config)
 

@@ -27,7 +27,8 @@ def new(
 
     check_output_file(out, overwrite=overwrite)
     config = configure(formula, overrides)
-    prepare(config)
+    with screen.image_bar() as reading:
+        prepare(config, reading=reading)
     data = os.path.relpath(str(config.data), out.resolve().parent)
     write_config(config.model_copy(update={"data": data}), out)
     screen.say(f"wrote {out}; fit it with: semistan fit {out}")
@@ -49,13 +50,18 @@ def fit(
 
     config = configure(model, overrides)
     epochs = config.subspace.subspaces * training_epochs(config)
-    with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
+    with (
+        screen.image_bar() as reading,
+        screen.training_bar(epochs) as progress,
+        screen.chain_bars() as chain_progress,
+    ):
         result = workflow.fit(
             config,
             out=out,
             overwrite=overwrite,
             progress=progress,
             chain_progress=chain_progress,
+            reading=reading,
             say=screen.say,
         )
     finish(result, as_json)
@@ -80,7 +86,8 @@ def train(
 
     config = configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
-    prepared = prepare(config)
+    with screen.image_bar() as reading:
+        prepared = prepare(config, reading=reading)
     for note in prepared.notes:
         screen.say(note)
     if config.subspace.subspaces > 1:
@@ -132,7 +139,8 @@ def subspace(
         check_output_file(picture, overwrite=overwrite)
     run = one_subspace(source) if (source / MARKER).is_file() else None
     bundle = run.bundle if run else read_bundle(source)
-    rows = run.rows() if run else training_rows(bundle, data)
+    with screen.image_bar() as reading:
+        rows = run.rows() if run else training_rows(bundle, data, reading)
     screen.show_table(subspace_measures(bundle, rows), as_json=as_json)
     if picture is not None:
         plot_subspace(run or bundle, picture, rows=rows)

@@ -46,9 +46,11 @@ def stan(
     if (bundle / MARKER).is_file():
         raise InputError(f"'{bundle}' is a run; name the bundle in it, as '{_bundle_of(bundle)}'")
     trained = read_bundle(bundle)
+    with screen.image_bar() as reading:
+        rows = training_rows(trained, data, reading)
     workflow.export_stan(
         trained,
-        training_rows(trained, data),
+        rows,
         out,
         workflow.run_options(trained, overrides),
         prior_only=prior_only,
@@ -86,10 +88,11 @@ def sample(
             )
         run = _resumed(source)
     else:
-        run = workflow.start_run(
-            source, data, out, overrides,
-            prior_only=prior_only, overwrite=overwrite, say=screen.say,
-        )  # fmt: skip
+        with screen.image_bar() as reading:
+            run = workflow.start_run(
+                source, data, out, overrides,
+                prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
+            )  # fmt: skip
     toolchain = toolchain_for(run.options)
     with screen.chain_bars() as progress:
         result = workflow.sample(

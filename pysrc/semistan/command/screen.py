@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
+    from semistan.workflow.pixels import Reading
 
 out = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -64,6 +65,34 @@ def training_bar(epochs: int) -> Iterator[Progress]:
         bar.start()
         bar.update(task, completed=epoch, loss=f"loss {loss:.4f}, held out {held_out:.4f}")
         if epoch == epochs:
+            bar.stop()
+
+    try:
+        yield show
+    finally:
+        bar.stop()
+
+
+@contextmanager
+def image_bar() -> Iterator[Reading]:
+    """Yield a callback that shows a progress bar of images that are read from its first call on."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("reading"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} images"),
+        TimeRemainingColumn(),
+        console=notes,
+        disable=not is_interactive(),
+    )
+    task = bar.add_task("reading")
+
+    def show(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        bar.start()
+        if done == total:
             bar.stop()
 
     try:

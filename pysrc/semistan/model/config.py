@@ -26,8 +26,9 @@ class NetworkConfig(_Section):
     """``[network]``: the architecture of ``f``, or of each of several networks.
 
     ``kind = "auto"`` is a convolutional network (``conv``) of images and a fully connected one
-    (``mlp``) of anything else. ``channels`` are those of each convolutional layer, behind which
-    come the layers ``hidden``; ``kernel`` and ``pooling`` are the sides of their squares of pixels.
+    (``mlp``) of anything else, as of a trunk's embeddings of images. ``channels`` are those of each
+    convolutional layer, behind which come the layers ``hidden``; ``kernel`` and ``pooling`` are the
+    sides of their squares of pixels.
     ``frozen`` is how many leading layers are trained and then constants, outside the subspace:
     ``auto`` all convolutional ones, whose output is then Stan's data, and no other. ``skip`` adds
     what comes into a hidden layer to what it makes of it, where both have equally many units;

@@ -20,6 +20,7 @@ from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.cumulative import category_numbers
 from semistan.model.formula.formula import Formula, parse_formula, variables
 from semistan.model.formula.images import image_of
+from semistan.model.formula.trunks import Trunk
 from semistan.model.names import MU, tells
 from semistan.model.predictor import (
     INTERCEPT,
@@ -41,7 +42,14 @@ from semistan.model.table.columns import (
     side_by_side,
     with_option,
 )
+from semistan.model.table.embeddings import (
+    Embeddings,
+    TrunkFile,
+    embedded_numbers,
+    learn_embeddings,
+)
 from semistan.model.table.given import given_values
+from semistan.model.table.inputs import Inputs, inputs_from_plain, inputs_to_plain
 from semistan.model.table.kinds import (
     check_columns,
     check_kinds,
@@ -50,14 +58,7 @@ from semistan.model.table.kinds import (
     is_factor,
     used_levels_only,
 )
-from semistan.model.table.pictures import (
-    Inputs,
-    Pictures,
-    inputs_from_plain,
-    inputs_to_plain,
-    learn_pictures,
-    pixels,
-)
+from semistan.model.table.pictures import Pictures, learn_pictures, pixels
 from semistan.model.table.rows import Rows
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Design:
         The formula as written.
     predictors : tuple of Predictor
         The learnt predictors, that of the mean first.
-    networks : tuple of Terms
+    networks : tuple of Inputs
         The learnt states of each network's inputs, predictor by predictor.
     origins : dict
         First training date, in ISO 8601, of each column that ``days()`` counts from there.
@@ -143,6 +144,12 @@ class Design:
     def u(self) -> Terms:
         """The inputs of all networks side by side, the columns of U."""
         return side_by_side(self.networks)
+
+    @property
+    def trunks(self) -> dict[str, TrunkFile]:
+        """The file that made the embeddings of each column that has some."""
+        embeddings = (item for item in self.networks if isinstance(item, Embeddings))
+        return {item.trunk.image.column: item.file for item in embeddings}
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -221,7 +228,9 @@ def learn_design(
     images = {image.column for image in formula.images}
     check_kinds(numbers, [name for name in formula.columns if name not in images])
     _check_intercept_column(formula)
-    inputs = [_learn_network(network.arguments, numbers) for network in formula.networks]
+    inputs = [
+        _learn_network(network.arguments, network.trunk, numbers) for network in formula.networks
+    ]
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
     learnt = [
         learn_predictor(part, numbers, prefix, (links or {}).get(part.name, default))
@@ -363,7 +372,11 @@ def _check_intercept_column(formula: Formula) -> None:
         )
 
 
-def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Inputs, Array]:
+def _learn_network(
+    arguments: tuple[str, ...], trunk: Trunk | None, frame: pd.DataFrame
+) -> tuple[Inputs, Array]:
+    if trunk:
+        return learn_embeddings(trunk, frame)
     if image := image_of(arguments[0]):
         return learn_pictures(image, frame)
     coded = {
@@ -377,6 +390,8 @@ def _learn_network(arguments: tuple[str, ...], frame: pd.DataFrame) -> tuple[Inp
 def _network_inputs(inputs: Inputs, table: pd.DataFrame) -> Array:
     if isinstance(inputs, Pictures):
         return pixels(inputs.image, table)
+    if isinstance(inputs, Embeddings):
+        return embedded_numbers(inputs.trunk, inputs.file, table)
     return apply_terms(inputs, table, _all_levels(inputs))
 
 

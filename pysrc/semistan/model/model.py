@@ -24,7 +24,9 @@ from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
-from semistan.model.table.pictures import Inputs, Pictures
+from semistan.model.table.embeddings import Embeddings
+from semistan.model.table.inputs import Inputs
+from semistan.model.table.pictures import Pictures
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -183,6 +185,11 @@ def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Archi
         if options.skip or options.norm:
             return Residual(*layers, options.skip, options.norm, outputs=outputs)
         return FullyConnected(*layers, outputs=outputs)
+    if isinstance(inputs, Embeddings):
+        raise InputError(
+            "network.kind is 'conv', but the network behind a trunk takes the numbers of its "
+            f"embedding of {inputs.trunk.image.text}; leave the kind out, or choose 'mlp'"
+        )
     if not isinstance(inputs, Pictures):
         raise InputError(
             f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "

@@ -125,7 +125,8 @@ def importance(
     if frame is None:
         table = run.table()
     else:
-        _, table = with_pictures(parse_formula(run.bundle.config.formula), frame)
+        formula = parse_formula(run.bundle.config.formula)
+        _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
     return permutation_importance(
         read_posterior(run), table,
         variables=variables, repeats=repeats, interval=interval, rows=rows,

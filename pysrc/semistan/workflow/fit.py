@@ -51,6 +51,7 @@ from semistan.workflow.compiled import (
 )
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
+from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, train_missing
 from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
@@ -87,6 +88,7 @@ def fit(
     overrides: dict[str, Any] | None = None,
     progress: Progress | None = None,
     chain_progress: ChainProgress | None = None,
+    reading: Reading | None = None,
     say: Say = _silent,
     backend: Backend = LOCAL,
 ) -> Fit:
@@ -108,6 +110,8 @@ def fit(
         Called during training with the epoch, the training and the validation loss.
     chain_progress : callable, optional
         Called with the chain, the iteration and their number, by methods that iterate.
+    reading : callable, optional
+        Called with how many images of a column have been read, and how many there are.
     say : callable, optional
         Receives one line for each step.
     backend : Backend, optional
@@ -126,7 +130,7 @@ def fit(
         frame, overrides["data"] = None, str(data)
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
-    prepared = prepare(config, frame)
+    prepared = prepare(config, frame, reading)
     config = prepared.config
     for note in prepared.notes:
         say(note)
@@ -308,12 +312,13 @@ def start_run(
     *,
     prior_only: bool = False,
     overwrite: bool = False,
+    reading: Reading | None = None,
     say: Say = _silent,
 ) -> Run:
     """Make a run's folder from a bundle's, ready to be sampled."""
     check_output_folder(out, MARKER, overwrite=overwrite)
     bundle = read_bundle(source)
-    config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data)
+    config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data, reading)
     toolchain = toolchain_for(config.sample)
     model = bundle.model.replace(config=config)
     kernel = compile_model(model, toolchain, say)

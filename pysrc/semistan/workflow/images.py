@@ -1,9 +1,11 @@
-"""The images of a table: each column of files or row numbers becomes one of arrays."""
+"""The images of a table: each column of files or row numbers becomes one of arrays.
+
+The arrays are the images' pixels, or a trunk's embeddings of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isqrt
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,10 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
-from semistan.workflow.pixels import Picture, read_pictures
+from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
+from semistan.workflow.embeddings import given_embeddings, run_trunk
+from semistan.workflow.pixels import Picture, Reading, read_pictures
+from semistan.workflow.shapes import channels_first, square
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +26,15 @@ FOLDER = "folder"  # of the table's file, among the attributes of its DataFrame
 
 
 def with_pictures(
-    formula: Formula, frame: pd.DataFrame, say: Callable[[str], None] = lambda _: None
+    formula: Formula,
+    frame: pd.DataFrame,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    positions: Sequence[int] | None = None,
+    trunks: Mapping[str, TrunkFile] | None = None,
+    progress: Reading | None = None,
 ) -> tuple[Formula, pd.DataFrame]:
-    """Read the images that a formula uses.
+    """Read the images that a formula uses, and run them through its trunks.
 
     Parameters
     ----------
@@ -34,38 +45,71 @@ def with_pictures(
         from the working directory. A column of arrays is taken as it is.
     say : callable, optional
         Receives what the user should know.
+    positions : sequence of int, optional
+        Where the rows stand in the user's table, from 0, as messages name them; all of it by
+        default.
+    trunks : mapping, optional
+        For each column the trunk's file with which the model was fitted, which must be the same.
+    progress : callable, optional
+        Called with how many images of a column have been read, and how many there are.
 
     Returns
     -------
     Formula
-        With the sizes of the images.
+        With the sizes of the images, and the outputs of trunks.
     pandas.DataFrame
-        With a flat array in place of each path or row number.
+        With a flat array in place of each path or row number: pixels, or an embedding. Its
+        attributes say which file made embeddings.
 
     Raises
     ------
     InputError
-        If an image is missing, cannot be read, or is not as the others.
+        If an image is missing, cannot be read, or is not as the others; or if a trunk cannot be
+        run, or is not the file with which the model was fitted.
     """
-    folder, known, columns = Path(frame.attrs.get(FOLDER, ".")), {}, {}
-    for image in formula.images:
-        arrays = _arrays(image, frame[image.column], folder, say)
-        known[image.column] = image.of(*arrays.shape[1:])
-        columns[image.column] = list(arrays.reshape(len(arrays), -1))
+    folder = Path(frame.attrs.get(FOLDER, "."))
+    places = range(len(frame)) if positions is None else positions
+    known, columns, files = {}, {}, {}
+    behind = {trunk.image.column: trunk for trunk in formula.trunks if trunk}
+    for name, image in {image.column: image for image in formula.images}.items():
+        values, trunk = frame[name].set_axis(places), behind.get(name)
+        if trunk is None:
+            arrays = _arrays(image, values, folder, say, progress)
+            known[name] = image.of(*arrays.shape[1:])
+            columns[name] = list(arrays.reshape(len(arrays), -1))
+            continue
+        if _has_arrays(values):
+            made_by = trunks_of(frame).get(name)
+            found = given_embeddings(trunk, values, folder, (trunks or {}).get(name), made_by)
+        else:
+            fitted = (trunks or {}).get(name)
+            found = run_trunk(trunk, values, folder, fitted, say=say, progress=progress)
+        known[name], columns[name], files[name] = found.image, found.arrays, found.file
     if not known:
         return formula, frame
     frame = frame.assign(**columns)
     frame.attrs = {}
-    return parse_formula(with_images(formula.text, known)), frame
+    if files:
+        with_trunks(frame, files)
+    outputs = {name: file.output for name, file in files.items() if file.output}
+    return parse_formula(with_images(formula.text, known, outputs)), frame
+
+
+def _has_arrays(values: pd.Series) -> bool:
+    return values.dtype == object and isinstance(values.iloc[0], np.ndarray | list)
 
 
 def _arrays(
-    image: Image, values: pd.Series, folder: Path, say: Callable[[str], None]
+    image: Image,
+    values: pd.Series,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: Reading | None,
 ) -> np.ndarray:
     """Return the images (N, C, H, W) of a column."""
-    if values.dtype != object or not isinstance(values.iloc[0], np.ndarray | list):
+    if not _has_arrays(values):
         wanted = Picture(image.size, image.channels, image.array)
-        return read_pictures(values, wanted, folder, say=say)
+        return read_pictures(values, wanted, folder, say=say, progress=progress)
     found = [_array(image, np.array(list(value))) for value in values]
     shapes = {array.shape for array in found}
     said = [image.channels, *(image.size or (None, None))]
@@ -83,9 +127,8 @@ def _arrays(
 def _array(image: Image, array: np.ndarray) -> np.ndarray:
     """Return one image (C, H, W): an array of that shape, (H, W, C), (H, W), or flat."""
     if array.ndim == 3:
-        first, *_, last = array.shape
-        channels = (1, 3, 4) if image.channels is None else (image.channels,)
-        return np.moveaxis(array, -1, 0) if last in channels and first not in channels else array
+        found = channels_first(array, image.channels)
+        return array if found is None else found
     if array.ndim == 2:
         return array[None]
     if array.ndim == 1 and (shape := _flat(image, array.size)):
@@ -101,8 +144,4 @@ def _flat(image: Image, n: int) -> tuple[int, int, int] | None:
     if image.size:
         height, width = image.size
         return None if n % (height * width) else (n // (height * width), height, width)
-    for channels in (1, 3) if image.channels is None else (image.channels,):
-        side = isqrt(n // channels)
-        if channels * side**2 == n:
-            return channels, side, side
-    return None
+    return square(n, (1, 3) if image.channels is None else (image.channels,))

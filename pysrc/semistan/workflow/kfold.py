@@ -317,8 +317,9 @@ def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.D
         raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
     formula = parse_formula(run.bundle.config.formula)
     dropping = run.bundle.config.drop_missing
-    whole, _ = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
-    _, whole = with_pictures(formula, whole)
+    whole, missing = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    trunks = run.bundle.design.trunks
+    _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")

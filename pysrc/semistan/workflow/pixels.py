@@ -9,47 +9,73 @@ from __future__ import annotations
 import math
 import os
 import re
-import struct
-import tokenize
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
+from semistan.workflow.array_files import (
+    CORRUPT,
+    PIECE,
+    NpyRows,
+    ParquetRows,
+    Piece,
+    Read,
+    Stored,
+    Task,
+    in_pieces,
+    mapped,
+    oriented,
+    readable,
+)
+from semistan.workflow.complaints import (
+    MISSING,
+    NO_CHANNELS,
+    NO_EMBEDDING,
+    NO_NUMBERS,
+    NO_PATH,
+    NO_ROW,
+    NOT_FINITE,
+    NOT_IN_UNITS,
+    OTHER_CHANNELS,
+    OTHER_FILE,
+    OTHER_SIZE,
+    TOO_LARGE,
+    UNREADABLE,
+    URL,
+    Column,
+    Fault,
+    Pixels,
+    check_each,
+    refuse,
+    shortened,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from PIL import Image
 
-PIECE = 256  # images that are read, and reported, together
+PIECE_BYTES = 2**26  # of images that are read, and reported, together
 WORKERS = 4
 MOST_BYTES = 4 * 2**30  # of the images of a column
 MOST_ELEMENTS = 2**28  # of one image; Pillow refuses more than about as many in three channels
-SHOWN = 5  # rows that a message names
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".npy")
 FORMATS = ("PNG", "JPEG")
 GREY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "F")  # Pillow's names
 WIDE_MODES = ("I", "I;16", "I;16B", "F")  # with more than 8 bits
-CORRUPT = (  # what Pillow and NumPy raise where a file is not what it should be
-    OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError,
-    struct.error, tokenize.TokenError, zlib.error,
-)  # fmt: skip
-
-Pixels = npt.NDArray[Any]
-Read = Callable[[], Pixels]
-Task = tuple[int, Read]  # the number of an image, and what reads it
-Piece = Sequence[Task]
-Progress = Callable[[int, int], None]
+Reading = Callable[[int, int], None]
+Take = Callable[[list[int], Pixels], None]  # gets numbers of images, and the images (n, C, H, W)
+Normal = tuple[tuple[float, ...], tuple[float, ...]]  # a mean and standard deviation of a channel
 T = TypeVar("T")
 
 
@@ -66,11 +92,16 @@ class Picture:
         image has.
     array : str, optional
         A .npy or .parquet file that has all images: the column has row numbers in it, from 0.
+    normal : pair of tuples of float, optional
+        Means and standard deviations of the channels, or one of all, of pixels from 0 to 1, by
+        which images are standardised: those of 8 bits are divided by 255, and others must be from
+        0 to 1. No value is rescaled without.
     """
 
     size: tuple[int, int] | None
     channels: int | None
     array: str | None = None
+    normal: Normal | None = None
 
 
 def _unheard(_line: str) -> None:
@@ -87,7 +118,7 @@ def read_pictures(
     folder: Path,
     *,
     say: Callable[[str], None] = _unheard,
-    progress: Progress | None = None,
+    progress: Reading | None = None,
 ) -> Pixels:
     """Read a column of images.
 
@@ -95,7 +126,7 @@ def read_pictures(
     ----------
     values : pandas.Series
         Paths of PNG, JPEG or .npy files; or with ``wanted.array`` whole numbers, rows of that
-        file from 0.
+        file from 0. The index has the rows' positions in the user's table, which count from 0.
     wanted : Picture
         What the images must be.
     folder : Path
@@ -132,6 +163,66 @@ def read_pictures(
     applied. Channels come before size, which is Pillow's bilinear filter with antialiasing.
     Pillow reads PNG files of 16-bit colour as ones of 8 bits.
     """
+    with _planned(values, wanted, folder, say) as (source, plan, pool):
+        _check_memory(source.column, plan)
+        pictures = np.empty((len(values), *plan.shape), plan.dtype)
+
+        def take(numbers: list[int], images: Pixels) -> None:
+            pictures[[source.column.first[i] for i in numbers]] = images
+
+        _read_all(source, plan, pool, take, progress or _unseen)
+    _repeat(pictures, source.column)
+    return pictures
+
+
+def embed_pictures(
+    values: pd.Series,
+    wanted: Picture,
+    folder: Path,
+    embed: Callable[[Pixels], Array],
+    *,
+    say: Callable[[str], None] = _unheard,
+    progress: Reading | None = None,
+) -> Array:
+    """Read a column of images piece by piece, and keep an embedding of each image alone.
+
+    Parameters
+    ----------
+    values, wanted, folder, say, progress
+        As of ``read_pictures``.
+    embed : callable
+        Makes embeddings (n, m) of images (n, C, H, W).
+
+    Returns
+    -------
+    numpy.ndarray
+        The embeddings (N, m) of all rows; an image that several rows have is embedded once.
+
+    Raises
+    ------
+    InputError
+        As ``read_pictures``, but for images that are large together; or if an embedding is not
+        finite.
+    """
+    with _planned(values, wanted, folder, say) as (source, plan, pool):
+        found: list[Array] = []
+
+        def take(_: list[int], images: Pixels) -> None:
+            found.append(embed(images))
+
+        _read_all(source, plan, pool, take, progress or _unseen)
+    embeddings = np.concatenate(found)  # pieces come in the images' order
+    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1)).tolist()
+    if bad:
+        refuse(source.column, {i: Fault(NO_EMBEDDING) for i in bad}, plan.facts)
+    return np.asarray(embeddings[source.column.which])
+
+
+@contextmanager
+def _planned(
+    values: pd.Series, wanted: Picture, folder: Path, say: Callable[[str], None]
+) -> Iterator[tuple[Source, Plan, Executor]]:
+    """Find a column's images, say what all become, and yield both with what reads them."""
     with _bombs_are_errors(), ThreadPoolExecutor(WORKERS) as pool:
         if wanted.array is None:
             source = _in_files(values, wanted, folder, pool)
@@ -140,12 +231,7 @@ def read_pictures(
         plan = _plan(source, wanted)
         for line in _notes(source):
             say(line)
-        pictures = np.empty((len(values), *plan.shape), plan.dtype)
-        faults = _read_into(pictures, source, plan, pool, progress or _unseen)
-    if faults:
-        _refuse(source.column, faults, plan)
-    _repeat(pictures, source.column)
-    return pictures
+        yield source, plan, pool
 
 
 @contextmanager
@@ -156,155 +242,6 @@ def _bombs_are_errors() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
-
-
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """What is wrong with one image or with several, and what to do about it.
-
-    The texts have places for ``{call}``, as 'image(path', and ``{folder}``; for ``{size}`` and
-    ``{channels}`` of the images, and the ``{row}`` of that with which they are compared.
-    """
-
-    one: str
-    several: str
-    advice: str
-    noun: str = "image"
-
-
-NO_PATH = Complaint(
-    "has no path",
-    "have no path",
-    "give that of an image in each row; for row numbers, name the file that has all images, as "
-    "{call}, array='images.npy')",
-    noun="row",
-)
-NO_ROW = Complaint(
-    "has no whole number from 0 to {last}",
-    "have no whole number from 0 to {last}",
-    "the column must have numbers of rows in '{array}', and the first row is 0",
-    noun="row",
-)
-URL = Complaint(
-    "is not a local file",
-    "are not local files",
-    "download them, and give the paths of the copies",
-)
-OTHER_FILE = Complaint(
-    "is no .png, .jpg, .jpeg or .npy file",
-    "are no .png, .jpg, .jpeg or .npy files",
-    "convert them to PNG",
-)
-MISSING = Complaint(
-    "does not exist or is no file",
-    "do not exist or are no files",
-    "relative paths count from '{folder}'",
-)
-UNREADABLE = Complaint(
-    "cannot be read",
-    "cannot be read",
-    "mend or replace the files, or leave these rows out",
-)
-TOO_LARGE = Complaint(
-    "is too large to be read",
-    "are too large to be read",
-    "write smaller files: an image is read whole before {call}, size=32) shrinks it",
-)
-NO_SHAPE = Complaint(
-    "has not the shape of an image",
-    "have not the shape of an image",
-    "expected (H, W), (H, W, C) or (C, H, W), where C is 1 or 3, or the number that is given as "
-    "{call}, channels=5), and only one of the first and the last axis could be C",
-)
-NO_SQUARE = Complaint(
-    "is a flat list, but of no square",
-    "are flat lists, but of no squares",
-    "a square has n * n numbers, or 3 * n * n with the channels first; write nested lists (rows "
-    "of pixels) or a .npy file",
-)
-NO_LIST = Complaint(
-    "is no list of equally long lists",
-    "are no lists of equally long lists",
-    "write each image as a list of its rows, or write a .npy file",
-)
-NO_NUMBERS = Complaint(
-    "has no real numbers",
-    "have no real numbers",
-    "write them as uint8 or float32",
-)
-NOT_FINITE = Complaint(
-    "has values that are not finite",
-    "have values that are not finite",
-    "mend the images, or leave these rows out",
-)
-OTHER_SIZE = Complaint(
-    "is not {size} pixels (height x width), as that of row {row} is",
-    "are not {size} pixels (height x width), as that of row {row} is",
-    "have all of them resized, as {call}, size=32)",
-)
-OTHER_CHANNELS = Complaint(
-    "has not {channels}, as that of row {row} has",
-    "have not {channels}, as that of row {row} has",
-    "say what all of them should be: {call}, channels=1) for grey, {call}, channels=3) for colour",
-)
-NO_CHANNELS = Complaint(
-    "cannot have {channels}",
-    "cannot have {channels}",
-    "grey (1) and colour (3) can become each other; else give the number that the images have",
-)
-
-
-class Fault(Exception):
-    """What is wrong with one image; the detail stands behind its name."""
-
-    def __init__(self, complaint: Complaint, detail: str = "") -> None:
-        super().__init__(detail)
-        self.complaint = complaint
-        self.detail = detail
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """Which image each row has.
-
-    Attributes
-    ----------
-    name : str
-        The column's.
-    folder : Path
-        Where relative paths count from.
-    array : str or None
-        The file that has all images.
-    labels : sequence of str
-        What the user wrote for each of the images that differ.
-    which : numpy.ndarray
-        For each row (N,) the number of its image among these.
-    """
-
-    name: str
-    folder: Path
-    array: str | None
-    labels: Sequence[str]
-    which: Pixels
-
-    @cached_property
-    def first(self) -> list[int]:
-        """For each of the images that differ the first row that has it."""
-        return list(map(int, np.unique(self.which, return_index=True)[1]))
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What the texts of complaints have places for."""
-        array = f", array='{self.array}'" if self.array else ""
-        return {
-            "call": f"image({self.name}{array}",
-            "folder": str(self.folder),
-            "array": str(self.array),
-        }
-
-    def with_images(self, labels: Sequence[str], which: Pixels) -> Column:
-        """Return it with fewer images that differ."""
-        return Column(self.name, self.folder, self.array, labels, which)
 
 
 def _column(values: pd.Series, wanted: Picture, folder: Path) -> Column:
@@ -318,34 +255,8 @@ def _column(values: pd.Series, wanted: Picture, folder: Path) -> Column:
     if len(values) == 0:
         raise InputError(f"column '{values.name}' has no rows, so that it has no images")
     labels = [str(value) for value in values]
-    return Column(str(values.name), folder, wanted.array, labels, np.arange(len(values)))
-
-
-def _refuse(
-    column: Column, faults: Mapping[int, Fault], plan: Plan | None = None, **facts: str
-) -> NoReturn:
-    """Raise those faults that are like the first one, with the rows that have them."""
-    complaint = faults[min(faults)].complaint
-    alike = {i: fault for i, fault in faults.items() if fault.complaint == complaint}
-    which = enumerate(column.which.tolist(), start=1)
-    rows = [(row, column.labels[i], alike[i].detail) for row, i in which if i in alike]
-    places = column.facts | (plan.facts if plan else {}) | facts
-    verb = (complaint.one if len(rows) == 1 else complaint.several).format(**places)
-    raise InputError(
-        f"{len(rows)} {complaint.noun}{'s' * (len(rows) > 1)} of column '{column.name}' {verb}: "
-        f"{', '.join(_row_text(*row) for row in rows[:SHOWN])}"
-        f"{', ...' * (len(rows) > SHOWN)}; {complaint.advice.format(**places)}"
-    )
-
-
-def _row_text(row: int, label: str, detail: str) -> str:
-    return f"row {row} ({_shortened(label)}{': ' * bool(detail)}{detail})"
-
-
-def _shortened(text: str, most: int = 60) -> str:
-    """Return a text on one line, a long one with its ends."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:20]}...{line[-(most - 23) :]}"
+    rows = [int(position) + 1 for position in values.index]
+    return Column(str(values.name), folder, wanted.array, labels, np.arange(len(values)), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +282,12 @@ class Plan:
     @property
     def dtype(self) -> npt.DTypeLike:
         """The type of the numbers."""
-        return np.uint8 if self.eight_bit else np.float32
+        return np.uint8 if self.eight_bit and self.wanted.normal is None else np.float32
+
+    @property
+    def bytes(self) -> int:
+        """Those of one image."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def facts(self) -> dict[str, str]:
@@ -412,20 +328,19 @@ def _plan(source: Source, wanted: Picture) -> Plan:
     Raises
     ------
     InputError
-        If some cannot become that, if none can be read, or if they need too much memory.
+        If some cannot become that, or if none can be read.
     """
     column, kinds = source.column, source.kinds
     if not kinds:
-        _refuse(column, source.faults)
+        refuse(column, source.faults)
     first = min(kinds)
     channels = wanted.channels or kinds[first].channels
     size = wanted.size or (kinds[first].height, kinds[first].width)
     eight_bit = all(kind.eight_bit for kind in kinds.values())
-    plan = Plan(wanted, (channels, *size), eight_bit, column.first[first] + 1)
+    plan = Plan(wanted, (channels, *size), eight_bit, column.rows[column.first[first]])
     unfit = {i: fault for i, kind in kinds.items() if (fault := _unfit(kind, plan))}
     if unfit:
-        _refuse(column, unfit, plan)
-    _check_memory(column, plan)
+        refuse(column, unfit, plan.facts)
     return plan
 
 
@@ -446,7 +361,7 @@ def _check_memory(column: Column, plan: Plan) -> None:
     """Refuse images that together are too large."""
     n, each = len(column.which), np.dtype(plan.dtype).itemsize
     channels, height, width = plan.shape
-    needed = n * channels * height * width * each
+    needed = n * plan.bytes
     if needed > MOST_BYTES:
         side = max(1, math.isqrt(MOST_BYTES // (n * channels * each)))
         raise InputError(
@@ -468,21 +383,27 @@ def _notes(source: Source) -> Iterator[str]:
         )
 
 
-def _read_into(
-    pictures: Pixels, source: Source, plan: Plan, pool: Executor, progress: Progress
-) -> dict[int, Fault]:
-    """Write each image that differs to the first row that has it; return what is wrong."""
+def _read_all(source: Source, plan: Plan, pool: Executor, take: Take, progress: Reading) -> None:
+    """Read each image that differs, and hand them over in pieces of bounded memory.
+
+    Raises
+    ------
+    InputError
+        If some cannot be read. From the first of them on, images are only looked at.
+    """
     faults, done = dict(source.faults), 0
-    for piece in source.pieces():
+    most = max(1, min(PIECE, PIECE_BYTES // plan.bytes))
+    for piece in (part for whole in source.pieces() for part in in_pieces(whole, most)):
         made = pool.map(_tried, [partial(_made, read, plan) for _, read in piece])
-        for (i, _), image in zip(piece, made, strict=True):
-            if isinstance(image, Fault):
-                faults[i] = image
-            else:
-                pictures[source.column.first[i]] = image
+        numbers, images = [i for i, _ in piece], list(made)
+        wrong = {i: x for i, x in zip(numbers, images, strict=True) if isinstance(x, Fault)}
+        faults |= wrong
+        if not faults:
+            take(numbers, np.stack([x for x in images if not isinstance(x, Fault)]))
         done += len(piece)
         progress(done, source.total)
-    return faults
+    if faults:
+        refuse(source.column, faults, plan.facts)
 
 
 def _repeat(pictures: Pixels, column: Column) -> None:
@@ -506,7 +427,7 @@ def _tried(task: Callable[[], T]) -> T | Fault:
         return Fault(UNREADABLE, "its content is neither PNG nor JPEG")
     except CORRUPT as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        return Fault(UNREADABLE, _shortened(reason or str(error) or type(error).__name__, 80))
+        return Fault(UNREADABLE, shortened(reason or str(error) or type(error).__name__, 80))
 
 
 def _made(read: Read, plan: Plan) -> Pixels:
@@ -516,7 +437,8 @@ def _made(read: Read, plan: Plan) -> Pixels:
     if fault := _unfit(kind, plan):
         raise fault
     channels, *size = plan.shape
-    return _resized(_with_channels(_numbers(pixels[: kind.channels]), channels), size)
+    image = _resized(_with_channels(_numbers(pixels[: kind.channels]), channels), size)
+    return image if plan.wanted.normal is None else _normalised(image, plan.wanted.normal)
 
 
 def _kind(pixels: Pixels, wanted: Picture) -> Kind:
@@ -540,6 +462,16 @@ def _numbers(pixels: Pixels) -> Pixels:
     if bad := numbers.size - np.count_nonzero(np.isfinite(numbers)):
         raise Fault(NOT_FINITE, f"{bad} of {numbers.size}")
     return numbers
+
+
+def _normalised(pixels: Pixels, normal: Normal) -> Pixels:
+    """Standardise an image (C, H, W) whose values are from 0 to 1, or 0 to 255 if of 8 bits."""
+    mean, sd = (np.array(values, dtype=np.float32)[:, None, None] for values in normal)
+    if pixels.dtype == np.uint8:
+        pixels = pixels.astype(np.float32) / 255
+    if pixels.min() < 0 or pixels.max() > 1:
+        raise Fault(NOT_IN_UNITS, f"{pixels.min():.4g} to {pixels.max():.4g}")
+    return np.asarray((pixels - mean) / sd, dtype=np.float32)
 
 
 def _with_channels(pixels: Pixels, channels: int) -> Pixels:
@@ -577,7 +509,7 @@ def _in_files(values: pd.Series, wanted: Picture, folder: Path, pool: Executor) 
     column, paths = _distinct(_column(values, wanted, folder), list(values))
     kinds: dict[int, Kind] = {}
     faults: dict[int, Fault] = {}
-    for piece in _in_pieces(range(len(paths))):
+    for piece in in_pieces(range(len(paths))):
         looks = [partial(_look, paths[i], wanted) for i in piece]
         for i, found in zip(piece, pool.map(_tried, looks), strict=True):
             if isinstance(found, Fault):
@@ -585,38 +517,24 @@ def _in_files(values: pd.Series, wanted: Picture, folder: Path, pool: Executor) 
             else:
                 kinds[i] = found
     if others := {i: fault for i, fault in faults.items() if fault.complaint != UNREADABLE}:
-        _refuse(column, others)
+        refuse(column, others)
     readers: list[Task] = [(i, partial(_read_file, paths[i], wanted)) for i in kinds]
-    return Source(column, kinds, faults, len(kinds), partial(_in_pieces, readers))
-
-
-def _in_pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield at most 256 at a time."""
-    for start in range(0, len(items), PIECE):
-        yield items[start : start + PIECE]
+    return Source(column, kinds, faults, len(kinds), partial(in_pieces, readers))
 
 
 def _distinct(column: Column, values: list[object]) -> tuple[Column, list[Path]]:
     """Return the paths that differ, all of existing files, and the column of these."""
     pathless = [not isinstance(value, str | os.PathLike) or value == "" for value in values]
-    _check_each(column, NO_PATH, pathless)
-    _check_each(column, URL, [bool(re.match(r"[A-Za-z][\w+.-]+://", x)) for x in column.labels])
+    check_each(column, NO_PATH, pathless)
+    check_each(column, URL, [bool(re.match(r"[A-Za-z][\w+.-]+://", x)) for x in column.labels])
     paths = [column.folder / label for label in column.labels]
     labels = dict(zip(paths, column.labels, strict=True))
     numbers = {path: i for i, path in enumerate(labels)}
     which = np.array([numbers[path] for path in paths])
     column = column.with_images(list(labels.values()), which)
-    _check_each(column, OTHER_FILE, [path.suffix.lower() not in SUFFIXES for path in numbers])
-    _check_each(column, MISSING, [not _is_file(path) for path in numbers])
+    check_each(column, OTHER_FILE, [path.suffix.lower() not in SUFFIXES for path in numbers])
+    check_each(column, MISSING, [not _is_file(path) for path in numbers])
     return column, list(numbers)
-
-
-def _check_each(
-    column: Column, complaint: Complaint, bad: Sequence[bool] | Pixels, **facts: str
-) -> None:
-    if any(bad):
-        faults = {i: Fault(complaint) for i, is_bad in enumerate(bad) if is_bad}
-        _refuse(column, faults, None, **facts)
 
 
 def _is_file(path: Path) -> bool:
@@ -631,7 +549,7 @@ def _look(path: Path, wanted: Picture) -> Kind:
     from PIL import Image
 
     if path.suffix.lower() == ".npy":
-        return _kind(_oriented(_mapped(path), wanted), wanted)
+        return _kind(oriented(mapped(path), wanted.channels), wanted)
     with Image.open(path, formats=FORMATS) as image:
         width, height = image.size
         if wanted.size is None and width != height and _lies_on_its_side(image):
@@ -653,7 +571,7 @@ def _read_file(path: Path, wanted: Picture) -> Pixels:
     from PIL import Image, ImageOps
 
     if path.suffix.lower() == ".npy":
-        return _oriented(_mapped(path), wanted)
+        return oriented(mapped(path), wanted.channels)
     with Image.open(path, formats=FORMATS) as image:
         ImageOps.exif_transpose(image, in_place=True)
         if image.mode in WIDE_MODES:
@@ -662,36 +580,6 @@ def _read_file(path: Path, wanted: Picture) -> Pixels:
         if image.mode in GREY_MODES:
             return np.asarray(image.convert("L"))[None]
         return np.moveaxis(np.asarray(image.convert("RGB")), -1, 0)
-
-
-def _mapped(path: Path) -> Pixels:
-    """Map a .npy file to memory: only what is used is read, and nothing is unpickled."""
-    return np.lib.format.open_memmap(path, mode="r")
-
-
-def _oriented(pixels: Pixels, wanted: Picture) -> Pixels:
-    """Return pixels as (C, H, W), without copying them."""
-    if pixels.ndim not in (2, 3) or pixels.size == 0:
-        raise Fault(NO_SHAPE, str(pixels.shape))
-    if pixels.ndim == 2:
-        return pixels[None]
-    ends = (pixels.shape[0], pixels.shape[-1])
-    found = {end for end in (0, 1) if ends[end] == wanted.channels}
-    if len(found) != 1:
-        found = {end for end in (0, 1) if ends[end] in (1, 3, 4, wanted.channels)}
-    if len(found) != 1:
-        raise Fault(NO_SHAPE, str(pixels.shape))
-    return np.moveaxis(pixels, -1, 0) if found == {1} else pixels
-
-
-class Stored(Protocol):
-    """A file that has many images."""
-
-    def __len__(self) -> int:
-        """How many it has."""
-
-    def pieces(self, rows: Pixels) -> Iterator[Piece]:
-        """Yield some of its rows (n,), given in their order, by their positions 0 to n-1."""
 
 
 def _in_array(values: pd.Series, wanted: Picture, folder: Path) -> Source:
@@ -712,7 +600,7 @@ def _in_array(values: pd.Series, wanted: Picture, folder: Path) -> Source:
 
 
 def _open(path: Path, column: Column, wanted: Picture) -> Stored:
-    kinds: dict[str, Callable[[Path, Picture], Stored]]
+    kinds: dict[str, Callable[[Path, int | None], Stored]]
     kinds = {".npy": NpyRows, ".parquet": ParquetRows}
     kind = kinds.get(path.suffix.lower())
     if kind is None:
@@ -722,19 +610,8 @@ def _open(path: Path, column: Column, wanted: Picture) -> Stored:
             f"the images of column '{column.name}' should be in '{column.array}', which does not "
             f"exist or is no file; a relative path counts from '{column.folder}'"
         )
-    with _readable(path):
-        return kind(path, wanted)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Say that a file of images cannot be read, and why."""
-    try:
-        yield
-    except InputError:
-        raise
-    except CORRUPT as error:
-        raise InputError(f"file of images '{path}' cannot be read: {error}") from None
+    with readable(path):
+        return kind(path, wanted.channels)
 
 
 def _row_numbers(values: pd.Series, column: Column, count: int) -> Pixels:
@@ -749,7 +626,7 @@ def _row_numbers(values: pd.Series, column: Column, count: int) -> Pixels:
     if values.dtype.kind in "iuf":
         numbers = values.to_numpy(dtype=float, na_value=np.nan)
     inside = (numbers >= 0) & (numbers < count) & (numbers == np.floor(numbers))
-    _check_each(column, NO_ROW, ~inside, last=str(count - 1))
+    check_each(column, NO_ROW, ~inside, last=str(count - 1))
     return numbers.astype(np.int64)
 
 
@@ -768,114 +645,3 @@ def _first_kind(
 
 def _kind_read(read: Read, wanted: Picture) -> Kind:
     return _kind(read(), wanted)
-
-
-class NpyRows:
-    """A .npy file (N, H, W), (N, H, W, C) or (N, C, H, W), of which rows are read as needed."""
-
-    def __init__(self, path: Path, wanted: Picture) -> None:
-        self.array, self.wanted = _mapped(path), wanted
-        if self.array.ndim not in (3, 4):
-            raise InputError(
-                f"file of images '{path}' must have the axes (N, H, W), (N, H, W, C) or "
-                f"(N, C, H, W), got {self.array.ndim} axes: {self.array.shape}"
-            )
-
-    def __len__(self) -> int:
-        """Return how many images it has."""
-        return len(self.array)
-
-    def pieces(self, rows: Pixels) -> Iterator[Piece]:
-        """Yield readers of some rows."""
-        for piece in _in_pieces(range(len(rows))):
-            yield [(i, partial(self._read, int(rows[i]))) for i in piece]
-
-    def _read(self, row: int) -> Pixels:
-        return _oriented(self.array[row], self.wanted)
-
-
-class ParquetRows:
-    """A Parquet file with one column of lists, one for each image; read by groups of rows."""
-
-    def __init__(self, path: Path, wanted: Picture) -> None:
-        import pyarrow.parquet as pq
-
-        self.path, self.wanted, self.file = path, wanted, pq.ParquetFile(path)
-        schema = self.file.schema_arrow
-        names = [name for name in schema.names if not name.startswith("__index_level_")]
-        if len(names) != 1 or _depth(schema.field(names[0]).type) not in (1, 2, 3):
-            columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-            raise InputError(
-                f"file of images '{path}' must have one column, of lists of numbers nested up to "
-                f"three deep, got: {_shortened(columns, 200)}"
-            )
-        self.column = names[0]
-
-    def __len__(self) -> int:
-        """Return how many images it has."""
-        return int(self.file.metadata.num_rows)
-
-    def pieces(self, rows: Pixels) -> Iterator[Piece]:
-        """Yield readers of some rows."""
-        with _readable(self.path):
-            for start, lists in self._batches(rows):
-                within = range(*np.searchsorted(rows, [start, start + len(lists)]))
-                if within:
-                    yield [(i, partial(self._read, lists[int(rows[i]) - start])) for i in within]
-
-    def _batches(self, rows: Pixels) -> Iterator[tuple[int, Any]]:
-        """Yield the lists of those groups that have any of the rows, with the first one's row."""
-        start = 0
-        for group in range(self.file.num_row_groups):
-            end = start + self.file.metadata.row_group(group).num_rows
-            if len(range(*np.searchsorted(rows, [start, end]))):
-                first = start
-                for batch in self.file.iter_batches(PIECE, row_groups=[group]):
-                    yield first, batch.column(self.column)
-                    first += len(batch)
-            start = end
-
-    def _read(self, row: Any) -> Pixels:
-        pixels = _dense(row.values)
-        return _square(pixels, self.wanted) if pixels.ndim == 1 else _oriented(pixels, self.wanted)
-
-
-def _depth(kind: Any) -> int:
-    """Return how deep Arrow's lists of numbers are nested; 0 if it is another type."""
-    from pyarrow import types
-
-    depth = 0
-    while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        kind, depth = kind.value_type, depth + 1
-    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return depth if numbers else 0
-
-
-def _dense(values: Any) -> Pixels:
-    """Return Arrow's nested lists as an array with an axis for each level.
-
-    Raises
-    ------
-    Fault
-        If there is none, or lists of one level differ in length.
-    """
-    if values is None:
-        raise Fault(NO_LIST, "null")
-    shape = [len(values)]
-    while hasattr(values, "flatten") and _depth(values.type):
-        lengths = set(values.value_lengths().to_pylist())
-        if len(lengths) != 1 or None in lengths:
-            shown = ", ".join(sorted(map(str, lengths))[:SHOWN])
-            raise Fault(NO_LIST, f"the lists at depth {len(shape) + 1} have lengths {shown}")
-        shape.append(lengths.pop())
-        values = values.flatten()
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(shape)
-
-
-def _square(flat: Pixels, wanted: Picture) -> Pixels:
-    """Return a flat list as a square (C, n, n)."""
-    for channels in filter(None, (wanted.channels, 1, 3)):
-        n = math.isqrt(flat.size // channels)
-        if n and channels * n * n == flat.size:
-            return flat.reshape(channels, n, n)
-    raise Fault(NO_SQUARE, f"{flat.size} numbers")

@@ -27,6 +27,7 @@ from semistan.posterior.prediction import (
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.tables import check_table_path, table_writer
+from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened
 
@@ -35,7 +36,12 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: RunLike, frame: pd.DataFrame, *, say: Say | None = None, **options: Any
+    run: RunLike,
+    frame: pd.DataFrame,
+    *,
+    say: Say | None = None,
+    reading: Reading | None = None,
+    **options: Any,
 ) -> pd.DataFrame:
     """Predict new rows: one line per row, or row and category, with mean, error and interval.
 
@@ -47,6 +53,8 @@ def predict(
         The new rows; the response is not needed.
     say : callable, optional
         Receives one line about dropped rows.
+    reading : callable, optional
+        Called with how many images of a column have been read, and how many there are.
     **options
         Those of ``PredictOptions``: ``kind``, ``part``, ``dpar``, ``interval``, ``seed``,
         ``engine``, ``prior``, ``drop_missing`` and ``allow_new_levels``.
@@ -59,7 +67,7 @@ def predict(
     import pandas as pd
 
     chosen = PredictOptions.of(options)
-    chunks = _predictions(opened(run), frame, chosen, say)
+    chunks = _predictions(opened(run), frame, chosen, say, reading)
     tables = [summarise_prediction(chunk, chosen.interval) for chunk in chunks]
     return pd.concat(tables, ignore_index=True)
 
@@ -71,13 +79,14 @@ def write_predictions(
     draws: Path | None = None,
     *,
     say: Say | None = None,
+    reading: Reading | None = None,
     **options: Any,
 ) -> None:
     """Write what ``predict`` returns, and all draws on request, holding only some rows at a time.
 
     Parameters
     ----------
-    run, frame, say, **options
+    run, frame, say, reading, **options
         As for ``predict``.
     table : Path or stream
         File (``.csv`` or ``.parquet``) or stream that gets the table.
@@ -93,7 +102,7 @@ def write_predictions(
     for path in (table, draws):
         if isinstance(path, Path):
             check_table_path(path)
-    chunks = _predictions(opened(run), frame, chosen, say)
+    chunks = _predictions(opened(run), frame, chosen, say, reading)
     with ExitStack() as stack:
         append = stack.enter_context(table_writer(table))
         append_draws = stack.enter_context(table_writer(draws)) if draws else None
@@ -104,13 +113,17 @@ def write_predictions(
 
 
 def _predictions(
-    run: Run, frame: pd.DataFrame, options: PredictOptions, say: Say | None
+    run: Run,
+    frame: pd.DataFrame,
+    options: PredictOptions,
+    say: Say | None,
+    reading: Reading | None,
 ) -> Iterator[Prediction]:
     check_prediction(run.bundle.family, run.bundle.design, options)
     member_engine(run.members[0], options.engine)  # an unknown one is refused first
     rows = new_rows(
         run.bundle, frame.reset_index(drop=True), drop_missing=options.drop_missing,
-        allow_new_levels=options.allow_new_levels, say=say,
+        allow_new_levels=options.allow_new_levels, say=say, reading=reading,
     )  # fmt: skip
     generator = np.random.default_rng(options.seed)
     if options.prior:

@@ -32,6 +32,7 @@ from semistan.model.units import units_of
 from semistan.subspace.construction import check_construction
 from semistan.workflow.images import with_pictures
 from semistan.workflow.inputs import read_config, read_table
+from semistan.workflow.pixels import Reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +83,9 @@ def configure(
     return config
 
 
-def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
+def prepare(
+    config: ModelConfig, frame: pd.DataFrame | None = None, reading: Reading | None = None
+) -> Prepared:
     """Check the model against its data and learn the design.
 
     Parameters
@@ -91,6 +94,8 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
         The model.
     frame : pandas.DataFrame, optional
         The data; otherwise ``config.data`` is read.
+    reading : callable, optional
+        Called with how many images of a column have been read, and how many there are.
 
     Raises
     ------
@@ -105,7 +110,9 @@ def prepare(config: ModelConfig, frame: pd.DataFrame | None = None) -> Prepared:
     formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     said: list[str] = []
-    formula, kept = with_pictures(formula, kept, said.append)
+    formula, kept = with_pictures(
+        formula, kept, said.append, positions=missing.kept, progress=reading
+    )
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -155,6 +162,7 @@ def new_rows(
     drop_missing: bool = False,
     allow_new_levels: bool = False,
     say: Say | None = None,
+    reading: Reading | None = None,
 ) -> Rows:
     """Apply a bundle's design to new rows, and say which of them were dropped.
 
@@ -167,7 +175,10 @@ def new_rows(
     kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
     if missing and say:
         say(missing.text)
-    _, kept = with_pictures(formula, kept, say or (lambda _: None))
+    _, kept = with_pictures(
+        formula, kept, say or (lambda _: None),
+        positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
+    )  # fmt: skip
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
@@ -176,14 +187,17 @@ def new_rows(
     return rows
 
 
-def training_rows(bundle: Bundle, data: str | Path | None = None) -> Rows:
+def training_rows(
+    bundle: Bundle, data: str | Path | None = None, reading: Reading | None = None
+) -> Rows:
     """Read a bundle's training rows again, from a given file or where they were."""
     path = data or bundle.source.path
     if path is None:
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
     rows = new_rows(
-        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing
-    )
+        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing,
+        reading=reading,
+    )  # fmt: skip
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"

@@ -11,6 +11,7 @@ from semistan.model.formula.formula import parse_formula, variables
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
+from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run
 
@@ -27,6 +28,7 @@ def score(
     drop_missing: bool = False,
     allow_new_levels: bool = False,
     say: Say | None = None,
+    reading: Reading | None = None,
 ) -> pd.DataFrame:
     """Score a run's predictions of rows with a known response.
 
@@ -46,7 +48,7 @@ def score(
     run = opened(run)
     judged = judge(
         run, frame, interval=interval, seed=seed, drop_missing=drop_missing,
-        allow_new_levels=allow_new_levels, say=say,
+        allow_new_levels=allow_new_levels, say=say, reading=reading,
     )  # fmt: skip
     return scores_table(scores(run.bundle.family, judged, interval))
 
@@ -60,6 +62,7 @@ def judge(
     drop_missing: bool = False,
     allow_new_levels: bool = False,
     say: Say | None = None,
+    reading: Reading | None = None,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
     run = opened(run)
@@ -71,7 +74,7 @@ def judge(
         )
     rows = new_rows(
         run.bundle, frame, response=True, drop_missing=drop_missing,
-        allow_new_levels=allow_new_levels, say=say,
+        allow_new_levels=allow_new_levels, say=say, reading=reading,
     )  # fmt: skip
     generator = np.random.default_rng(seed)
     return pointwise(read_posterior(run), rows, interval=interval, generator=generator)

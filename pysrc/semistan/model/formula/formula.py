@@ -32,6 +32,7 @@ from semistan.model.formula.syntax import (
     masked,
     term_calls,
 )
+from semistan.model.formula.trunks import Trunk, trunk_of
 from semistan.model.names import MU
 from semistan.model.spelling import in_formula, spelled, unmarked
 from semistan.model.terms.kinds import KINDS, term_kind
@@ -137,6 +138,11 @@ class Network(NamedTuple):
         """The options that say what its layers are."""
         return {name: value for name, value in self.options.items() if name in LAYERS}
 
+    @property
+    def trunk(self) -> Trunk | None:
+        """The pretrained network that its inputs come from."""
+        return trunk_of(self.arguments, self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Formula:
@@ -180,6 +186,11 @@ class Formula:
                 before = found[key].of if key in found else ()
                 found[key] = Network(arguments, options, (*before, predictor.name))
         return tuple(found.values())
+
+    @property
+    def trunks(self) -> tuple[Trunk | None, ...]:
+        """The trunk of each network, if it has one."""
+        return tuple(network.trunk for network in self.networks)
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -332,11 +343,13 @@ def _check_shared(formula: Formula) -> None:
 
 def _check_images(formula: Formula) -> None:
     """Refuse a column of images that is anything else too."""
-    images = {image.column for image in formula.images}
-    if len(images) < len(set(formula.images)):
+    images_of = ((image_of(network.arguments[0]), network.trunk) for network in formula.networks)
+    taken = {(image, trunk) for image, trunk in images_of if image}
+    images = {image.column for image, _ in taken}
+    if len(images) < len(taken):
         raise InputError(
-            f"the formula '{formula.text}' has image() of one column with different options; give "
-            "it the same ones, or copy the column"
+            f"the formula '{formula.text}' has image() of one column with different options, or "
+            "trunks; give it the same ones, or copy the column"
         )
     expressions = (term for part in formula.predictors for term in part.expressions)
     others = {v for term in expressions if image_of(term) is None for v in variables(term)}

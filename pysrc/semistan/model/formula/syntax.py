@@ -41,8 +41,9 @@ TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
     "nn": "at least one column, and as options those of [network] and k, as "
-    "nn(u1, u2, hidden=[32, 32], activation='relu'), or a name for predictors that share a "
-    "network's hidden layers, as nn(u1, u2, shared='f')",
+    "nn(u1, u2, hidden=[32, 32], activation='relu'); a name for predictors that share a network's "
+    "hidden layers, as nn(u1, u2, shared='f'); for images trunk and output, as nn(image(path), "
+    "trunk='resnet.onnx', output='embedding')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
 Options = Mapping[str, Callable[[object], bool]]  # what each may be
@@ -64,6 +65,19 @@ def _is_switch(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _are_numbers(value: Any) -> bool:
+    listed = value if isinstance(value, list) else [value]
+    return bool(listed) and all(type(x) in (int, float) and math.isfinite(x) for x in listed)
+
+
+def _are_positive(value: Any) -> bool:
+    return _are_numbers(value) and min(value if isinstance(value, list) else [value]) > 0
+
+
 SHARED = "shared"  # what a network is called that several predictors share
 LAYERS: Options = {
     "kind": _is_text,
@@ -76,9 +90,11 @@ LAYERS: Options = {
     "kernel": _is_whole,
     "pooling": _is_whole,
 }  # the options of nn() that are keys of [network] too
+TRUNK: Options = {"trunk": _is_name, "output": _is_name}  # of nn() with images
 NN: Options = {
     **LAYERS,
-    SHARED: _is_text,
+    **TRUNK,
+    SHARED: _is_name,
     "k": lambda value: type(value) is int and value > 0,
 }
 IMAGE = "image"  # in nn() alone
@@ -86,10 +102,13 @@ IMAGES: Options = {
     "size": lambda value: _is_whole(value) or (_are_whole(value) and len(value) == 2),  # type: ignore[arg-type]
     "channels": lambda value: type(value) is int and value > 0,
     "array": _is_text,
+    "mean": _are_numbers,
+    "sd": _are_positive,
 }
 IMAGE_TAKES = (
     "a column of files or rows, and as options size, channels and array, as image(path, size=32), "
-    "image(path, size=[32, 48], channels=1) or image(row, array='images.npy')"
+    "image(path, size=[32, 48], channels=1) or image(row, array='images.npy'); before a trunk also "
+    "mean and sd, as image(path, mean=[0.5, 0.5, 0.5], sd=0.25)"
 )
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
@@ -214,6 +233,7 @@ def check_tree(tree: ast.AST, report: Report) -> None:
                     report.refuse(node, f"{node.func.id}() must be a term of its own")
                 _check_term_call(node, node.func.id, report)
                 images = [a for a in node.args if node.func.id == "nn" and _is_image(a)]
+                _check_trunk(node, bool(images), report)
                 for image in images:
                     _check_image(node, image, report)
                 todo += [(argument, True) for argument in node.args if argument not in images]
@@ -365,6 +385,17 @@ def _is_image(node: ast.expr) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and getattr(node.func, "id", None) == IMAGE
 
 
+def _check_trunk(node: ast.Call, of_images: bool, report: Report) -> None:
+    """Refuse a trunk of anything but images, and an output of no trunk."""
+    given = {option.arg for option in node.keywords}
+    if "output" in given and "trunk" not in given:
+        report.refuse(node, "output= is that of a trunk; name its file, as trunk='resnet.onnx'")
+    if "trunk" in given and not of_images:
+        report.refuse(
+            node, "a trunk takes images, as nn(image(path), trunk='resnet.onnx'), nothing else"
+        )
+
+
 def _check_image(network: ast.Call, node: ast.Call, report: Report) -> None:
     """Refuse images beside other inputs of a network, and options that there are not."""
     if len(network.args) > 1:
@@ -381,6 +412,24 @@ def _check_image(network: ast.Call, node: ast.Call, report: Report) -> None:
     size = known.get("size", 1)
     if min(size if isinstance(size, list) else [size]) < 1:
         report.refuse(node, f"images need at least 1 x 1 pixels, got size={size}")
+    _check_standardisation(network, node, known, report)
+
+
+def _check_standardisation(
+    network: ast.Call, node: ast.Call, known: Mapping[str | None, Any], report: Report
+) -> None:
+    """Refuse means and standard deviations without a trunk, or of other numbers of channels."""
+    given = {name: known[name] for name in ("mean", "sd") if name in known}
+    if given and not any(option.arg == "trunk" for option in network.keywords):
+        report.refuse(
+            node,
+            "mean and sd are those that a trunk was trained with; without trunk='FILE.onnx' images "
+            "are standardised by the training rows",
+        )
+    lengths = {len(value) for value in given.values() if isinstance(value, list)} - {1}
+    lengths |= {known["channels"]} if lengths and "channels" in known else set()
+    if len(lengths) > 1:
+        report.refuse(node, "mean and sd have one number for each channel, or one for all")
 
 
 def _check_call(node: ast.Call, report: Report) -> None:

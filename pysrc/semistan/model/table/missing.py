@@ -39,6 +39,12 @@ class Missing:
         return len(self.rows)
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        """The positions of the other rows, the first row's being 0."""
+        dropped = {row - 1 for row in self.rows}
+        return tuple(i for i in range(self.total) if i not in dropped)
+
+    @property
     def by_column(self) -> str:
         """The columns with their counts: ``x (2), u (1)``."""
         return ", ".join(f"{name} ({n})" for name, n in self.counts.items())

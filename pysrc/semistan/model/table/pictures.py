@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.images import Image
-from semistan.model.table.columns import Terms, terms_from_plain, to_plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,9 +69,6 @@ class Pictures:
         return prod(self.image.shape[1:])
 
 
-Inputs = Terms | Pictures  # of a network
-
-
 def learn_pictures(image: Image, frame: pd.DataFrame) -> tuple[Pictures, Array]:
     """Learn the channels' means and standard deviations; return them and the numbers (N, Q)."""
     numbers = pixels(image, frame)
@@ -91,43 +87,47 @@ def pixels(image: Image, frame: pd.DataFrame) -> Array:
     InputError
         If an element is no array of the images' size, or not finite.
     """
-    arrays = list(frame[image.column])
+    return flat_numbers(frame[image.column], prod(image.shape), "image", image.shape)
+
+
+def flat_numbers(values: pd.Series, size: int, noun: str, shape: tuple[int, ...]) -> Array:
+    """Return the numbers (N, size) of a column of arrays, each an image or its embedding.
+
+    Raises
+    ------
+    InputError
+        If an element is no array of that size, or not finite.
+    """
+    arrays = list(values)
     for row, array in enumerate(arrays, start=1):
-        if np.size(array) != prod(image.shape) or np.ndim(array) == 0:
+        if np.size(array) != size or np.ndim(array) == 0:
             raise InputError(
-                f"column '{image.column}' needs images of {' x '.join(map(str, image.shape))} "
-                f"numbers, got {np.size(array)} in row {row}"
+                f"column '{values.name}' needs {noun}s of {' x '.join(map(str, shape))} numbers, "
+                f"got {np.size(array)} in row {row}"
             )
     numbers = np.array(arrays, dtype=float).reshape(len(arrays), -1)
     bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
     if len(bad):
         raise InputError(
-            f"the image of column '{image.column}' in row {bad[0] + 1} has values that are not "
+            f"the {noun} of column '{values.name}' in row {bad[0] + 1} has values that are not "
             "finite; leave such rows out"
         )
     return numbers
 
 
-def inputs_to_plain(inputs: Inputs) -> dict[str, Any]:
-    """Return a network's inputs as JSON-ready data."""
-    if isinstance(inputs, Terms):
-        plain: dict[str, Any] = to_plain(asdict(inputs))
-        return plain
-    return {"image": inputs.image.text, "means": inputs.means, "sds": inputs.sds}
+def pictures_to_plain(pictures: Pictures) -> dict[str, Any]:
+    """Return what is learnt of images as JSON-ready data."""
+    return {"image": pictures.image.text, "means": pictures.means, "sds": pictures.sds}
 
 
-def inputs_from_plain(content: Mapping[str, Any], formula: Formula) -> Inputs:
-    """Rebuild a network's inputs from JSON data, which may come from anybody.
+def pictures_from_plain(content: Mapping[str, Any], formula: Formula) -> Pictures:
+    """Rebuild what is learnt of images from JSON data, which may come from anybody.
 
     Raises
     ------
-    InputError
-        If a term holds anything that a formula may not.
     KeyError, TypeError, AttributeError, ValueError
-        If the data are no inputs.
+        If the data are none.
     """
-    if "image" not in content:
-        return terms_from_plain(content, formula)
     known = {image.text: image for image in formula.images}
     image = known[str(content["image"])]
     if image.size is None or image.channels is None:

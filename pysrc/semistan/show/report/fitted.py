@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from semistan.model.describe import trunks_text
 from semistan.model.formula.formula import PredictorFormula
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
@@ -82,6 +83,8 @@ def _model_facts(results: Results) -> Iterator[Fact]:
         yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
         yield from _term_facts(item, learnt, f" of {learnt.words}")
     yield Fact("Network", bundle.model.leading.text)
+    if trunks := trunks_text(bundle):
+        yield Fact("Trunk", trunks)
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
     yield Fact("Rows", _rows_text(results))
 
