@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
@@ -13,6 +14,7 @@ from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
+from semistan.model.modules import MODULE, Modules
 from semistan.model.networks.architecture import Architecture
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.leading import Leading
@@ -42,11 +44,14 @@ class Model:
         The learnt design state.
     units : Units
         Locations and scales of the training rows.
+    modules : mapping
+        The user's modules among the networks, by name.
     """
 
     config: ModelConfig
     design: Design
     units: Units
+    modules: Modules = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:
         # What was resolved holds functions, which cannot be pickled; it is resolved anew.
@@ -64,7 +69,7 @@ class Model:
     @cached_property
     def leading(self) -> Leading:
         """The networks with all layers, of which leading ones may be constants."""
-        return whole_networks(self.config, self.design)
+        return whole_networks(self.config, self.design, self.modules)
 
     @cached_property
     def network(self) -> Networks:
@@ -132,16 +137,25 @@ class Model:
         return tuple(item.name for item in scalar_parameters(self.family, self.design))
 
 
-def network_spec(config: ModelConfig, design: Design) -> Networks:
+def network_spec(
+    config: ModelConfig, design: Design, modules: Modules = MappingProxyType({})
+) -> Networks:
     """Return the networks whose weights are Bayesian."""
-    return whole_networks(config, design).heads
+    return whole_networks(config, design, modules).heads
 
 
-def whole_networks(config: ModelConfig, design: Design) -> Leading:
+def whole_networks(
+    config: ModelConfig, design: Design, modules: Modules = MappingProxyType({})
+) -> Leading:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
     layers = parse_formula(design.formula).layers
-    options = [with_options(config.network, own) for own in layers]
-    parts = tuple(map(_architecture, design.networks, options))
+    named = [modules[own[MODULE]] if MODULE in own else None for own in layers]
+    plain = ({key: value for key, value in own.items() if key != MODULE} for own in layers)
+    options = [with_options(config.network, own) for own in plain]
+    parts = tuple(
+        module or _architecture(inputs, own)
+        for module, inputs, own in zip(named, design.networks, options, strict=True)
+    )
     weights = sum(part.d for part in parts)
     if weights > MOST_WEIGHTS:
         text = " + ".join(part.text for part in parts)

@@ -41,7 +41,8 @@ TRANSFORMS = ("C", "I", "center", "scale", "poly", "bs", "cr", "cs", "cc")
 CALLABLE = (*MATH, DAYS, *TRANSFORMS)
 PARTS = {
     "nn": "at least one column, and as options those of [network], as "
-    "nn(u1, u2, hidden=[32, 32], activation='relu')",
+    "nn(u1, u2, hidden=[32, 32], activation='relu'), or module, the name of a torch.nn.Module that "
+    "Python gives, as nn(u1, u2, module='f')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
 Options = Mapping[str, Callable[[object], bool]]  # what each may be
@@ -67,6 +68,7 @@ LAYERS: Options = {
     "channels": _are_whole,
     "kernel": _is_whole,
     "pooling": _is_whole,
+    "module": _is_text,
 }  # of nn()
 IMAGE = "image"  # in nn() alone
 IMAGES: Options = {
