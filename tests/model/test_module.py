@@ -77,6 +77,18 @@ class Mixed(nn.Module):
         return self.out(self.norm(h)).squeeze(-1)
 
 
+class Shared(nn.Module):
+    """Two layers with the same weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.out = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 1)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
 class Attention(nn.Module):
     """Each input as a token."""
 
@@ -96,6 +108,7 @@ CASES = {
     "convolutional": (conv_module, (2, 7, 6)),
     "control flow": (Steps, (2,)),
     "all kinds of parameters": (Mixed, (2,)),
+    "shared parameters": (Shared, (2,)),
     "attention": (Attention, (3,)),
 }
 cases = pytest.mark.parametrize(("make", "shape"), CASES.values(), ids=CASES)

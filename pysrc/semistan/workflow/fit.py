@@ -53,7 +53,7 @@ from semistan.workflow.compiled import (
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
-from semistan.workflow.several import begin_run, train_missing
+from semistan.workflow.several import begin_run, going_on, train_missing
 from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def sample(
     try:
         draw_missing(run, toolchain, progress=progress, backend=backend)
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: semistan sample {run.path}")
+        say(f"interrupted; go on with: {going_on(run.path, run.bundle.modules)}")
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     posterior, rows = read_posterior(run), run.rows()

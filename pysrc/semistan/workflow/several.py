@@ -178,6 +178,13 @@ def resume(
     )
 
 
+def going_on(path: Path, modules: Modules) -> str:
+    """Say how an interrupted run goes on: in Python where modules of the user's are networks."""
+    if not modules:
+        return f"semistan sample {path}"
+    return f"semistan.sample(semistan.resume('{path}', networks=...))"
+
+
 def epochs_left(path: Path | str) -> int:
     """Return the epochs of the trainings that a run lacks."""
     manifest = read_manifest(Path(path))
@@ -243,7 +250,7 @@ def train_missing(
                 settled = kernel, _plan(found.bundle, prepared, toolchain, kernel)
             _write_member(path, task, found, toolchain, *settled)
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: semistan sample {path}")
+        say(f"interrupted; go on with: {going_on(path, prepared.modules)}")
         raise
     if trained:
         say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
