@@ -467,7 +467,7 @@ def test_keys_that_are_impossible_are_refused(key, value):
 def test_the_options_of_a_call_are_those_of_the_section():
     from semistan.model.formula.syntax import LAYERS
 
-    assert set(LAYERS) == set(NetworkConfig.model_fields)
+    assert set(LAYERS) == {*NetworkConfig.model_fields, "module"}
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
