@@ -366,6 +366,13 @@ def test_what_cannot_be_a_network_is_refused(make, message):
         adopt("f", make(), (2,), randn(9, 2))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_output_that_is_linear_at_some_weights_alone_is_refused(sign):
+    cut = Returns(lambda f: sign * torch.relu(sign * f))
+    with pytest.raises(InputError, match="must be that of a linear layer"):
+        adopt("f", cut, (2,), 1e-3 * randn(9, 2))  # the bias decides, for all rows
+
+
 def test_what_needs_to_know_layers_is_refused():
     network, _, _ = adopted(mlp_module, (2,))
     assert network.head(0) is network
