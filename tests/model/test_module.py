@@ -317,6 +317,12 @@ class Returns(nn.Module):
         return self.made(self.linear(x))
 
 
+class Uncopied(Returns):
+    def __init__(self):
+        super().__init__(torch.tanh)
+        self.kept = 2 * self.linear.weight
+
+
 class Complex(nn.Module):
     def __init__(self):
         super().__init__()
@@ -332,6 +338,7 @@ REFUSED = {
     "no parameters": (nn.Tanh, "has no parameters that require gradients"),
     "constants alone": (lambda: linear().requires_grad_(False), "nothing to train"),
     "complex": (Complex, "must be real floating-point numbers, got torch.complex64 of 'z'"),
+    "no copy": (lambda: Uncopied(), "module 'f' cannot be copied: Only Tensors created"),
     "lazy": (lambda: nn.LazyLinear(1), "lazy parameter 'weight'.* evaluate the module once"),
     "batch norm": (
         lambda: linear(nn.BatchNorm1d(3)),
@@ -414,6 +421,7 @@ OPTIONS = {
     "a module too many": (
         FORMULA, {"f": linear(), "g": linear()}, {}, "'g' that the formula does not name",
     ),
+    "no dict": (FORMULA, linear(), {}, "networks must be a dict .* got Sequential"),
     "no name": ("y ~ x + nn(u)", {"f": linear()}, {}, "'f' that the formula does not name"),
     "layers": (
         "y ~ nn(u, v, module='f', hidden=[3])", None, {}, "takes no option 'hidden': the module",

@@ -69,6 +69,11 @@ def check_names(design: Design, networks: Given) -> None:
     InputError
         Saying what to write.
     """
+    if not isinstance(networks, Mapping):
+        raise InputError(
+            "networks must be a dict from names in the formula to modules, as {'f': module}, got "
+            f"{type(networks).__name__}"
+        )
     names = [name for name, *_ in _wanted(design)]
     missing = [name for name in names if name not in networks]
     if missing:

@@ -77,7 +77,8 @@ def given_again(network: ModuleNetwork, module: Module) -> ModuleNetwork:
             f"{_listed(network.parameters)}; got {_listed(found)}"
         )
     known = replace(network, code=code)
-    outputs = _or_refused(known, lambda: fingerprint(known))
+    with seeded(0):
+        outputs = _or_refused(known, lambda: fingerprint(known))
     if not np.allclose(outputs, network.outputs, rtol=SAME, atol=SAME):
         raise InputError(
             f"{network.text} has the parameters of the fit's, but computes something else, at the "
@@ -124,7 +125,10 @@ def _copied(name: str, module: Module) -> Module:
             f"module '{name}' has no parameters that require gradients, so that there is nothing "
             "to train or sample; give a module with weights, as torch.nn.Linear(2, 1)"
         )
-    return deepcopy(module).cpu().double()
+    try:
+        return deepcopy(module).cpu().double()
+    except Exception as error:
+        raise InputError(f"module '{name}' cannot be copied: {error}") from error
 
 
 def _evaluated_as_given(network: ModuleNetwork, u: Tensor) -> int:
