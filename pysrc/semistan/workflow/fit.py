@@ -109,8 +109,8 @@ def fit(
         that require gradients are the weights, its other parameters and buffers are constants. It
         is copied, computes in double precision in the mode that it has, train or eval, and is
         trained from values drawn by ``reset_parameters`` of its layers. Only methods that PyTorch
-        runs sample it. The run's folder does not hold it: ``read_run(out, networks)`` reads the run
-        again.
+        runs sample it, one chain after the other if its class is one of the running script's. The
+        run's folder does not hold it: ``read_run(out, networks)`` reads the run again.
     overwrite : bool
         Whether an older run there may be replaced.
     overrides : dict, optional

@@ -76,7 +76,7 @@ def _travels(task: Task[Result]) -> bool:
     """Say whether another process could read a task; the others of a kind are like it."""
     try:
         _Traveller(BytesIO(), pickle.HIGHEST_PROTOCOL, buffer_callback=lambda _: None).dump(task)
-    except (_Stays, pickle.PicklingError, AttributeError, TypeError):
+    except (_Stays, pickle.PickleError, AttributeError, TypeError):
         return False
     return True
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from semistan.errors import InputError, ToolchainError, did_you_mean
-from semistan.model.networks.module import ModuleNetwork
 
 if TYPE_CHECKING:
     from semistan.infer.method import Method
@@ -76,9 +75,8 @@ def check_computable(method: Method, networks: Networks) -> None:
     """
     if method.by_stan and not networks.in_stan:
         others = [name for name in METHODS if not method_named(name).by_stan]
-        modules = any(isinstance(part, ModuleNetwork) for part in networks.parts)
-        what = "" if modules else "the convolutional layers of "
-        or_constant = "" if modules else "let them be constants (network.frozen = 'auto'), or "
+        modules, constant = networks.modules, "let them be constants (network.frozen = 'auto'), or "
+        what, or_constant = ("", "") if modules else ("the convolutional layers of ", constant)
         raise InputError(
             f"Stan cannot compute {what}the network {networks.text}, as method '{method.name}' "
             f"needs; {or_constant}choose a method that PyTorch runs: {', '.join(others[:-1])} or "

@@ -78,8 +78,12 @@ class Networks:
     @property
     def batches(self) -> bool:
         """Whether PyTorch's ``vmap`` can compute them all."""
-        modules = (part for part in self.parts if isinstance(part, ModuleNetwork))
-        return all(module.batches for module in modules)
+        return all(module.batches for module in self.modules)
+
+    @property
+    def modules(self) -> tuple[ModuleNetwork, ...]:
+        """Those of them that are modules of the user's."""
+        return tuple(part for part in self.parts if isinstance(part, ModuleNetwork))
 
     @property
     def of_images(self) -> bool:
