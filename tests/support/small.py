@@ -50,8 +50,9 @@ def small_config(formula=FORMULA, **settings):
     return parse_config(content, "test")
 
 
-def small_prepared(formula=FORMULA, frame=None, **settings):
-    return prepare(small_config(formula, **settings), small_frame() if frame is None else frame)
+def small_prepared(formula=FORMULA, frame=None, *, networks=None, **settings):
+    frame = small_frame() if frame is None else frame
+    return prepare(small_config(formula, **settings), frame, networks)
 
 
 def small_bundle(formula=FORMULA, frame=None, **settings):

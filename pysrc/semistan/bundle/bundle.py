@@ -4,6 +4,9 @@ bundle.json     model, design state, versions, sha256 of the arrays
 arrays.npz      p_bar, Pi, control points, frozen weights, trained theta
 network.onnx    f(u; w)
 predictor.onnx  eta(u, x; phi, theta)
+
+A module of the user's has no graphs, and is in no file: bundle.json has the names and shapes of its
+parameters, and outputs by which it is known again.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
 from semistan.model.config import parse_config
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import family
+from semistan.model.modules import Given, modules_from_plain, modules_to_plain
 from semistan.model.names import MU, stan_name
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
@@ -56,17 +60,27 @@ def write_bundle(bundle: Bundle, path: Path | str, *, overwrite: bool = False) -
     check_output_folder(path, MARKER, overwrite=overwrite)
     with atomic_folder(path) as folder:
         np.savez(folder / "arrays.npz", **bundle_arrays(bundle))  # type: ignore[arg-type]
-        _write_graphs(bundle, folder)
+        if not bundle.modules:
+            _write_graphs(bundle, folder)
         write_json(folder / MARKER, _summary(bundle))
 
 
-def read_bundle(path: Path | str) -> Bundle:
+def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
     """Read a bundle's folder and check it against its recorded hash.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    networks : mapping, optional
+        The modules that the formula names, as of ``semistan.fit``. Without them the bundle can be
+        looked at, but its networks cannot be evaluated.
 
     Raises
     ------
     InputError
-        If the folder is no bundle, of a newer format, or damaged.
+        If the folder is no bundle, of a newer format, or damaged, or the modules are not those that
+        were trained.
     """
     path = Path(path)
     if not (path / MARKER).is_file():
@@ -83,7 +97,7 @@ def read_bundle(path: Path | str) -> Bundle:
     if arrays_hash(arrays) != content["sha256"]:
         raise InputError(f"'{path}/arrays.npz' does not match the hash in {MARKER}; it was changed")
     try:
-        return _assemble(content, arrays)
+        return _assemble(content, arrays, networks)
     except KeyError as error:
         raise InputError(
             f"'{path}' lacks {error}: another version of semistan wrote it; train the model anew"
@@ -143,12 +157,13 @@ def _summary(bundle: Bundle) -> dict[str, Any]:
             "arc_length": trained.arc_length,
         },
         "source": asdict(bundle.source),
+        **({"modules": modules_to_plain(bundle.modules)} if bundle.modules else {}),
         "versions": bundle.versions,
         "sha256": bundle.sha256,
     }
 
 
-def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
+def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given | None) -> Bundle:
     def prefixed(prefix: str) -> dict[str, Array]:
         return {
             name.removeprefix(prefix): values
@@ -188,4 +203,5 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array]) -> Bundle:
         ),
         source=Source(**content["source"]),
         versions=content["versions"],
+        modules=modules_from_plain(content.get("modules", {}), design, networks),
     )  # fmt: skip

@@ -203,9 +203,11 @@ def evaluated(function: Callable[[Tensor], Tensor], q: Array, target: Target) ->
     """Evaluate a function of q at points (S, n), some at a time to bound memory."""
     points = torch.tensor(q)
     with torch.no_grad():
-        if target.integrates_theta:  # by Newton's steps, of which each point needs its own number
+        network = target.bundle.network
+        # Newton's steps, of which each point needs its own number, integrate theta out.
+        if target.integrates_theta or not network.batches:
             return np.array([float(function(point)) for point in points])
-        network, rows = target.bundle.network, sum(len(chunk) for chunk in target.chunks)
+        rows = sum(len(chunk) for chunk in target.chunks)
         at_a_time = max(1, NUMBERS // max(rows * network.widest, network.d))
         found: Tensor = torch.func.vmap(function, chunk_size=at_a_time)(points)
     return np.asarray(found.numpy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.layout import Layout
 from semistan.model.model import Model
+from semistan.model.modules import Modules
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks
 from semistan.model.priors.prior import prior_data
@@ -53,6 +54,8 @@ class Bundle:
         Versions of the libraries that trained it.
     around : array, shape (d,), optional
         Weights around which the network is linear, for draws of a linearised approximation.
+    modules : mapping
+        The user's modules among the networks, by name.
     """
 
     config: ModelConfig
@@ -62,6 +65,7 @@ class Bundle:
     source: Source
     versions: dict[str, str]
     around: Array | None = None
+    modules: Modules = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:
         # As of ``Model``: what was resolved cannot be pickled.
@@ -70,7 +74,7 @@ class Bundle:
     @cached_property
     def model(self) -> Model:
         """The model that was trained."""
-        return Model(self.config, self.design, self.units)
+        return Model(self.config, self.design, self.units, self.modules)
 
     @cached_property
     def layout(self) -> Layout:

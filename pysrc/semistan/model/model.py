@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
@@ -14,6 +15,8 @@ from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.syntax import MODULE
+from semistan.model.modules import Modules
 from semistan.model.networks.architecture import Architecture
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.leading import Leading
@@ -46,11 +49,14 @@ class Model:
         The learnt design state.
     units : Units
         Locations and scales of the training rows.
+    modules : mapping
+        The user's modules among the networks, by name.
     """
 
     config: ModelConfig
     design: Design
     units: Units
+    modules: Modules = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:
         # What was resolved holds functions, which cannot be pickled; it is resolved anew.
@@ -68,7 +74,7 @@ class Model:
     @cached_property
     def leading(self) -> Leading:
         """The networks with all layers, of which leading ones may be constants."""
-        return whole_networks(self.config, self.design)
+        return whole_networks(self.config, self.design, self.modules)
 
     @cached_property
     def network(self) -> Networks:
@@ -136,17 +142,25 @@ class Model:
         return tuple(item.name for item in scalar_parameters(self.family, self.design))
 
 
-def network_spec(config: ModelConfig, design: Design) -> Networks:
+def network_spec(
+    config: ModelConfig, design: Design, modules: Modules = MappingProxyType({})
+) -> Networks:
     """Return the networks whose weights are Bayesian."""
-    return whole_networks(config, design).heads
+    return whole_networks(config, design, modules).heads
 
 
-def whole_networks(config: ModelConfig, design: Design) -> Leading:
+def whole_networks(
+    config: ModelConfig, design: Design, modules: Modules = MappingProxyType({})
+) -> Leading:
     """Combine the inputs that each network has with its layers, by default the configured ones."""
     written = parse_formula(design.formula).networks
     options = [with_options(config.network, network.layers) for network in written]
-    outputs = [len(network.of) for network in written]
-    parts = tuple(map(_architecture, design.networks, options, outputs))
+    parts = tuple(
+        modules[network.options[MODULE]]
+        if MODULE in network.options
+        else _architecture(inputs, own, len(network.of))
+        for network, inputs, own in zip(written, design.networks, options, strict=True)
+    )
     weights = sum(part.d for part in parts)
     if weights > MOST_WEIGHTS:
         text = " + ".join(part.text for part in parts)

@@ -26,6 +26,10 @@ def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
     InputError
         If the name is unknown or the folder has no ``predictor.onnx``.
     """
+    if name == "onnx" and bundle.modules:
+        raise InputError(
+            f"{next(iter(bundle.modules.values())).text} has no ONNX graph; use engine 'torch'"
+        )
     if name not in ENGINES:
         raise InputError(f"unknown engine '{name}'.{did_you_mean(name, ENGINES)}")
     return onnx_engine(folder / "predictor.onnx") if name == "onnx" else torch_engine(bundle)

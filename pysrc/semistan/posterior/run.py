@@ -34,6 +34,7 @@ from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
+from semistan.model.modules import Given, codes
 from semistan.model.table.rows import Rows
 from semistan.program.program import Kernel
 from semistan.version import __version__
@@ -242,7 +243,7 @@ def create_run(
             "seconds": timings or {},
         }
         write_json(folder / MARKER, manifest)
-    return read_run(path)
+    return read_run(path, codes(bundle.modules))
 
 
 def record_seconds(run: Run, **seconds: float) -> Run:
@@ -261,21 +262,29 @@ def _recorded(run: Run, **content: Any) -> Run:
     return replace(run, manifest=manifest)
 
 
-def read_run(path: Path | str) -> Run:
+def read_run(path: Path | str, networks: Given | None = None) -> Run:
     """Read a run's folder.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    networks : mapping, optional
+        The modules that the formula names, as of ``semistan.fit``. Without them the run can be
+        looked at, but its networks cannot be evaluated.
 
     Raises
     ------
     InputError
         If the folder is no run, of a newer format, or its files do not match their hashes, or if
-        one of several subspaces has not been trained yet.
+        one of several subspaces has not been trained yet, or the modules are not those of the fit.
     """
     path = Path(path)
     manifest = read_manifest(path)
     if "subspaces" in manifest:
-        return _read_several(path, manifest)
+        return _read_several(path, manifest, networks)
     _check_hashes(path, manifest, HASHED)
-    bundle = read_bundle(path / "bundle")
+    bundle = read_bundle(path / "bundle", networks)
     if bundle.sha256 != manifest["bundle_sha256"]:
         raise InputError(f"'{path}/bundle' is not the bundle that this run was sampled with")
     options = SampleConfig.model_validate(manifest["sample"])
@@ -307,7 +316,7 @@ def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:
     return [i for i in numbers if not (subspace_folder(path, i) / MARKER).is_file()]
 
 
-def _read_several(path: Path, manifest: dict[str, Any]) -> Run:
+def _read_several(path: Path, manifest: dict[str, Any], networks: Given | None) -> Run:
     """Read a run with several subspaces."""
     missing = untrained(path, manifest)
     if missing or "plan" not in manifest:
@@ -316,7 +325,8 @@ def _read_several(path: Path, manifest: dict[str, Any]) -> Run:
             f"subspaces are not trained yet; go on with 'semistan sample {path}'"
         )
     _check_hashes(path, manifest, SHARED)
-    parts = tuple(read_run(subspace_folder(path, i)) for i in range(1, manifest["subspaces"] + 1))
+    folders = (subspace_folder(path, i) for i in range(1, manifest["subspaces"] + 1))
+    parts = tuple(read_run(folder, networks) for folder in folders)
     if [part.bundle.sha256 for part in parts] != manifest["bundle_sha256"]:
         raise InputError(
             f"'{path / SUBSPACES}' does not have the bundles that this run was sampled with"

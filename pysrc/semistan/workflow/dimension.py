@@ -213,8 +213,9 @@ def _untrained(prepared: Prepared) -> Bundle:
     trained = hand_over(problem, model.units, start, {}, whole, np.ones(d))
     trained = constant.completed(trained) if constant else trained
     return Bundle(
-        prepared.config, model.design, model.units, trained, prepared.source, library_versions()
-    )
+        prepared.config, model.design, model.units, trained, prepared.source, library_versions(),
+        modules=model.modules,
+    )  # fmt: skip
 
 
 def _untrained_layers(prepared: Prepared) -> Behind | None:

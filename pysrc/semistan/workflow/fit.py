@@ -23,6 +23,7 @@ from semistan.infer.starts import find_starts
 from semistan.infer.task import ChainTask
 from semistan.model.bundle import Bundle, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, with_overrides
+from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.posterior.orthogonal import STORED, write_gamma
@@ -53,7 +54,7 @@ from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
-from semistan.workflow.several import begin_run, train_missing
+from semistan.workflow.several import begin_run, going_on, train_missing
 from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def fit(
     data: pd.DataFrame | str | Path | None = None,
     *,
     out: str | Path,
+    networks: Given | None = None,
     overwrite: bool = False,
     overrides: dict[str, Any] | None = None,
     progress: Progress | None = None,
@@ -102,6 +104,15 @@ def fit(
         The table; by default the one that ``model.toml`` names.
     out : path
         The run's folder.
+    networks : mapping, optional
+        A ``torch.nn.Module`` for each name that the formula has as ``nn(..., module='f')``, as
+        ``{"f": torch.nn.Sequential(...)}``. It gets the standardised inputs, (N, Q) or images
+        (N, C, H, W), and returns (N,) or (N, 1) from a linear layer with a bias. Its parameters
+        that require gradients are the weights, its other parameters and buffers are constants. It
+        is copied, computes in double precision in the mode that it has, train or eval, and is
+        trained from values drawn by ``reset_parameters`` of its layers. Only methods that PyTorch
+        runs sample it, one chain after the other if its class is one of the running script's. The
+        run's folder does not hold it: ``read_run(out, networks)`` reads the run again.
     overwrite : bool
         Whether an older run there may be replaced.
     overrides : dict, optional
@@ -130,7 +141,7 @@ def fit(
         frame, overrides["data"] = None, str(data)
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
-    prepared = prepare(config, frame, reading)
+    prepared = prepare(config, frame, networks, reading)
     config = prepared.config
     for note in prepared.notes:
         say(note)
@@ -215,7 +226,7 @@ def sample(
     try:
         draw_missing(run, toolchain, progress=progress, backend=backend)
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: semistan sample {run.path}")
+        say(f"interrupted; go on with: {going_on(run.path, run.bundle.modules)}")
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     posterior, rows = read_posterior(run), run.rows()
@@ -266,9 +277,9 @@ def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:
     )  # fmt: skip
 
 
-def read_fit(run: Run | str | Path) -> Fit:
-    """Read a finished run's posterior and summarise it."""
-    run = run if isinstance(run, Run) else read_run(run)
+def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
+    """Read a finished run's posterior and summarise it; ``networks`` as of ``read_run``."""
+    run = run if isinstance(run, Run) else read_run(run, networks)
     posterior = read_posterior(run)
     return Fit(run, posterior, summarise(posterior, run.rows()))
 

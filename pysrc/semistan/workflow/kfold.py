@@ -23,6 +23,7 @@ from semistan.infer.backends.local import LOCAL
 from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
+from semistan.model.modules import Modules, codes
 from semistan.model.table.missing import complete_rows
 from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
@@ -141,6 +142,8 @@ class FoldTask:
         The fold, from 1.
     config : ModelConfig
         The model.
+    modules : mapping
+        The user's among the networks.
     table : pandas.DataFrame
         All training rows.
     inside : array of bool, shape (N,)
@@ -155,6 +158,7 @@ class FoldTask:
 
     number: int
     config: ModelConfig
+    modules: Modules
     table: pd.DataFrame
     inside: np.ndarray
     seed: int
@@ -180,7 +184,9 @@ class FoldTask:
             raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
 
     def _fit(self, folder: Path) -> FoldFit:
-        fit = workflow.fit(self.config, self.table[~self.inside], out=folder / "run")
+        fit = workflow.fit(
+            self.config, self.table[~self.inside], out=folder / "run", networks=codes(self.modules)
+        )
         rows = preparation.new_rows(
             fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
@@ -196,7 +202,7 @@ def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[
     config, table, assigned = fold_config(run), run.table(), read_folds(run.path / FOLDER)
     return [
         FoldTask(
-            fold, config, table, assigned == fold,
+            fold, config, run.bundle.modules, table, assigned == fold,
             options["seed"], options["interval"], options["save_fits"],
         )
         for fold in folds
@@ -283,7 +289,8 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
     config = fold_config(run)
     for fold in range(1, int(assigned.max()) + 1):
         try:
-            prepared = preparation.prepare(config, table[assigned != fold])
+            networks = codes(run.bundle.modules)
+            prepared = preparation.prepare(config, table[assigned != fold], networks)
             apply_design(
                 prepared.design, table[assigned == fold], response=True, allow_new_levels=True
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.patterns import has_patterns, with_columns
 from semistan.model.model import Model, network_spec
+from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+MODULE_ROWS = 16  # at which modules are evaluated before training
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
-    ``notes`` say what the user should know: dropped rows, factors of many levels.
+    ``notes`` say what the user should know: dropped rows, factors of many levels. ``modules`` are
+    the user's among the networks.
     """
 
     config: ModelConfig
@@ -52,12 +56,13 @@ class Prepared:
     rows: Rows
     source: Source
     notes: tuple[str, ...] = ()
+    modules: Modules = field(default_factory=dict)
 
     @cached_property
     def model(self) -> Model:
         """The model in the units of the training rows."""
         units = units_of(self.design, family(self.config.family), self.rows)
-        return Model(self.config, self.design, units)
+        return Model(self.config, self.design, units, self.modules)
 
 
 def configure(
@@ -84,7 +89,10 @@ def configure(
 
 
 def prepare(
-    config: ModelConfig, frame: pd.DataFrame | None = None, reading: Reading | None = None
+    config: ModelConfig,
+    frame: pd.DataFrame | None = None,
+    networks: Given | None = None,
+    reading: Reading | None = None,
 ) -> Prepared:
     """Check the model against its data and learn the design.
 
@@ -94,6 +102,8 @@ def prepare(
         The model.
     frame : pandas.DataFrame, optional
         The data; otherwise ``config.data`` is read.
+    networks : mapping, optional
+        The modules that the formula names, as of ``semistan.fit``.
     reading : callable, optional
         Called with how many images of a column have been read, and how many there are.
 
@@ -123,17 +133,20 @@ def prepare(
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
-    networks = network_spec(config, design)
-    config = _with_given_dimension(config, formula, networks)
-    check_construction(config.subspace, networks)
-    check_computable(method_of(config.sample), networks)
+    modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
+    check_options(config, modules)
+    spec = network_spec(config, design, modules)
+    config = _with_given_dimension(config, formula, spec)
+    check_construction(config.subspace, spec)
+    check_computable(method_of(config.sample), spec)
     check_orthogonal(config, design)
     check_priors(config, design)
     method_of(config.sample).check(config)
     check_free_theta(config, design)
     path = str(Path(config.data).resolve()) if frame is None and config.data else None
     notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
-    return Prepared(config, design, rows, Source(path, len(rows), len(missing)), notes)
+    source = Source(path, len(rows), len(missing))
+    return Prepared(config, design, rows, source, notes, modules)
 
 
 def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Networks) -> ModelConfig:

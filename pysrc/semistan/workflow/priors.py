@@ -14,6 +14,7 @@ from semistan.bundle.bundle import read_bundle
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
+from semistan.model.modules import Given
 from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.run import MARKER as RUN
@@ -28,6 +29,7 @@ def priors(
     model: str | Path | ModelConfig | Bundle | Run,
     data: pd.DataFrame | str | Path | None = None,
     *,
+    networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """List every prior, as written and as used; nothing is trained.
@@ -39,6 +41,8 @@ def priors(
         folder.
     data : pandas.DataFrame or path, optional
         The table of a model; by default the one that ``model.toml`` names.
+    networks : mapping, optional
+        The modules that the formula names, as of ``semistan.fit``.
     overrides : mapping, optional
         Dotted keys of a model's configuration, as ``{"priors.b": "normal(0, 1)"}``.
 
@@ -56,12 +60,12 @@ def priors(
     """
     import pandas as pd
 
-    columns, bundle = ["parameter", "written", "used", "source"], _trained(model)
+    columns, bundle = ["parameter", "written", "used", "source"], _trained(model, networks)
     if bundle is not None:
         if data is not None or overrides:
             raise InputError(f"'{model}' is trained, with priors and data of its own")
         return pd.DataFrame(map(asdict, priors_as_used(bundle)), columns=columns)
-    prepared = _prepared(model, data, overrides)
+    prepared = _prepared(model, data, networks, overrides)
     return pd.DataFrame(map(asdict, priors_before_training(prepared.model)), columns=columns)
 
 
@@ -69,6 +73,7 @@ def implied_prior(
     model: str | Path | ModelConfig | Bundle | Run,
     data: pd.DataFrame | str | Path | None = None,
     *,
+    networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,
     seed: int = 1,
 ) -> tuple[Implied, ...]:
@@ -76,7 +81,7 @@ def implied_prior(
 
     Parameters
     ----------
-    model, data, overrides
+    model, data, networks, overrides
         As of ``priors``. A bundle needs the rows that it was trained on.
     seed : int
         Of the draws from the prior.
@@ -92,31 +97,34 @@ def implied_prior(
         If the model or the data cannot be used.
     """
     generator = np.random.default_rng(seed)
-    bundle = _trained(model)
+    bundle = _trained(model, networks)
     if bundle is None:
-        prepared = _prepared(model, data, overrides)
+        prepared = _prepared(model, data, networks, overrides)
         return implied(prepared.model, prepared.rows, generator)
     run = model if isinstance(model, Run) else None
     if isinstance(model, str | Path) and (Path(model) / RUN).is_file():
-        run = read_run(model)
+        run = read_run(model, networks)
     return implied(bundle, run.rows() if run else training_rows(bundle), generator)
 
 
 def _prepared(
-    model: Any, data: pd.DataFrame | str | Path | None, overrides: Mapping[str, Any] | None
+    model: Any,
+    data: pd.DataFrame | str | Path | None,
+    networks: Given | None,
+    overrides: Mapping[str, Any] | None,
 ) -> Prepared:
     settings, frame = dict(overrides or {}), data
     if isinstance(data, str | Path):
         frame, settings["data"] = None, str(data)
-    return prepare(configure(model, settings), frame)
+    return prepare(configure(model, settings), frame, networks)
 
 
-def _trained(model: Any) -> Bundle | None:
+def _trained(model: Any, networks: Given | None) -> Bundle | None:
     """Return the bundle of what was trained, or None if it was not."""
     if isinstance(model, Bundle | Run):
         return model if isinstance(model, Bundle) else model.bundle
     if not isinstance(model, str | Path) or "~" in str(model):
         return None
     if (Path(model) / RUN).is_file():
-        return read_run(model).bundle
-    return read_bundle(model) if (Path(model) / BUNDLE).is_file() else None
+        return read_run(model, networks).bundle
+    return read_bundle(model, networks) if (Path(model) / BUNDLE).is_file() else None

@@ -24,6 +24,7 @@ from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, Source, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
+from semistan.model.modules import Given, Modules, codes
 from semistan.posterior.run import (
     MARKER,
     SEVERAL_FORMAT_VERSION,
@@ -144,6 +145,7 @@ def begin_run(
 def resume(
     path: Path | str,
     *,
+    networks: Given | None = None,
     progress: Progress | None = None,
     say: Say = lambda _: None,
     backend: Backend = LOCAL,
@@ -154,7 +156,7 @@ def resume(
     ----------
     path : Path or str
         The run's folder.
-    progress, say, backend
+    networks, progress, say, backend
         As of ``semistan.fit``.
 
     Raises
@@ -167,13 +169,20 @@ def resume(
     path = Path(path)
     manifest = read_manifest(path)
     if not _unfinished(path, manifest):
-        return read_run(path)
-    prepared = _prepared_again(path, manifest)
+        return read_run(path, networks)
+    prepared = _prepared_again(path, manifest, networks)
     toolchain = toolchain_for(prepared.config.sample)
     kernel = compile_model(prepared.model, toolchain, say)
     return train_missing(
         path, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
     )
+
+
+def going_on(path: Path, modules: Modules) -> str:
+    """Say how an interrupted run goes on: in Python where modules of the user's are networks."""
+    if not modules:
+        return f"semistan sample {path}"
+    return f"semistan.sample(semistan.resume('{path}', networks=...))"
 
 
 def epochs_left(path: Path | str) -> int:
@@ -190,12 +199,12 @@ def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
     return "subspaces" in manifest and ("plan" not in manifest or bool(untrained(path, manifest)))
 
 
-def _prepared_again(path: Path, manifest: dict[str, Any]) -> Prepared:
+def _prepared_again(path: Path, manifest: dict[str, Any], networks: Given | None) -> Prepared:
     """Learn the design once more from the rows that the run keeps."""
     import pandas as pd
 
     frame: pd.DataFrame = pd.read_parquet(path / TRAINING)
-    prepared = prepare(parse_config(manifest["config"], MARKER), frame)
+    prepared = prepare(parse_config(manifest["config"], MARKER), frame, networks)
     return replace(prepared, source=Source(**manifest["source"]))
 
 
@@ -241,12 +250,12 @@ def train_missing(
                 settled = kernel, _plan(found.bundle, prepared, toolchain, kernel)
             _write_member(path, task, found, toolchain, *settled)
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: semistan sample {path}")
+        say(f"interrupted; go on with: {going_on(path, prepared.modules)}")
         raise
     if trained:
         say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
     warn_of_overfitting(trained, say)
-    return _finish(path, manifest, time.monotonic() - started)
+    return _finish(path, manifest, time.monotonic() - started, prepared.modules)
 
 
 def _together(progress: Progress | None, number: int) -> Callable[[int], Report]:
@@ -309,7 +318,7 @@ def _trained_text(found: TrainedSubspace, task: SubspaceTask, number: int) -> st
     return f"subspace {task.number} of {number}: {trained}; {starts}"
 
 
-def _finish(path: Path, manifest: dict[str, Any], seconds: float) -> Run:
+def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modules) -> Run:
     """Write what all subspaces share, once they are trained."""
     numbers = range(1, manifest["subspaces"] + 1)
     members = [read_run(subspace_folder(path, i)) for i in numbers]
@@ -327,7 +336,7 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float) -> Run:
         "seconds": {"train": seconds},
     }
     write_json(path / MARKER, manifest | shared)
-    return read_run(path)
+    return read_run(path, codes(modules))
 
 
 def _shared_options(options: SampleConfig, members: list[Run]) -> SampleConfig:

@@ -61,7 +61,7 @@ class TrainTask:
         alone = config.subspace.model_copy(update={"subspaces": 1})
         return Bundle(
             config.model_copy(update={"subspace": alone}), model.design, model.units, trained,
-            self.prepared.source, library_versions(),
+            self.prepared.source, library_versions(), modules=self.prepared.modules,
         )  # fmt: skip
 
 
@@ -83,9 +83,9 @@ def _trained(
 def _schedule(
     model: Model, problem: Problem, progress: Progress | None
 ) -> tuple[TrainConfig, Progress | None]:
-    """Return how to train the Bayesian layers: in batches if these are convolutional."""
+    """Return how to train the Bayesian layers: in batches if these take images."""
     train = model.config.train
-    if model.network.in_stan:
+    if not model.network.of_images:
         return train, progress
     own = batched(problem, train)
     return own, progress and as_epochs(progress, own.epochs, train.epochs)

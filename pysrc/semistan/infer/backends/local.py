@@ -1,7 +1,8 @@
 """The cores of one machine: threads for what is a process anyway, processes for work in Python.
 
-One task at a time is done here, in this process. Processes share the processors: each has its own,
-so that libraries that take all they see do not stand in each other's way. Nothing interrupts a
+One task at a time is done here, in this process, and so are tasks that another process could not
+read, as those with a class that a notebook defines. Processes share the processors: each has its
+own, so that libraries that take all they see do not stand in each other's way. Nothing interrupts a
 thread: a Ctrl-C at the terminal reaches the process that it waits for.
 """
 
@@ -19,7 +20,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
 from queue import SimpleQueue
+from types import FunctionType
 from typing import IO, Any
 
 from semistan.errors import SemistanError
@@ -43,9 +47,10 @@ class Local:
     ) -> Iterator[tuple[int, Result]]:
         """Do tasks on this machine's cores, and yield results as they finish."""
         at_once = max(1, min(at_once or len(usable_processors()), len(tasks)))
-        if at_once == 1:
+        threads = all(task.in_thread for task in tasks)
+        if at_once == 1 or not (threads or _travels(tasks[0])):
             yield from ((index, task.run(report(index))) for index, task in enumerate(tasks))
-        elif all(task.in_thread for task in tasks):
+        elif threads:
             yield from _side_by_side(tasks, _here, at_once, report, lambda: None)
         else:
             workers = _Workers(at_once)
@@ -53,6 +58,27 @@ class Local:
 
 
 LOCAL = Local()
+
+
+class _Stays(Exception):
+    """Something is defined where other processes cannot import it."""
+
+
+class _Traveller(pickle.Pickler):
+    def persistent_id(self, item: Any) -> None:
+        """Refuse classes and functions of the script or notebook that is running."""
+        defined = isinstance(item, type | FunctionType)
+        if defined and item.__module__ == "__main__":
+            raise _Stays
+
+
+def _travels(task: Task[Result]) -> bool:
+    """Say whether another process could read a task; the others of a kind are like it."""
+    try:
+        _Traveller(BytesIO(), pickle.HIGHEST_PROTOCOL, buffer_callback=lambda _: None).dump(task)
+    except (_Stays, pickle.PickleError, AttributeError, TypeError):
+        return False
+    return True
 
 
 def _here(task: Task[Result], report: Report) -> Result:
@@ -141,7 +167,7 @@ class _Workers:
         command = [sys.executable, "-m", "semistan.infer.backends.worker"]
         process = subprocess.Popen(
             [*command, ",".join(map(str, share))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=_environment(),
         )  # fmt: skip
         self.running.add(process)
         if self.interrupted:  # before this process was known
@@ -164,6 +190,14 @@ class _Workers:
         """Stop the processes that are running, and those that are about to."""
         self.interrupted = True
         _stop(list(self.running))
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a process that imports from wherever this one does."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+    }
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:

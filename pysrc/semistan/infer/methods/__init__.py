@@ -75,10 +75,12 @@ def check_computable(method: Method, networks: Networks) -> None:
     """
     if method.by_stan and not networks.in_stan:
         others = [name for name in METHODS if not method_named(name).by_stan]
+        modules, constant = networks.modules, "let them be constants (network.frozen = 'auto'), or "
+        what, or_constant = ("", "") if modules else ("the convolutional layers of ", constant)
         raise InputError(
-            f"Stan cannot compute the convolutional layers of the network {networks.text}, as "
-            f"method '{method.name}' needs; let them be constants (network.frozen = 'auto'), or "
-            f"choose a method that PyTorch runs: {', '.join(others[:-1])} or {others[-1]}"
+            f"Stan cannot compute {what}the network {networks.text}, as method '{method.name}' "
+            f"needs; {or_constant}choose a method that PyTorch runs: {', '.join(others[:-1])} or "
+            f"{others[-1]}"
         )
 
 

@@ -222,7 +222,8 @@ def _log_densities(target: Target, q: Tensor, generator: Generator) -> Tensor:
             return log_prior(target, x)
         return log_prior(target, x) + weight * log_likelihood(part, x)
 
-    if target.integrates_theta:  # Newton's method stops where each draw needs it to
+    # Newton's method, which integrates theta out, stops where each draw needs it to.
+    if target.integrates_theta or not target.bundle.network.batches:
         return torch.stack([log_density(x) for x in q])
     return torch.func.vmap(log_density)(q)
 

@@ -43,7 +43,8 @@ PARTS = {
     "nn": "at least one column, and as options those of [network] and k, as "
     "nn(u1, u2, hidden=[32, 32], activation='relu'); a name for predictors that share a network's "
     "hidden layers, as nn(u1, u2, shared='f'); for images trunk and output, as nn(image(path), "
-    "trunk='resnet.onnx', output='embedding')",
+    "trunk='resnet.onnx', output='embedding'); or the name of a torch.nn.Module that Python gives, "
+    "as nn(u1, u2, module='f')",
     "offset": "one expression, as offset(log(exposure))",
 }  # beside the kinds of terms; each takes what is said here
 Options = Mapping[str, Callable[[object], bool]]  # what each may be
@@ -91,10 +92,12 @@ LAYERS: Options = {
     "pooling": _is_whole,
 }  # the options of nn() that are keys of [network] too
 TRUNK: Options = {"trunk": _is_name, "output": _is_name}  # of nn() with images
+MODULE = "module"  # the name of a network that Python gives
 NN: Options = {
     **LAYERS,
     **TRUNK,
     SHARED: _is_name,
+    MODULE: _is_name,
     "k": lambda value: type(value) is int and value > 0,
 }
 IMAGE = "image"  # in nn() alone

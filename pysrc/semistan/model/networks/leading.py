@@ -54,7 +54,8 @@ class Leading:
     def text(self) -> str:
         """The sizes of all layers, and how many are constants."""
         counts = " + ".join(map(str, self.frozen if len(set(self.frozen)) > 1 else self.frozen[:1]))
-        return f"{self.whole.text}, {self.whole.activation}" + f", {counts} frozen" * self.any
+        activation = f", {self.whole.activation}" if self.whole.activation else ""
+        return f"{self.whole.text}{activation}" + f", {counts} frozen" * self.any
 
     @property
     def any(self) -> bool:

@@ -19,6 +19,8 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.names import MU
 from semistan.model.networks.architecture import Architecture, Layer
+from semistan.model.networks.conv import Convolutional
+from semistan.model.networks.module import ModuleNetwork
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -54,9 +56,9 @@ class Networks:
 
     @property
     def activation(self) -> str:
-        """What follows each layer but the last, of each part if they differ."""
-        every = [part.activation for part in self.parts]
-        return every[0] if len(set(every)) == 1 else " + ".join(every)
+        """What follows each layer but the last, of each part if they differ; empty of modules."""
+        every = [part.activation for part in self.parts if part.activation]
+        return " + ".join(every[:1] if len(set(every)) == 1 else every)
 
     @property
     def n_inputs(self) -> int:
@@ -77,6 +79,25 @@ class Networks:
     def in_stan(self) -> bool:
         """Whether Stan can compute them all."""
         return all(part.in_stan for part in self.parts)
+
+    @property
+    def batches(self) -> bool:
+        """Whether PyTorch's ``vmap`` can compute them all."""
+        return all(module.batches for module in self.modules)
+
+    @property
+    def modules(self) -> tuple[ModuleNetwork, ...]:
+        """Those of them that are modules of the user's."""
+        return tuple(part for part in self.parts if isinstance(part, ModuleNetwork))
+
+    @property
+    def of_images(self) -> bool:
+        """Whether some of them take images, all of whose layers are Bayesian."""
+        return any(
+            len(part.shape) > 1
+            for part in self.parts
+            if isinstance(part, Convolutional | ModuleNetwork)
+        )
 
     @property
     def predictors(self) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def reproduce_section(results: Results) -> Section:
         (
             Paragraph(_instructions(results)),
             Code("model.toml", config_toml(_config(results)), "toml"),
-            Code("Command", "\n".join(_commands(results)) + "\n", "shell"),
+            _how(results),
             Paragraph(
                 "The same versions and seeds give the same subspace on the same kind of machine; "
                 "elsewhere rounding differs. sha256 of the run's files (of the arrays' contents, "
@@ -137,6 +137,17 @@ def _config(results: Results) -> ModelConfig:
         "subspace": config.subspace.model_copy(update=several),
     }  # fmt: skip
     return config.model_copy(update=update)
+
+
+def _how(results: Results) -> Code:
+    """Give the command, or in Python the call where modules of the user's are networks."""
+    modules = results.bundle.modules
+    if not modules:
+        return Code("Command", "\n".join(_commands(results)) + "\n", "shell")
+    table = f", '{results.data_name or 'data.csv'}'"
+    networks = ", ".join(f"'{name}': {name}" for name in modules)
+    call = f"semistan.fit('model.toml'{table}, out='run', networks={{{networks}}})\n"
+    return Code("Python", f"# {', '.join(modules)}: your torch.nn.Module\n{call}", "python")
 
 
 def _instructions(results: Results) -> str:
