@@ -166,8 +166,8 @@ def test_it_stands_beside_other_networks():
     beside = FullyConnected(3, (2,))
     spec = Networks((beside, network))
     w, own = randn(spec.d), randn(6, 3, seed=4)
-    expected = beside.forward(w[: beside.d], own)[:, 0] + with_weights(module, w[beside.d :])(u)[:, 0]
-    assert close(forward(spec, w, torch.cat([own, u], dim=1)), expected)
+    expected = beside.forward(w[: beside.d], own) + with_weights(module, w[beside.d :])(u)
+    assert close(forward(spec, w, torch.cat([own, u], dim=1)), expected[:, 0])
     assert spec.activation == "tanh"
     assert spec.text == "3-2-1 + module 'f'"
 

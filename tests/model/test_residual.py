@@ -23,6 +23,7 @@ from semistan.subspace.descent import initial_parameters
 from semistan.workflow.compiled import compile_model
 from semistan.workflow.inputs import read_config
 from support.agreement import assert_agreement
+from support.columns import assert_program
 from support.programs import declared
 from support.small import small_bundle, small_frame, small_prepared
 from support.untrained import random_bundle
@@ -86,6 +87,13 @@ def test_it_is_pytorchs_network(hidden, skip, norm):
     spec = Residual(4, hidden, "tanh", skip, norm)
     w, u = random_case(spec)
     assert close(spec.forward(w, u)[..., 0], module_of(spec, w)(u).detach())
+
+
+def test_predictors_share_a_residual_network(toolchain, tmp_path):
+    shared = "nn(u1, u2, shared='f', hidden=[3, 3], skip=True, norm=True)"
+    bundle, rows = random_bundle("gaussian", formula=f"y ~ x1 + {shared} + nn(v), sigma ~ {shared}")
+    assert bundle.network.parts[0] == Residual(2, (3, 3), "tanh", True, True, outputs=2)
+    assert_program(bundle, rows, toolchain, tmp_path, "stan")
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

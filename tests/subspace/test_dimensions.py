@@ -190,6 +190,13 @@ def test_every_category_has_its_network_with_its_k():
     assert bundle.subspace.k == 6
 
 
+def test_a_network_that_predictors_share_has_one_k():
+    shared = "nn(u, v, shared='f', k=3)"
+    bundle, _ = small_bundle(f"y ~ x + {shared}, sigma ~ {shared}", subspace__k="auto")
+    assert bundle.network.dimensions == (3,)
+    assert bundle.subspace.k == 3
+
+
 def test_a_bundle_goes_through_its_files(tmp_path):
     bundle, _ = small_bundle(FORMULA, subspace__k="auto")
     write_bundle(bundle, tmp_path / "bundle")  # checks both graphs against torch

@@ -34,6 +34,15 @@ def use_own_cache():
     os.environ |= dict(zip(SETTINGS, values, strict=True))
 
 
+def compile_as_users_do(monkeypatch):
+    """Use CmdStan's own level of optimisation and the user's cache: where a program samples for
+    minutes, it pays."""
+    cache = Path(os.environ["SEMISTAN_CACHE"])
+    for name in SETTINGS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SEMISTAN_CACHE", str(cache.parent))
+
+
 def ready_toolchain():
     """Return CmdStan and the compiler, with the main program compiled once for all workers."""
     toolchain, cache = find_toolchain(), Path(os.environ["SEMISTAN_CACHE"])

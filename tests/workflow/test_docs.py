@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from semistan.model.construction import CONSTRUCTIONS
+from support.toolchain import compile_as_users_do
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPEC = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
@@ -47,7 +48,8 @@ def test_every_picture_and_link_is_there(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path):
+def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path, monkeypatch):
+    compile_as_users_do(monkeypatch)
     text = path.read_text("utf-8")
     printed = build.run(text, tmp_path)
     shown = [block.printed for block in build.blocks(text)]
