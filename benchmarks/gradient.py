@@ -21,6 +21,7 @@ from semistan.model.table.rows import Rows
 
 TOLERANCE = 1e-8  # relative, of the log density and of the largest entry of its gradient
 ROWS = (200, 1200, 20_000)
+HEAD = Case("head of images, 128 features", 50_000, (64, 64), inputs=128)
 NETWORKS = {"1x3": (3,), "3x16": (16, 16, 16), "2x64": (64, 64), "2x128": (128, 128)}
 
 
@@ -34,7 +35,7 @@ def cases(quick: bool) -> list[Case]:
         for name in ACTIVATIONS
         if name != AIRFOIL.activation
     ]
-    return [*grid, AIRFOIL, Case("airfoil-size, k = 20", AIRFOIL.n, k=20), *activations]
+    return [*grid, HEAD, AIRFOIL, Case("airfoil-size, k = 20", AIRFOIL.n, k=20), *activations]
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from semistan.model.formula.formula import PredictorFormula, parse_formula
 from semistan.model.formula.patterns import shortened
 from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
+from semistan.model.names import MU
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.model.stan_text import comment
@@ -59,7 +60,8 @@ def _model_lines(model: Model) -> Iterator[str]:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
     for network in formula.networks:
         if len(network.of) > 1:
-            yield f"{_listed(tuple(f'f_{name}' for name in network.of))}: outputs of one network"
+            outputs = tuple(_output(model, name) for name in network.of)
+            yield f"{_listed(outputs)}: outputs of one network"
     yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
@@ -77,8 +79,9 @@ def _likelihood(family: Family) -> str:
 
 def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormula) -> str:
     """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
+    own = _output(model, predictor.name)
     networks = [
-        f"f{f'_{predictor.name}' * (SHARED in options)}({_listed(arguments)}; w)"
+        f"{own if SHARED in options else 'f'}({_listed(arguments)}; w)"
         for arguments, options in formula.calls_of_nn
     ]
     further = [*(term.text for term in predictor.terms),
@@ -95,6 +98,12 @@ def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormul
     sums += [f"(x{of} - x_loc{of})' {theta}"] if predictor.coefficients else []
     tied = [text.replace(" ", TIED) if len(text) < SHORT else text for text in (*sums, *further)]
     return f"{name} = {' + '.join(tied)}"
+
+
+def _output(model: Model, predictor: str) -> str:
+    """Name a predictor's output of a network that it shares."""
+    name = model.design.mean_name if predictor == MU else ""
+    return f"f_{name or predictor}"
 
 
 def _priors(model: Model, bundle: Bundle | None) -> Iterator[str]:
