@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from semistan.bundle.bundle import write_bundle
 from semistan.infer.scripts import r_script, shell_script
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.workflow.fit import export_stan
 from support.chains import complete_folder
-from support.untrained import random_bundle
+from support.command import command_in
+from support.small import small_bundle, small_frame
+from support.untrained import random_bundle, tempered
 
 OPTIONS = SampleConfig(chains=2, warmup=40, draws=30, seed=5)
 SETTINGS = [
@@ -86,6 +89,34 @@ def test_run_sh_compiles_a_program_that_includes_its_functions(kernel, toolchain
     result = run_script(tmp_path / "folder", toolchain)
     assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-2000:]
     assert "b_x1" in result.stdout
+
+
+def test_that_the_kernel_cannot_compute_the_network_is_said(tmp_path):
+    said = []
+
+    def export(bundle, rows, kernel):
+        said.clear()
+        options = bundle.config.sample.model_copy(update={"kernel": kernel})
+        export_stan(bundle, rows, tmp_path / "out", options, overwrite=True, say=said.append)
+        assert "kernel" not in (tmp_path / "out" / "run.sh").read_text()
+        return said
+
+    residual = random_bundle("gaussian", network={"hidden": [4, 4], "skip": True})
+    reason = "the C++ kernel cannot compute 3-4-4-1 (skip)"
+    assert export(*residual, "cpp") == [f"pure Stan is used, because {reason}"]
+    (text,) = export(*tempered("gaussian", 2.0, "subspace"), "cpp")
+    assert text.endswith("because theta is integrated out")
+    assert export(*residual, "auto") == export(*residual, "stan") == []
+
+
+def test_the_command_says_it_too(tmp_path, monkeypatch, capsys):
+    small_frame().to_csv(tmp_path / "d.csv", index=False)
+    bundle, _ = small_bundle("y ~ x + nn(u, v)", network__hidden=[3, 3], network__skip=True)
+    write_bundle(bundle, tmp_path / "bundle")
+    command = command_in(tmp_path, monkeypatch, capsys)
+    code, _, err = command("stan", "bundle", "--data", "d.csv", "--kernel", "cpp")
+    assert code == 0, err
+    assert "the C++ kernel cannot compute 2-3-3-1 (skip)" in " ".join(err.split())
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

@@ -5,7 +5,13 @@ import pandas as pd
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, parse_config, with_overrides
+from semistan.model.config import (
+    ModelConfig,
+    NetworkConfig,
+    parse_config,
+    with_options,
+    with_overrides,
+)
 from semistan.workflow.inputs import read_config, read_table, write_config
 from support.small import small_frame
 
@@ -47,7 +53,15 @@ def test_an_alias_is_replaced_by_the_family_it_names():
         ({"family": "posson"}, "Did you mean 'poisson'?"),
         ({"priors": {"b": "norml(0, 1)"}}, "Did you mean 'normal'?"),
         ({"subspace": {"k": 0}}, "subspace.k"),
-        ({"subspace": {"k": "many"}}, "subspace.k"),
+        (
+            {"subspace": {"k": "many"}},
+            "subspace.k: input should be a valid integer, or 'auto', got 'many'",
+        ),
+        (
+            {"network": {"frozen": -1}},
+            "network.frozen: input should be greater than or equal to 0, or 'auto', got -1",
+        ),
+        ({"network": {"skip": "so", "norm": "so"}}, "network.skip: input should be a valid bool"),
         (
             {"subspace": {"construction": "beziér"}},
             "Did you mean 'bezier'?",
@@ -65,6 +79,12 @@ def test_a_wrong_key_or_value_is_named(content, message):
     text = refusal({"formula": FORMULA} | content)
     assert text.startswith("model.toml: ")
     assert message in text
+
+
+def test_a_wrong_option_of_one_network_is_named():
+    expected = r"frozen: input should be greater than or equal to 0, or 'auto', got -1"
+    with pytest.raises(InputError, match=expected):
+        with_options(NetworkConfig(), {"frozen": -1})
 
 
 def test_the_formula_is_needed():

@@ -16,7 +16,7 @@ from semistan.model.design import (
     learn_design,
 )
 from semistan.model.formula.formula import parse_formula
-from semistan.model.formula.images import Image, has_images, image_of, with_images
+from semistan.model.formula.images import Image, image_of, with_images
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.mlp import FullyConnected
 from support.small import small_config, small_frame, small_prepared
@@ -84,12 +84,12 @@ def test_a_formula_has_images_beside_everything_else():
 def test_columns_that_are_called_image_are_columns():
     formula = parse_formula("y ~ image + nn(u, image)")
     assert (formula.images, formula.columns) == ((), ("image", "u"))
-    assert not has_images(formula.text)
+    assert not formula.networks[0].of_images
     for text in ("y ~ `image(p)` + nn(u)", "y ~ C(g, levels=['image(p)']) + nn(u)"):
         assert images_of(text) == ()
-        assert not has_images(text)
-    assert has_images("y ~ nn(image(p))")
-    assert has_images("y ~ nn(image (p))")
+        assert not parse_formula(text).networks[0].of_images
+    for text in ("y ~ nn(image(p))", "y ~ nn(image (p))"):
+        assert parse_formula(text).networks[0].of_images
 
 
 TAKES = "image() takes a column of files or rows, and as options size, channels and array"

@@ -8,7 +8,7 @@ import pytest
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.formula.images import Image, has_images, with_images
+from semistan.model.formula.images import Image, with_images
 from semistan.model.formula.trunks import Trunk
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.table.embeddings import TrunkFile, with_trunks
@@ -41,7 +41,7 @@ def test_a_call_is_read_and_written_again(call, expected):
     assert formula.images == (expected.image,)
     again = parse_formula(with_images(formula.text, {"p": expected.image}))
     assert again.trunks == (expected,)
-    assert not has_images(formula.text)
+    assert not formula.networks[0].of_images
 
 
 def test_a_trunk_is_no_option_of_the_layers():
@@ -49,7 +49,7 @@ def test_a_trunk_is_no_option_of_the_layers():
     formula = parse_formula(text)
     assert formula.trunks == (None, Trunk(Image("p"), "t.onnx"), None)
     assert [network.layers for network in formula.networks] == [{}, {"hidden": [3]}, {}]
-    assert has_images(text)  # those of sigma are inputs themselves
+    assert [network.of_images for network in formula.networks] == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -203,14 +203,17 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
         expected = leave_one_out(One(run.bundle, drawn[run.path.name]), run.rows())
         assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
         assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
+    read = []
     monkeypatch.setattr(
-        "semistan.workflow.compare.posterior_run", lambda path: runs[str(path) == "other"]
+        "semistan.workflow.runs.read_run",
+        lambda path: read.append(str(path)) or runs[str(path) == "other"],
     )
     monkeypatch.setattr("sys.argv", ["semistan", "compare", "run", "other", "--json"])
     with pytest.raises(SystemExit) as left:
         cli.main()
     out, err = capsys.readouterr()
     assert not left.value.code
+    assert read == ["run", "other"], "each run is read once"
     counts = {line["model"]: line["k_above"] for line in json.loads(out)}
     assert counts == table["k_above"].to_dict()
     assert "warning: Pareto k is above its limit" in " ".join(err.split())

@@ -21,8 +21,9 @@ def program(formula="y ~ x + C(g) + nn(u, v)", frame=None, **settings):
 
 
 def code(text):
-    """The program without its line comments, which is all that stanc reads."""
-    return "\n".join(re.sub(r"//.*", "", line).rstrip() for line in re.split(r"[\r\n]+", text))
+    """The lines of the program without their comments, which is all that stanc reads."""
+    lines = (re.sub(r"//.*", "", line).rstrip() for line in re.split(r"[\r\n]+", text))
+    return "\n".join(line for line in lines if line)
 
 
 def with_column(name):
@@ -148,6 +149,25 @@ def test_numbers_networks_and_data_leave_the_code_alone(settings):
 )
 def test_densities_families_and_names_change_the_code(settings):
     assert code(program(**settings)) != code(program())
+
+
+SEVERAL = "nn(u, v) + nn(log(z), hidden=[3], frozen=0)"
+OF_SIGMA = "y ~ x + nn(u, shared='f') + nn(v), sigma ~ nn(u, shared='f')"
+
+
+@pytest.mark.parametrize(
+    ("formula", "hidden", "expected"),
+    [
+        ("y ~ x + nn(u, v)", [3], "U: what the constant layers make of u, v"),
+        (f"y ~ x + {SEVERAL}", [3],
+         "U: what the constant layers make of u, v; and log(z), standardised"),
+        (OF_SIGMA, [3, 2], "U: what the constant layers make of u, v"),
+    ],
+)  # fmt: skip
+def test_constant_layers_are_told_of_at_the_top(formula, hidden, expected):
+    text = program(formula, network__hidden=hidden, network__frozen=1)
+    assert f"//   {expected}\n" in text
+    assert "constant layers" not in program(formula, network__hidden=hidden)
 
 
 def test_the_inputs_of_the_network_change_nothing_but_the_header():

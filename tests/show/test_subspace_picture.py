@@ -33,6 +33,7 @@ from support.random_problem import naive_ggn, naive_jacobian, random_problem, wi
 from support.small import family_bundle, small_frame
 
 NAMES = list(CONSTRUCTIONS)
+ORDERED = [name for name in NAMES if name != "full"]  # by the spread of their directions
 CURVES = ("bezier", "curve", "naive")
 POINTS = {"marker": "D"}
 
@@ -77,7 +78,7 @@ def coordinates(bundle):
 
 
 @pytest.mark.parametrize("draws", [False, True], ids=["bundle", "draws"])
-@pytest.mark.parametrize("construction", NAMES)
+@pytest.mark.parametrize("construction", ORDERED)
 @pytest.mark.lengthy
 def test_every_construction_is_drawn_as_it_was_trained(construction, draws, tmp_path):
     measured = small_measured(construction, draws=draws)
@@ -101,6 +102,22 @@ def test_every_construction_is_drawn_as_it_was_trained(construction, draws, tmp_
         r"Subspace of 13 weights.*relative error (\S+) with.*\.", measures_alt(measured)
     )
     assert float(alt[1]) == pytest.approx(found.relative_error, rel=5e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"construction": "full"}, {"k": "auto"}], ids=str)
+def test_all_weights_have_a_loss_and_a_slice_alone(settings):
+    bundle, rows = family_bundle("gaussian", subspace=settings)
+    measured = Measured(bundle, rows, random_draws(bundle))
+    figure, text = draw_measures(measured), measures_alt(measured)
+    assert not untidy(figure)
+    loss = "epoch" if "construction" in settings else "position t on the trained curve"
+    shown = [axes.get_xlabel() for axes in figure.axes if axes.get_xlabel()]
+    assert shown == [loss, "phi[1]"]
+    assert "j directions" not in legend(figure)
+    assert "relative error" not in texts(figure) + text
+    assert "Each weight moves by itself" in texts(figure).replace("\n", " ")
+    assert "singular" not in text
+    assert "each weight moves by itself" in text
 
 
 @pytest.mark.parametrize("construction", NAMES)
@@ -324,7 +341,6 @@ def test_many_directions_are_measured_at_some_numbers_of_them():
     assert len(nested.j) == MOST_SIZES < k
     assert (nested.j[0], nested.j[-1]) == (1, k)
     assert nested.error[-1] < 1e-12
-    assert not untidy(draw_measures(measured))
 
 
 def test_with_too_many_weights_the_error_is_left_out(monkeypatch):

@@ -27,6 +27,7 @@ from support.small import (
     category_bundle,
     family_bundle,
     small_bundle,
+    small_config,
     small_frame,
     small_prepared,
 )
@@ -429,6 +430,34 @@ def test_progress_goes_on_over_all_stages(name, size, until_the_end):
     assert counted[-1] == training_epochs(prepared.config)
     assert 30 in counted
     assert len(seen) == len(bundle.trained.history["loss"])
+
+
+ONE = "y ~ x + nn(u) + nn(v, hidden=[4, 3], frozen=1)"
+
+
+@pytest.mark.parametrize(
+    ("formula", "frozen", "expected"),
+    [
+        (ONE, "auto", 60), (ONE.replace("1)", "0)"), "auto", 30), (ONE, 0, 60),
+        ("y ~ x + nn(u, frozen=0)", 1, 30), ("y ~ x + nn(u, frozen=0) + nn(v)", 1, 60),
+        ("y ~ x + nn(u_*) + nn(v, frozen=0)", 1, 60), ("y ~ x + nn(u_*)", "auto", 30),
+    ],
+)  # fmt: skip
+def test_layers_that_one_network_alone_has_constant_are_counted(
+    formula, frozen, expected, until_the_end
+):
+    counted, frame = [], small_frame().assign(u_1=lambda table: table["u"])
+    settings = {"network__hidden": [4, 3], "network__frozen": frozen, "train__epochs": 30}
+    config = small_config(formula, **settings)
+    train(small_prepared(formula, frame, **settings), lambda epoch, *_: counted.append(epoch))
+    assert training_epochs(config) == counted[-1] == expected
+
+
+def test_convolutions_are_counted_where_an_image_has_them():
+    plain = training_epochs(small_config("y ~ nn(u)"))
+    for options, more in {"": 3, ", hidden=[3]": 3, ", kind='mlp'": 0, ", frozen=0": 0}.items():
+        config = small_config(f"y ~ nn(u) + nn(image(p, size=8){options})")
+        assert training_epochs(config) == plain + more, options
 
 
 def test_constant_layers_take_as_many_epochs_more():

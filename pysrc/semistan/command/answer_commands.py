@@ -163,17 +163,19 @@ def compare(
     from semistan.posterior.scoring.compare import unreliable_text
     from semistan.workflow import compare as comparing
     from semistan.workflow.inputs import read_table
+    from semistan.workflow.runs import posterior_run
 
     frame = read_table(newdata) if newdata else None
+    judged = [posterior_run(run) for run in runs]
     by = by if frame is None else "newdata"
-    by = comparing.resolved_by(runs) if by == "auto" else by
-    table = comparing.compare(runs, by=by, frame=frame)
+    by = comparing.resolved_by(judged) if by == "auto" else by
+    table = comparing.compare(judged, by=by, frame=frame)
     screen.show_table(table, as_json=as_json)
     if by == "loo":
         unreliable = unreliable_text(table)
         if unreliable is not None:
             screen.say(f"warning: {unreliable}")
-    if caveat := comparing.caveat(runs, by):
+    if caveat := comparing.caveat(judged, by):
         screen.say(caveat)
 
 

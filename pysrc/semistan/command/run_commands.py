@@ -56,6 +56,7 @@ def stan(
         prior_only=prior_only,
         overwrite=overwrite,
         include=include,
+        say=screen.say,
     )
     screen.say(
         f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"

@@ -16,6 +16,7 @@ from semistan.model.families.family import SIGMA
 from semistan.model.priors.densities import parse_prior
 
 Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
+SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
 
 class _Section(BaseModel):
@@ -371,7 +372,7 @@ def _toml(value: Any) -> str:
 
 
 def _first_problem(error: ValidationError) -> str:
-    detail = error.errors()[0]
+    detail, *others = error.errors()
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return (
@@ -381,7 +382,13 @@ def _first_problem(error: ValidationError) -> str:
         return f"the key '{key}' is needed, as in formula = \"y ~ x + nn(u1, u2)\""
     if isinstance(cause := detail.get("ctx", {}).get("error"), InputError):
         return f"{key}: {cause}"
-    return f"{key}: {detail['msg'].lower()}, got {detail['input']!r}"
+    wanted, path = detail["msg"], detail["loc"][:-1]
+    for other in others:
+        *before, kind = other["loc"]
+        if tuple(before) == path and str(kind).startswith("literal["):  # a number or 'auto'
+            key = ".".join(str(part) for part in path)
+            wanted = f"{wanted.split(',')[0]}, or {other['msg'].removeprefix(SHOULD_BE)}"
+    return f"{key}: {wanted.lower()}, got {detail['input']!r}"
 
 
 def _keys(path: tuple[int | str, ...]) -> list[str]:

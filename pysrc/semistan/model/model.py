@@ -14,7 +14,7 @@ from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
 from semistan.model.modules import Modules
 from semistan.model.networks.architecture import Architecture
@@ -170,7 +170,7 @@ def whole_networks(
         )
     dimensions = own_dimensions(config.subspace, [network.options.get("k") for network in written])
     networks = Networks(parts, design.network_predictors, dimensions)
-    return Leading(networks, tuple(map(_frozen, parts, options)))
+    return Leading(networks, frozen_layers(config.network, written))
 
 
 def own_dimensions(config: SubspaceConfig, given: Sequence[int | None]) -> tuple[int, ...]:
@@ -215,8 +215,16 @@ def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Archi
     )  # fmt: skip
 
 
-def _frozen(network: Architecture, options: NetworkConfig) -> int:
-    """Return how many leading layers are constants."""
+def frozen_layers(config: NetworkConfig, networks: Sequence[Network]) -> tuple[int, ...]:
+    """Return how many leading layers of each network in a formula are constants.
+
+    By default, these are the layers of an image before the fully connected ones.
+    """
+    return tuple(_frozen(with_options(config, network.layers), network) for network in networks)
+
+
+def _frozen(options: NetworkConfig, network: Network) -> int:
     if options.frozen != "auto":
         return options.frozen
-    return len(network.channels) if isinstance(network, Convolutional) else 0
+    convolutional = network.of_images and options.kind != "mlp" and MODULE not in network.options
+    return len(options.channels) if convolutional else 0

@@ -9,7 +9,8 @@ posteriors of different subspaces differ, so that their chains need not agree.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +27,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, by_network, read_draws
 from semistan.posterior.engine import Engine, engine_named
-from semistan.posterior.predictors import parameter_draws, predictor_draws
+from semistan.posterior.predictors import Known, known_at, parameter_draws, predictor_draws
 from semistan.posterior.run import Run, read_run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
@@ -75,6 +76,22 @@ class Posterior(Protocol):
     @abstractmethod
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters: (S, 1), or (S, N) with a predictor."""
+
+    @abstractmethod
+    def knowing(self, rows: Rows, names: Collection[str]) -> Posterior:
+        """Compute the networks of some predictors at these rows, once.
+
+        The posterior that is returned answers as this one does, without computing them again where
+        rows have the same inputs of these networks. An engine other than the default one computes
+        eta each time.
+
+        Parameters
+        ----------
+        rows : Rows
+            The N rows.
+        names : collection of str
+            Predictors with networks, as ``mu`` and ``sigma``.
+        """
 
     @abstractmethod
     def thin(self, size: int) -> Posterior:
@@ -192,6 +209,8 @@ class One(Posterior):
         Draws of it.
     engine : callable, optional
         What computes eta; PyTorch by default.
+    known : tuple of Known
+        Outputs of networks at some rows; of each chain's own where draws are linearised.
 
     Raises
     ------
@@ -202,6 +221,7 @@ class One(Posterior):
     bundle: Bundle
     draws: Draws
     engine: Engine | None = None
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         if self.engine is not None and self.draws.around is not None:
@@ -230,19 +250,38 @@ class One(Posterior):
         of = None if name in (MEAN, self.design.mean_name) else name
         return _joined(
             [
-                predictor_draws(bundle, draws, rows, of, part, self.engine)
-                for bundle, draws in by_network(self.bundle, self.draws)
+                predictor_draws(bundle, draws, rows, of, part, self.engine, known)
+                for bundle, draws, known in self._by_network
             ]
         )
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
+        return _joined_by_name(
+            [
+                parameter_draws(bundle, draws, rows, known)
+                for bundle, draws, known in self._by_network
+            ]
+        )
+
+    @property
+    def _by_network(self) -> list[tuple[Bundle, Draws, Known | None]]:
+        """The draws with their network, and what of it is known."""
         networks = by_network(self.bundle, self.draws)
-        return _joined_by_name([parameter_draws(*own, rows) for own in networks])
+        known = self.known or [None] * len(networks)
+        return [(*own, each) for own, each in zip(networks, known, strict=True)]
+
+    def knowing(self, rows: Rows, names: Collection[str]) -> One:
+        """Compute the networks of some predictors at these rows, once."""
+        used = [name for name in names if self.engine is None or name != MEAN]
+        if not used:
+            return self
+        networks = by_network(self.bundle, self.draws)
+        return replace(self, known=tuple(known_at(*own, rows, used) for own in networks))
 
     def thin(self, size: int) -> One:
         """Keep about ``size`` draws."""
-        return replace(self, draws=self.draws.thin(size))
+        return replace(self, draws=self.draws.thin(size), known=())
 
     def __repr__(self) -> str:
         return f"Posterior of one subspace. {self.draws!r}"
@@ -307,6 +346,13 @@ class Mixture(Posterior):
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
         return _joined_by_name([member.parameters(rows) for member in self.counted])
+
+    def knowing(self, rows: Rows, names: Collection[str]) -> Mixture:
+        """Compute the networks of some predictors at these rows, once."""
+        found = copy(self)
+        counted = tuple(member.knowing(rows, names) for member in self.counted)
+        object.__setattr__(found, "counted", counted)
+        return found
 
     def thin(self, size: int) -> Mixture:
         """Keep about ``size`` draws in all, of each member in proportion to its weight."""

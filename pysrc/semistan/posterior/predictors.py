@@ -10,29 +10,72 @@ are orthogonalised to the network, they hold what it says along their columns, a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
 import numpy as np
 
 from semistan.density.features import at_features
 from semistan.density.pieces import pieces_of
 from semistan.density.predictor import network_output
 from semistan.model.bundle import Bundle
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks
 from semistan.model.predictor import Predictor
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array, Draws, level
-from semistan.posterior.engine import Engine, torch_engine
+from semistan.posterior.engine import Engine
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What networks add to some predictors at some rows, computed once.
+
+    Attributes
+    ----------
+    U : array, shape (N, Q)
+        The inputs of all networks at these rows.
+    outputs : dict of arrays, shape (S, N)
+        By predictor, the sum of its networks' outputs in each draw.
+    """
+
+    U: Array
+    outputs: dict[str, Array]
+
+    def at(self, networks: Networks, U: Array, name: str) -> Array | None:
+        """Return a predictor's at inputs U, if those of its networks are the same; else none."""
+        columns = _inputs_of(networks, name)
+        same = len(U) == len(self.U) and np.array_equal(U[:, columns], self.U[:, columns])
+        return self.outputs.get(name) if same else None
+
+
+def known_at(bundle: Bundle, draws: Draws, rows: Rows, names: Iterable[str]) -> Known:
+    """Compute the networks of the named predictors at some rows."""
+    U = rows.U
+    bundle, rows = at_features(bundle, rows)
+    return Known(U, {name: _network(bundle, draws, rows, name) for name in names})
+
+
+def _inputs_of(networks: Networks, name: str) -> list[int]:
+    """Return which columns of U the networks of a predictor take."""
+    ends = pairwise(accumulate((part.n_inputs for part in networks.parts), initial=0))
+    parts = zip(ends, networks.predictors_of_parts, strict=True)
+    return [column for (first, last), of in parts if name in of for column in range(first, last)]
+
+
 def predictor_draws(
-    bundle: Bundle, draws: Draws, rows: Rows, name: str | None, part: str, engine: Engine | None
-) -> Array:
+    bundle: Bundle, draws: Draws, rows: Rows, name: str | None, part: str, engine: Engine | None,
+    known: Known | None = None,
+) -> Array:  # fmt: skip
     """Return draws (S, N) of eta or a part of it, or of the predictor of a named parameter.
 
     ``Posterior.predictor`` says what the arguments mean; the engine is PyTorch by default.
     """
     if name is not None:
-        return _other_predictor(bundle, draws, rows, name)
+        return _other_predictor(bundle, draws, rows, name, known)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     structured = draws.flat(draws.effects) @ rows.X.T
     if part == "structured":
@@ -40,50 +83,74 @@ def predictor_draws(
     if part == "penalised":
         return _terms(bundle.design.mean, draws, rows)
     if engine is None:
-        bundle, rows = at_features(bundle, rows)
-    compute = engine or torch_engine(bundle)
-    pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
-    eta = np.concatenate([compute(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
+        eta = bundle.units.eta_scale * _output(bundle, draws, rows, MU, known)
+        eta += bundle.units.eta_loc
+        eta += theta @ (rows.X - bundle.units.x_loc).T
+    else:
+        pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
+        eta = np.concatenate([engine(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
     if part == "nn":
         return eta - structured - draws.flat(level(bundle, draws))[:, None]
     return eta + _rest(bundle.design.mean, draws, rows)
 
 
-def parameter_draws(bundle: Bundle, draws: Draws, rows: Rows) -> dict[str, Array]:
+def parameter_draws(
+    bundle: Bundle, draws: Draws, rows: Rows, known: Known | None = None
+) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
-    varying = {
-        item.name: np.asarray(
-            bundle.family.parameter(item.name).value(_own_predictor(bundle, draws, rows, item))
-        )
+    predictors = (
+        (item.name, _own_predictor(bundle, draws, rows, item, known))
         for item in bundle.design.others
+    )
+    varying = {
+        name: np.asarray(bundle.family.parameter(name).value(predictor))
+        for name, predictor in predictors
     }
     return sampled | varying
 
 
-def _other_predictor(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+def _other_predictor(
+    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None
+) -> Array:
     """Return draws (S, N) of the predictor of a dispersion parameter that may have none."""
     if name in bundle.design.varying:
-        return _own_predictor(bundle, draws, rows, bundle.design.predictor(name))
+        return _own_predictor(bundle, draws, rows, bundle.design.predictor(name), known)
     values = draws.flat(draws.dispersion[name])[:, None]
     return np.repeat(bundle.family.parameter(name).predictor(values), len(rows), axis=1)
 
 
-def _own_predictor(bundle: Bundle, draws: Draws, rows: Rows, item: Predictor) -> Array:
+def _own_predictor(
+    bundle: Bundle, draws: Draws, rows: Rows, item: Predictor, known: Known | None
+) -> Array:
     X, theta = rows.predictors[item.name].X, np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
         theta[:, j] = draws.flat(draws.coefficients[name])
     if not item.networks:
         level = draws.flat(draws.coefficients[item.intercept])[:, None]
         return np.asarray(level + theta @ X.T + _rest(item, draws, rows))
-    bundle, rows = at_features(bundle, rows)
     start = bundle.units.location(bundle.family, item.name)
     predictor = start + theta @ (X - bundle.units.columns[item.name][0]).T
-    phi = draws.flat(draws.phi)
-    for piece in pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS):
-        w = bundle.subspace.lift(phi[piece])
-        predictor[piece] += network_output(bundle.network, bundle.units, w, rows.U, item.name)
+    predictor += _output(bundle, draws, rows, item.name, known)
     return np.asarray(predictor + _rest(item, draws, rows))
+
+
+def _output(bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None) -> Array:
+    """Return the output (S, N) of a predictor's networks, computed unless it is known."""
+    found = known.at(bundle.model.leading.whole, rows.U, name) if known else None
+    if found is not None:
+        return found
+    heads, behind = at_features(bundle, rows)
+    return _network(heads, draws, behind, name)
+
+
+def _network(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+    """Compute the output (S, N) of a predictor's networks at features."""
+    phi = draws.flat(draws.phi)
+    pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
+    weights = (bundle.subspace.lift(phi[piece]) for piece in pieces)
+    found = [network_output(bundle.network, bundle.units, w, rows.U, name) for w in weights]
+    return np.concatenate(found)
 
 
 def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from semistan.model.bundle import Bundle
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import PredictorFormula, parse_formula
+from semistan.model.formula.formula import Network, PredictorFormula, parse_formula
 from semistan.model.formula.patterns import shortened
 from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
@@ -62,9 +62,23 @@ def _model_lines(model: Model) -> Iterator[str]:
         if len(network.of) > 1:
             outputs = tuple(_output(model, name) for name in network.of)
             yield f"{_listed(outputs)}: outputs of one network"
+    if model.leading.any:
+        yield f"U: {_network_inputs(formula.networks, model.leading.frozen)}"
     yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
+
+
+def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> str:
+    """Write ``what the constant layers make of u, v; and z, standardised``."""
+    parts = list(zip(networks, frozen, strict=True))
+    behind, plain = (
+        tuple(name for network, layers in parts if bool(layers) == constant
+              for name in network.arguments)
+        for constant in (True, False)
+    )  # fmt: skip
+    others = f"; and {_listed(plain)}, standardised" * bool(plain)
+    return f"what the constant layers make of {_listed(behind)}{others}"
 
 
 def _likelihood(family: Family) -> str:

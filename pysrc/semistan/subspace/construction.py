@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from semistan.density.problem import Problem
 from semistan.model.config import ModelConfig, SubspaceConfig, TrainConfig
 from semistan.model.construction import NARROW, ConstructionFacts, construction_facts
-from semistan.model.formula.images import has_images
+from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.patterns import with_prefixes
+from semistan.model.model import frozen_layers
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -143,8 +145,7 @@ def check_construction(config: SubspaceConfig, network: Networks) -> None:
 
 def training_epochs(config: ModelConfig) -> int:
     """Return the epochs of all stages: of constant layers, if there are some, and of the rest."""
-    frozen = config.network.frozen
-    in_images = has_images(config.formula) and config.network.kind != "mlp"
-    constant = config.train.epochs if frozen and (frozen != "auto" or in_images) else 0
     subspace, train = config.subspace, config.train
+    networks = parse_formula(with_prefixes(config.formula)).networks
+    constant = train.epochs if any(frozen_layers(config.network, networks)) else 0
     return constant + construction(subspace.construction).epochs(subspace, train)

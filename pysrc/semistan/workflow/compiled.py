@@ -43,7 +43,7 @@ def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel
     in_cpp, chosen = has_kernel(model), model.config.sample.kernel
     wanted: Kernel = "cpp" if in_cpp and chosen != "stan" else "stan"
     if not in_cpp and chosen != "stan":
-        say(_without_kernel(model))
+        say(without_kernel(model))
     try:
         compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
     except ToolchainError as error:
@@ -71,7 +71,7 @@ def trusted_kernel(
     return compile_model(_in_stan(bundle.model), toolchain, say)
 
 
-def _without_kernel(model: Model) -> str:
+def without_kernel(model: Model) -> str:
     """Say why a model's program has no C++ kernel."""
     if model.integrates_theta:
         return "pure Stan is used, on one thread for each chain, because theta is integrated out"

@@ -49,6 +49,7 @@ from semistan.workflow.compiled import (
     starts_of,
     toolchain_for,
     trusted_kernel,
+    without_kernel,
 )
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
@@ -349,10 +350,12 @@ def export_stan(
     prior_only: bool = False,
     overwrite: bool = False,
     include: bool = False,
+    say: Say = _silent,
 ) -> None:
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts and scripts.
 
-    With ``include``, the hand-written functions are in a file that the program includes.
+    With ``include``, the hand-written functions are in a file that the program includes. Where the
+    C++ kernel is asked for and cannot compute the network, that is said.
     """
     if (out / MARKER).is_file():
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
@@ -361,8 +364,9 @@ def export_stan(
     bundle = with_temper(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
-    in_cpp = options.kernel == "cpp" and has_kernel(bundle.model)
-    kernel: Kernel = "cpp" if in_cpp else "stan"
+    kernel: Kernel = "cpp" if options.kernel == "cpp" and has_kernel(bundle.model) else "stan"
+    if options.kernel == "cpp" and kernel == "stan":
+        say(without_kernel(bundle.model))
     with atomic_folder(out) as folder:
         write_stan_folder(
             bundle, rows, folder, starts,

@@ -143,6 +143,11 @@ class Network(NamedTuple):
         """The pretrained network that its inputs come from."""
         return trunk_of(self.arguments, self.options)
 
+    @property
+    def of_images(self) -> bool:
+        """Whether its inputs are images, which no trunk takes."""
+        return self.trunk is None and image_of(self.arguments[0]) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Formula:

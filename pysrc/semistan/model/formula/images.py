@@ -17,7 +17,6 @@ from semistan.model.formula.syntax import closing, masked
 from semistan.model.spelling import in_formula, spelled, unmarked
 
 _CALL = re.compile(r"(?<![\w.])image\s*\(")
-_TRUNK = re.compile(r"(?<![\w.])trunk\s*=")
 _COLUMN = re.compile(r"image\s*\(\s*(`[^`]+`|[^\s,)]+)")
 
 
@@ -70,12 +69,6 @@ class Image:
     def of(self, channels: int, height: int, width: int) -> Image:
         """Return the call with the size that its images have."""
         return replace(self, size=(height, width), channels=channels)
-
-
-def has_images(text: str) -> bool:
-    """Say whether a formula has images that no trunk takes."""
-    networks = re.split(r"(?<![\w.])nn\s*\(", masked(text))
-    return any(_CALL.search(item) and not _TRUNK.search(item) for item in networks)
 
 
 def image_of(argument: str) -> Image | None:

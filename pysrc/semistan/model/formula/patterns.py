@@ -52,6 +52,15 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
     return "".join([*pieces, text[end:]])
 
 
+def with_prefixes(text: str) -> str:
+    """Replace the patterns by what the names begin with, where no table says which these are."""
+    pieces, end = [], 0
+    for start, stop in _patterns(text):
+        pieces += [text[end:start], text[start:stop].rstrip("* ")]
+        end = stop
+    return "".join([*pieces, text[end:]])
+
+
 def shortened(text: str) -> str:
     """Leave out the middle of long lists of numbered names, for people."""
     return _NUMBERED.sub(_ends, text)

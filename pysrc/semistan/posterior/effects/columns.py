@@ -107,6 +107,16 @@ def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
     return chosen
 
 
+def spared(design: Design, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the predictors with networks, whose networks take none of these columns."""
+    taken: dict[str, set[str]] = {}
+    for network in parse_formula(design.formula).networks:
+        columns = {column for term in network.arguments for column in variables(term)}
+        for predictor in network.of:
+            taken[predictor] = taken.get(predictor, set()) | columns
+    return tuple(name for name, columns in taken.items() if columns.isdisjoint(names))
+
+
 def check_no_images(predictors: Predictors, names: Iterable[str]) -> None:
     """Refuse columns of images, which have no values to go through.
 

@@ -29,6 +29,7 @@ from semistan.posterior.effects.columns import (
     held_at,
     predictors_of,
     sample_positions,
+    spared,
     typical_values,
 )
 from semistan.posterior.effects.estimates import (
@@ -212,13 +213,9 @@ def partial_dependence(
     frame = predictors.frame
     sample = frame.iloc[sample_positions(len(frame), rows, generator)]
     chosen = sample_positions(len(sample), curves, generator) if curves else np.arange(0)
+    totals, means = _over_rows(posterior, sample, grid, scale)
+    values, kept = totals / len(sample), means[chosen] if curves else None
     categories = categories_on(posterior, scale)
-    each = (len(grid), *([len(categories)] if categories else []))
-    values, individual = np.empty((posterior.size, *each)), np.empty((len(chosen), *each))
-    for g, point in enumerate(_rows_at_points(posterior.design, sample, grid)):
-        values[:, g], means = _averages(posterior, point, scale)
-        individual[:, g] = means[chosen]
-    kept = individual if curves else None
     return Effect("partial dependence", names, scale, grid, values, kept, {}, categories)
 
 
@@ -242,11 +239,23 @@ def _rows_at_points(design: Design, sample: pd.DataFrame, grid: pd.DataFrame) ->
             yield rows.take(np.arange(first, first + n))
 
 
-def _averages(posterior: Posterior, rows: Rows, scale: str) -> tuple[Array, Array]:
-    """Return the average over rows of each draw (S,), and over draws of each row (N,)."""
-    totals, means = [], []
-    for chunk in row_chunks(posterior, rows):
-        values = on_scale(posterior, chunk, scale)
-        totals.append(values.sum(axis=1))
-        means.append(values.mean(axis=0))
-    return np.sum(totals, axis=0) / len(rows), np.concatenate(means)
+def _over_rows(
+    posterior: Posterior, sample: pd.DataFrame, grid: pd.DataFrame, scale: str
+) -> tuple[Array, Array]:
+    """Return sums over rows of each draw (S, G), and means over draws of each row (n, G).
+
+    With categories, both have these on a last axis.
+    """
+    design = posterior.design
+    total: Array | float = 0.0
+    means = []
+    for chunk in row_chunks(posterior, apply_design(design, sample, response=False)):
+        assert chunk.frame is not None
+        at_chunk = posterior.knowing(chunk, spared(design, grid.columns))
+        points = _rows_at_points(design, chunk.frame, grid)
+        values = (on_scale(at_chunk, point, scale) for point in points)
+        both = [(each.sum(axis=1), each.mean(axis=0)) for each in values]
+        by_draw, by_row = (np.stack(side, axis=1) for side in zip(*both, strict=True))
+        total = total + by_draw
+        means.append(by_row)
+    return np.asarray(total), np.concatenate(means)

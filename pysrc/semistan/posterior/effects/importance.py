@@ -18,11 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from semistan.model.design import apply_design
+from semistan.model.design import Design, apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Array
-from semistan.posterior.effects.columns import check_at_least, check_variables, sample_positions
+from semistan.posterior.effects.columns import (
+    check_at_least,
+    check_variables,
+    sample_positions,
+    spared,
+)
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
@@ -100,26 +105,27 @@ def _losses(
     """Return the loss of each draw for each column, shape (S, number of names)."""
     intact = apply_design(posterior.design, sample, response=True)
     orders = [generator.permutation(len(intact)) for _ in range(repeats)]
-    baseline = _mean_log_lik(posterior, intact)
+    once = {predictor for name in names for predictor in spared(posterior.design, [name])}
+    total, start = np.zeros((posterior.size, len(names))), 0
+    for chunk in row_chunks(posterior, intact):
+        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+        baseline = log_lik(at_chunk, chunk).sum(axis=1)
+        for j, name in enumerate(names):
+            for order in orders:
+                permuted = _permuted(posterior.design, intact, chunk, name, order[piece])
+                total[:, j] += baseline - log_lik(at_chunk, permuted).sum(axis=1)
+        start += len(chunk)
+    weight = float(intact.given.get("weights", np.ones(len(intact))).sum())
+    return total / (repeats * weight)
 
-    def loss(name: str) -> Array:
-        each = [baseline - _permuted(posterior, intact, name, order) for order in orders]
-        return np.asarray(np.mean(each, axis=0))
 
-    return np.column_stack([loss(name) for name in names])
-
-
-def _permuted(posterior: Posterior, intact: Rows, name: str, order: npt.NDArray[np.intp]) -> Array:
-    """Return the mean log-likelihood (S,) with one column in another order; y and weights stay."""
+def _permuted(
+    design: Design, intact: Rows, chunk: Rows, name: str, order: npt.NDArray[np.intp]
+) -> Rows:
+    """Return some rows with one column's values from other rows; y and weights stay."""
     assert intact.frame is not None
-    frame = intact.frame.assign(**{name: intact.frame[name].to_numpy()[order]})
-    shuffled = apply_design(posterior.design, frame, response=False)
-    weights = {"weights": intact.given["weights"]} if "weights" in intact.given else {}
-    return _mean_log_lik(posterior, replace(shuffled, y=intact.y, given=shuffled.given | weights))
-
-
-def _mean_log_lik(posterior: Posterior, rows: Rows) -> Array:
-    total = np.zeros(posterior.size)
-    for chunk in row_chunks(posterior, rows):
-        total += log_lik(posterior, chunk).sum(axis=1)
-    return total / float(rows.given.get("weights", np.ones(len(rows))).sum())
+    assert chunk.frame is not None
+    frame = chunk.frame.assign(**{name: intact.frame[name].to_numpy()[order]})
+    shuffled = apply_design(design, frame, response=False)
+    weights = {"weights": chunk.given["weights"]} if "weights" in chunk.given else {}
+    return replace(shuffled, y=chunk.y, given=shuffled.given | weights)

@@ -28,6 +28,7 @@ from semistan.posterior.effects.columns import (
     check_variables,
     predictors_of,
     sample_positions,
+    spared,
 )
 from semistan.posterior.effects.estimates import (
     categories_on,
@@ -111,15 +112,10 @@ def average_marginal_effects(
     names = check_variables(posterior.design, everything if asked is None else asked)
     check_no_images(predictors, names)
     positions = sample_positions(len(table), rows, generator)
-    effects = [
-        (contrast.term, contrast.name, _average_difference(posterior, contrast, scale))
-        for name in names
-        for contrast in _contrasts(predictors, name, positions)
-    ]
-    terms, contrasts, values = zip(*effects, strict=True)
-    labels = pd.DataFrame({"term": terms, "contrast": contrasts})
-    categories = categories_on(posterior, scale)
-    return estimates_table(labels, np.stack(values, axis=1), categories, interval)
+    contrasts = [contrast for name in names for contrast in _contrasts(predictors, name, positions)]
+    values = _average_differences(posterior, predictors.frame.iloc[positions], contrasts, scale)
+    labels = pd.DataFrame([(c.term, c.name) for c in contrasts], columns=["term", "contrast"])
+    return estimates_table(labels, values, categories_on(posterior, scale), interval)
 
 
 def _contrasts(
@@ -150,17 +146,25 @@ def _around(name: str, x: Array, positions: npt.NDArray[np.intp]) -> tuple[Array
     return np.maximum(at - step, x.min()), np.minimum(at + step, x.max())
 
 
-def _average_difference(posterior: Posterior, contrast: _Contrast, scale: str) -> Array:
-    """Return the weighted difference of both versions, averaged over rows, (S,) or (S, K)."""
+def _average_differences(
+    posterior: Posterior, sample: pd.DataFrame, contrasts: Sequence[_Contrast], scale: str
+) -> Array:
+    """Return the weighted difference of each contrast, averaged over rows, (S, C) or (S, C, K)."""
+    rows = apply_design(posterior.design, sample, response=False)
+    once = {name for each in contrasts for name in spared(posterior.design, [each.term])}
+    parts, start = [], 0
+    for chunk in row_chunks(posterior, rows):
+        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+        sums = [_difference(at_chunk, contrast, piece, scale) for contrast in contrasts]
+        parts.append(np.stack(sums, axis=1))
+        start += len(chunk)
+    return np.asarray(np.sum(parts, axis=0) / len(rows))
+
+
+def _difference(posterior: Posterior, contrast: _Contrast, piece: slice, scale: str) -> Array:
+    """Return the weighted difference of both versions, summed over some rows, (S,) or (S, K)."""
     above, below = (
-        apply_design(posterior.design, frame, response=False)
+        on_scale(posterior, apply_design(posterior.design, frame[piece], response=False), scale)
         for frame in (contrast.above, contrast.below)
     )
-    parts, start = [], 0
-    chunks = (row_chunks(posterior, rows) for rows in (above, below))
-    for upper, lower in zip(*chunks, strict=True):
-        difference = on_scale(posterior, upper, scale) - on_scale(posterior, lower, scale)
-        weight = contrast.weight[start : start + len(upper)]
-        parts.append(np.tensordot(difference, weight, axes=(1, 0)))
-        start += len(upper)
-    return np.asarray(np.sum(parts, axis=0) / len(above))
+    return np.tensordot(above - below, contrast.weight[piece], axes=(1, 0))

@@ -88,6 +88,11 @@ class Measured:
         chosen = tuple(range(min(2, self.bundle.subspace.k)))
         return Plane(self.bundle, self.rows, self.draws, chosen, prior_only=self.prior_only)
 
+    @property
+    def ordered(self) -> bool:
+        """Whether directions are ordered by their spread: not where each weight moves by itself."""
+        return self.bundle.model.moves != "all"
+
     @cached_property
     def nested(self) -> NestedErrors | None:
         """What each further direction adds; nothing for more than 3000 weights."""
@@ -115,13 +120,15 @@ def draw_measures(measured: Measured) -> Figure:
     """Draw up to four panels: spread, loss, slice, and the error of the first j directions.
 
     Panels are left out where there is nothing to show: the loss of a network whose training left
-    no record, and the error with more than 3000 weights.
+    no record, the error with more than 3000 weights, and of all weights both spread and error.
     """
-    trained, nested = measured.bundle.trained, measured.nested
+    trained, nested = measured.bundle.trained, measured.nested if measured.ordered else None
     has_loss = bool(trained.curve) or len(trained.history.get("epoch", ())) > 0
-    figure = new_figure(5.8)
-    axes = iter(panels(figure, 2 + has_loss + (nested is not None), 2))
-    handles = _spread_panel(next(axes), measured)
+    shown = 1 + measured.ordered + has_loss + (nested is not None)
+    figure = new_figure(2.9 * -(-shown // 2))
+    axes, handles = iter(panels(figure, shown, 2)), []
+    if measured.ordered:
+        handles += _spread_panel(next(axes), measured)
     if has_loss:
         handles += _loss_panel(next(axes), measured)
     handles += slice_panel(figure, next(axes), measured.plane, evaluate(measured.plane))
@@ -136,16 +143,16 @@ def draw_measures(measured: Measured) -> Figure:
 
 def measures_alt(measured: Measured) -> str:
     """Say how far the directions spread, how the loss varies, and what they keep."""
-    subspace, trained, nested = measured.bundle.subspace, measured.bundle.trained, measured.nested
-    spread = trained.singular_values
-    parts = [
-        f"Subspace of {subspace.d} weights, {subspace.origin}, k = {subspace.k}: singular values "
-        f"from {number(spread.max())} to {number(spread.min())}"
-    ]
+    subspace, trained = measured.bundle.subspace, measured.bundle.trained
+    nested, spread = measured.nested if measured.ordered else None, trained.singular_values
+    values = f"singular values from {number(spread.max())} to {number(spread.min())}"
+    shown = values if measured.ordered else "each weight moves by itself"
+    parts = [f"Subspace of {subspace.d} weights, {subspace.origin}, k = {subspace.k}: {shown}"]
     if trained.curve:
         low, high = trained.curve["loss"].min(), trained.curve["loss"].max()
         parts.append(f"loss along the curve between {number(low)} and {number(high)}")
-    dimensions = "the first two directions" if subspace.k > 1 else "the only direction"
+    each = "directions" if measured.ordered else "weights"
+    dimensions = f"the first two {each}" if subspace.k > 1 else "the only direction"
     parts.append(f"{measured.plane.words} along {dimensions}")
     if nested is not None:
         parts.append(f"relative error {number(nested.error[-1])} with all directions")
@@ -234,7 +241,9 @@ def _caption(measured: Measured) -> str:
         parts.append(f"Slice: {held[0].lower()}{held[1:]} {where}.")
     if len(measured.rows) > MOST_ROWS:
         parts.append(f"There {MOST_ROWS:,} rows stand for all.")
-    if measured.nested is None:
+    if not measured.ordered:
+        parts.append("Each weight moves by itself, and none comes before another.")
+    elif measured.nested is None:
         parts.append(f"The relative error is not computed for more than {MOST:,} weights.")
     else:
         parts.append("The relative error is that of the predictive covariance of a linearised "
