@@ -510,7 +510,7 @@ def test_images_are_in_the_order_of_their_probabilities(lesions):
     check_images(figure, mu, images, small_frame()["flag"])
     assert not untidy(figure)
     assert "Images by P(flag = 1)" in texts(figure)
-    assert "12 images of scan from 30 training rows" in texts(figure).replace("\n", " ")
+    assert "12 images (column scan) of 30 training rows" in texts(figure).replace("\n", " ")
 
 
 @pytest.mark.parametrize(("family", "response"), [("gaussian", "y"), ("poisson", "count")])
@@ -550,7 +550,7 @@ def test_images_of_new_rows_and_of_another_column(lesions):
     figure = draw(material, "images", **options)
     check_images(figure, posterior_epred(material.posterior, rows), images, flag)
     assert "20 test rows" in texts(figure) and "training" not in texts(figure)
-    assert "from 20 test rows" in alt_text(material, "images", **options)
+    assert "of 20 test rows" in alt_text(material, "images", **options)
 
     both, images = image_material("flag ~ nn(image(scan)) + nn(image(other))")
     mu = posterior_epred(both.posterior, both.rows)
@@ -570,7 +570,7 @@ def test_the_largest_and_smallest_prediction_are_told(lesions):
         interval = f"95% interval {lower:.3g} to {upper:.3g}"
         words.append(f"mean {mu[:, i].mean():.3g}, {interval}, observed {i % 2}")
     assert alt_text(material, "images") == (
-        "12 images of scan from 30 training rows by P(flag = 1). "
+        "12 images (column scan) of 30 training rows by P(flag = 1). "
         f"The first: {words[0]}. The last: {words[1]}."
     )
 

@@ -97,7 +97,7 @@ def draw_images(
     return finish(
         figure,
         f"Images by {what}",
-        caption=f"{n} images of {image.column} from {found.rows}, evenly spaced in the order "
+        caption=f"{n} images (column {image.column}) of {found.rows}, evenly spaced in the order "
         f"of their {material.source.lower()} means. Above each: mean and 95% interval of {what}. "
         f"Below: {material.response} as observed. Pixels are scaled to the range of these images.",
     )
@@ -119,7 +119,7 @@ def images_alt(
         for i in (0, -1)
     )
     return (
-        f"{len(found.pixels)} images of {image.column} from {found.rows} by "
+        f"{len(found.pixels)} images (column {image.column}) of {found.rows} by "
         f"{mean_words(material, category)}. The first: {first}. The last: {last}."
     )
 
