@@ -27,9 +27,17 @@ from semistan.show.pictures.subspace import density_slice
 from semistan.show.pictures.write import write_picture
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, ticks, untidy
-from support.small import FORMULA, category_bundle, family_bundle, small_bundle, small_frame
+from support.small import (
+    FORMULA,
+    category_bundle,
+    category_frame,
+    family_bundle,
+    small_bundle,
+    small_frame,
+)
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
+OF_NUMBERS = tuple(kind for kind in KINDS if kind != "images")  # of models without images
 
 
 def with_energy(draws, seed=0):
@@ -66,8 +74,8 @@ def wide():
 @pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described(family, tmp_path):
     material = small_material(family)
-    assert available(material) == KINDS
-    for kind in KINDS:
+    assert available(material) == OF_NUMBERS
+    for kind in OF_NUMBERS:
         figure = draw(material, kind)
         assert not untidy(figure), kind
         write_picture(figure, tmp_path / f"{kind}.png")
@@ -76,7 +84,7 @@ def test_every_kind_is_drawn_and_described(family, tmp_path):
 
 @pytest.mark.lengthy
 def test_long_names_and_many_coefficients_are_not_untidy(wide):
-    for kind in KINDS:
+    for kind in OF_NUMBERS:
         assert not untidy(draw(wide, kind)), kind
     assert not untidy(draw(wide, "coefficients", standardise=True))
     assert not untidy(draw(wide, "band", by="occupation"))
@@ -85,7 +93,7 @@ def test_long_names_and_many_coefficients_are_not_untidy(wide):
 @pytest.mark.parametrize("k", [1, 6])
 def test_prior_draws_say_so(k):
     material = small_material(chains=1, prior_only=True, subspace__k=k)
-    kinds = set(KINDS) - {"calibration", "rank"}
+    kinds = set(OF_NUMBERS) - {"calibration", "rank"}
     assert set(available(material)) == kinds
     titles = {kind: texts(draw(material, kind)) for kind in available(material)}
     for kind in ("coefficients", "densities", "band", "subspace", "ppc"):
@@ -446,6 +454,149 @@ def test_calibration_of_new_rows_says_so(gaussian):
     assert "on test rows" in alt_text(gaussian, "calibration", rows=rows, rows_label="test rows")
 
 
+# images
+
+
+def pixels_of(n, shape, seed=0):
+    """Images (n, height, width) or (n, height, width, 3) from 0 to 255, all different."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, 256, (n, *shape)).astype(float)
+
+
+def image_material(formula="flag ~ x + nn(image(scan))", shape=(8, 9, 3), n=30, **settings):
+    """Return a fit to images in the column ``scan`` (and ``other``), and its pixels."""
+    images = pixels_of(n, shape)
+    frame = category_frame().iloc[:n].assign(scan=list(images), other=list(images[::-1]))
+    settings = {"family": "bernoulli", "network__channels": [2], **settings}
+    bundle, rows = small_bundle(formula, frame, **settings)
+    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows), images
+
+
+@pytest.fixture(scope="module")
+def lesions():
+    return image_material()
+
+
+def shown_images(figure):
+    """What each panel shows: the pixels, the mean, the ends of the interval, the response."""
+    for axes in figure.axes:
+        mean, interval = axes.get_title().split("\n", 1)
+        lower, upper = interval.split("to")
+        below = " ".join(axes.texts[0].get_text().split()).removeprefix("observed ")
+        (image,) = axes.images
+        numbers = [float(text.replace(",", "")) for text in (mean, lower, upper)]
+        yield np.asarray(image.get_array()), numbers, below
+
+
+def check_images(figure, mu, images, observed):
+    """Panels are at equal steps of the order of the means of mu (S, N), the ends included."""
+    order = np.argsort(mu.mean(axis=0))
+    chosen = order[[round(i * (len(order) - 1) / 11) for i in range(12)]]
+    least, most = images[chosen].min(), images[chosen].max()
+    shown = list(shown_images(figure))
+    assert len(shown) == 12
+    for i, (values, numbers, below) in zip(chosen, shown, strict=True):
+        expected = images[i].reshape(values.shape)
+        np.testing.assert_allclose(values, (expected - least) / (most - least), atol=1e-12)
+        draws = [mu[:, i].mean(), *np.percentile(mu[:, i], [2.5, 97.5])]
+        np.testing.assert_allclose(numbers, draws, rtol=5e-3)
+        assert below == str(observed[i])
+
+
+def test_images_are_in_the_order_of_their_probabilities(lesions):
+    material, images = lesions
+    figure = draw(material, "images")
+    mu = posterior_epred(material.posterior, material.rows)
+    check_images(figure, mu, images, small_frame()["flag"])
+    assert not untidy(figure)
+    assert "Images by P(flag = 1)" in texts(figure)
+    assert "12 images (column scan) of 30 training rows" in texts(figure).replace("\n", " ")
+
+
+@pytest.mark.parametrize(("family", "response"), [("gaussian", "y"), ("poisson", "count")])
+def test_grey_images_of_other_responses_have_means(family, response):
+    formula = f"{response} ~ x + nn(image(scan))"
+    material, images = image_material(formula, (8, 8), family=family)
+    figure = draw(material, "images")
+    mu = posterior_epred(material.posterior, material.rows)
+    observed = [f"{value:.3g}" for value in small_frame()[response]]
+    check_images(figure, mu, images, observed)
+    assert all(axes.images[0].get_cmap().name == "gray" for axes in figure.axes)
+    assert f"Images by mean of {response}" in texts(figure)
+
+
+def test_images_of_categories_are_ordered_by_one_probability():
+    formula = "mode ~ x + nn(image(scan))"
+    material, images = image_material(formula, family="categorical")
+    p = posterior_epred(material.posterior, material.rows)
+    modes = category_frame()["mode"].to_numpy()
+    for options, k in (({}, 1), ({"category": "train trip"}, 2)):
+        figure = draw(material, "images", **options)
+        check_images(figure, p[..., k], images, modes)
+        assert not untidy(figure)
+    assert "Images by P(mode = train trip)" in texts(figure)
+    with pytest.raises(InputError, match="Did you mean 'car'"):
+        draw(material, "images", category="cra")
+
+
+def test_images_of_new_rows_and_of_another_column(lesions):
+    material, _ = lesions
+    images = pixels_of(20, (8, 9, 3), seed=5)
+    flag = np.arange(20) // 10
+    flat = [image.transpose(2, 0, 1).ravel() for image in images]  # as tables are read
+    frame = small_frame(20, seed=3).assign(scan=flat, flag=flag)
+    rows = apply_design(material.posterior.design, frame, response=True)
+    options = {"rows": rows, "rows_label": "test rows"}
+    figure = draw(material, "images", **options)
+    check_images(figure, posterior_epred(material.posterior, rows), images, flag)
+    assert "20 test rows" in texts(figure) and "training" not in texts(figure)
+    assert "of 20 test rows" in alt_text(material, "images", **options)
+
+    both, images = image_material("flag ~ nn(image(scan)) + nn(image(other))")
+    mu = posterior_epred(both.posterior, both.rows)
+    for options, expected in (({}, images), ({"variable": "other"}, images[::-1])):
+        check_images(draw(both, "images", **options), mu, expected, small_frame()["flag"])
+    with pytest.raises(InputError, match=r"'othr' is no column of images\. Did you mean 'other'"):
+        draw(both, "images", variable="othr")
+
+
+def test_the_largest_and_smallest_prediction_are_told(lesions):
+    material, _ = lesions
+    mu = posterior_epred(material.posterior, material.rows)
+    order = np.argsort(mu.mean(axis=0))
+    words = []
+    for i in order[[0, -1]]:
+        lower, upper = np.percentile(mu[:, i], [2.5, 97.5])
+        interval = f"95% interval {lower:.3g} to {upper:.3g}"
+        words.append(f"mean {mu[:, i].mean():.3g}, {interval}, observed {i % 2}")
+    assert alt_text(material, "images") == (
+        "12 images (column scan) of 30 training rows by P(flag = 1). "
+        f"The first: {words[0]}. The last: {words[1]}."
+    )
+
+
+def test_few_images_are_all_drawn_in_one_line():
+    material, _ = image_material(n=5)
+    figure = draw(material, "images")
+    means = posterior_epred(material.posterior, material.rows).mean(axis=0)
+    drawn = [numbers[0] for _, numbers, _ in shown_images(figure)]
+    np.testing.assert_allclose(drawn, np.sort(means), rtol=5e-3)
+    assert np.ptp([axes.get_position().y0 for axes in figure.axes]) < 1e-9
+    assert not untidy(figure)
+
+
+def test_models_without_images_have_no_such_picture(gaussian):
+    with pytest.raises(InputError, match=r"no network of it takes images, as nn\(image\(path\)\)"):
+        draw(gaussian, "images")
+    formula = "y ~ x + nn(image(scan), trunk='trunk.onnx')"
+    frame = small_frame().assign(scan=list(pixels_of(30, (4,))))
+    bundle, rows = small_bundle(formula, frame)
+    embedded = memory_material(One(bundle, with_energy(random_draws(bundle))), rows)
+    assert available(embedded) == OF_NUMBERS
+    with pytest.raises(InputError, match="holds the embeddings alone"):
+        draw(embedded, "images")
+
+
 # categories
 
 
@@ -463,8 +614,8 @@ def modes():
 @pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described_of_categories(name):
     material = category_material(name)
-    assert available(material) == KINDS
-    for kind in KINDS:
+    assert available(material) == OF_NUMBERS
+    for kind in OF_NUMBERS:
         assert not untidy(draw(material, kind)), kind
         assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
     third = {"categorical": "train trip", "cumulative": "3"}[name]
@@ -752,7 +903,7 @@ def test_unknown_kinds_and_options_are_refused(gaussian):
 def test_rows_without_their_table_can_be_drawn_where_it_is_not_needed(gaussian):
     rows = replace(gaussian.rows, frame=None)
     material = memory_material(gaussian.posterior, rows)
-    for kind in set(KINDS) - {"band"}:
+    for kind in set(OF_NUMBERS) - {"band"}:
         draw(material, kind)
     with pytest.raises(InputError, match="training table"):
         draw(material, "band")

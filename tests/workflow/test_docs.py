@@ -28,8 +28,8 @@ def lines(text):
     return sorted(words(line) for line in text.splitlines())
 
 
-def test_there_are_tutorials_of_families_terms_and_constructions():
-    names = {"gaussian", "poisson", "bernoulli", "constructions", "terms"}
+def test_there_are_tutorials_of_families_terms_images_and_constructions():
+    names = {"gaussian", "poisson", "bernoulli", "images", "constructions", "terms"}
     assert {path.stem for path in TUTORIALS} == names
 
 

@@ -18,20 +18,20 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="coefficients, densities, band, subspace, loss, ppc, calibration, trace, rank "
-            "or energy."
+            help="coefficients, densities, band, subspace, loss, ppc, calibration, images, trace, "
+            "rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
     ] = None,
     variable: Annotated[
-        str | None, typer.Option(help="Column along which a band is drawn.")
+        str | None, typer.Option(help="Column along which a band is drawn, or column of images.")
     ] = None,
     by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
     category: Annotated[
         str | None,
-        typer.Option(help="Category of the response, for a band or calibration."),
+        typer.Option(help="Category of the response, for a band, calibration or images."),
     ] = None,
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Coefficients per sd of their column.")
@@ -43,7 +43,7 @@ def plot(
         str | None, typer.Option(help="Of the subspace: posterior or likelihood.")
     ] = None,
     newdata: Annotated[
-        str | None, typer.Option(help="Rows with a known response, for calibration.")
+        str | None, typer.Option(help="Rows with a known response, for calibration or images.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -53,18 +53,18 @@ def plot(
         A finished run.
     kind : str
         ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
-        ``calibration``, ``trace``, ``rank`` or ``energy``.
+        ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
     others : sequence of runs or paths
         Further runs to overlay.
     frame : pandas.DataFrame, optional
-        Rows with a known response on which ``calibration`` is judged, instead of the training
-        rows.
+        Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
+        drawn, instead of the training rows.
     **options
-        Of the kind: ``variable`` and ``by`` of ``band``, ``category`` of ``band`` and
-        ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
-        ``subspace``.
+        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``images``, ``category``
+        of these and of ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and
+        ``what`` of ``subspace``.
 
     Returns
     -------

@@ -25,6 +25,7 @@ from semistan.show.pictures.coefficients import coefficients_alt, draw_coefficie
 from semistan.show.pictures.densities import densities_alt, draw_densities
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.energy import draw_energy, energy_alt, energy_refusal
+from semistan.show.pictures.images import draw_images, images_alt, images_refusal
 from semistan.show.pictures.importance import draw_importance, importance_alt
 from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
@@ -93,6 +94,13 @@ PICTURES: tuple[Picture, ...] = (
         draw_calibration,
         calibration_alt,
         refusal=calibration_refusal,
+    ),
+    Picture(
+        "images",
+        "images by what is predicted of them",
+        draw_images,
+        images_alt,
+        refusal=images_refusal,
     ),
     Picture("trace", "traces by chain", draw_trace, trace_alt),
     Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
 APART = ("band",)  # not shown: the page has the effects of every column
-CHECKS = ("ppc", "calibration")
+CHECKS = ("ppc", "calibration", "images")
 
 HINTS: Mapping[str, str] = {
     "trace": "The chains should look alike, without trends or jumps.",

@@ -73,7 +73,7 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
         "Checks",
         (
             Paragraph(SCORES),
-            *gallery_of(evidence.pictures, "ppc", "calibration"),
+            *gallery_of(evidence.pictures, "ppc", "calibration", "images"),
             *_estimated("Scores on the training rows", "", evidence.scores),
             *_left_out(results, evidence.loo),
         ),
