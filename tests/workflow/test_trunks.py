@@ -25,6 +25,7 @@ from semistan.errors import InputError
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
+from semistan.program.program import stan_program
 from semistan.subspace.construction import training_epochs
 from semistan.workflow import images as reading
 from semistan.workflow import pixels
@@ -115,6 +116,11 @@ def copy_of(data, folder):
 
 
 # ----------------------------------------------------------------------------- tables
+
+
+def test_the_program_says_that_the_network_takes_an_embedding(trained):
+    text = " ".join(stan_program(trained[1].model).replace("//", "").split())
+    assert f"eta_scale f(embedding of {SIZED}; w)" in text
 
 
 def test_the_networks_inputs_are_the_embeddings(data, tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ They are not part of what is hashed, so that a binary is found again whatever th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from semistan.model.bundle import Bundle
 from semistan.model.families.family import Family
@@ -95,7 +96,7 @@ def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormul
     """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
     own = _output(model, predictor.name)
     networks = [
-        f"{own if SHARED in options else 'f'}({_listed(arguments)}; w)"
+        f"{own if SHARED in options else 'f'}({_taken(arguments, options)}; w)"
         for arguments, options in formula.calls_of_nn
     ]
     further = [*(term.text for term in predictor.terms),
@@ -112,6 +113,11 @@ def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormul
     sums += [f"(x{of} - x_loc{of})' {theta}"] if predictor.coefficients else []
     tied = [text.replace(" ", TIED) if len(text) < SHORT else text for text in (*sums, *further)]
     return f"{name} = {' + '.join(tied)}"
+
+
+def _taken(arguments: tuple[str, ...], options: Mapping[str, Any]) -> str:
+    """Write what a network takes: its arguments, or a trunk's embedding of them."""
+    return "embedding of " * ("trunk" in options) + _listed(arguments)
 
 
 def _output(model: Model, predictor: str) -> str:

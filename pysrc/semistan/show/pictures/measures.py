@@ -234,7 +234,7 @@ def _caption(measured: Measured) -> str:
     plane, trained = measured.plane, measured.bundle.trained
     parts = [LOSS_WORDS]
     if trained.curve:
-        parts.append("A control point stands at t = l / k, with its own loss.")
+        parts.append("Control points stand at even steps of t, each with its own loss.")
     held = held_words(plane)
     if held:
         where = "at their means" if measured.draws else "as trained"
