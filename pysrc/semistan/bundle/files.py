@@ -147,8 +147,8 @@ def is_alive(process: int) -> bool:
 def check_output_folder(path: Path, marker: str, *, overwrite: bool) -> None:
     """Refuse a folder that cannot be written, or may not be, before any work is done for it.
 
-    An existing folder is replaced only if it is of the same kind and that was asked for. What killed
-    processes left of earlier attempts at it is removed.
+    An existing folder is replaced only if it is of the same kind and that was asked for. What
+    killed processes left of earlier attempts at it is removed.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _check_replaceable(path: Path) -> None:
     """Refuse a folder that none can take the place of."""
     if path.is_symlink():
         raise InputError(f"'{path}' is a link; name the folder itself, or another")
-    if path.resolve() in (Path.cwd(), *Path.cwd().parents):
+    if Path(os.path.realpath(path)) in (Path.cwd(), *Path.cwd().parents):
         raise InputError(
             f"'{path}' is the folder that you are in, or above it, expected one that can be "
             "replaced as a whole; name a new folder"
@@ -196,10 +196,10 @@ def _check_replaceable(path: Path) -> None:
 def _try_writing(path: Path) -> None:
     """Make a temporary folder where ``path`` is to be, or in the nearest folder above it."""
     above = path.parent
-    while not above.exists() and above != above.parent:
+    while not os.path.lexists(above) and above != above.parent:
         above = above.parent
     try:
-        os.rmdir(tempfile.mkdtemp(dir=above, prefix=temporary_prefix(path.name)))
+        Path(tempfile.mkdtemp(dir=above, prefix=temporary_prefix(path.name))).rmdir()
     except OSError as error:
         raise file_error(error, above) from error
 
