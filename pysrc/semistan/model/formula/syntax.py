@@ -367,16 +367,30 @@ def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
     known: Options = {"nn": NN}.get(name, {}) if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
-    further = [] if name == "nn" else node.args[1:]
+    least, most = _numbers_of_arguments(name, len(node.args))
     options = [
         option
         for option in node.keywords
         if not known.get(str(option.arg), _never)(_literal(option.value))
+        and not _is_by(name, option)
     ]
-    for part in (*starred, *further, *options):
+    for part in (*starred, *node.args[most:], *options):
         report.refuse(part, f"'{report.shown(part)}' is not allowed: {name}() takes {takes}")
-    if not node.args:
+    if len(node.args) < least:
         report.refuse(node, f"{name}() takes {takes}")
+
+
+def _numbers_of_arguments(name: str, given: int) -> tuple[int, int]:
+    """Return how many arguments a term's call takes at least and at most."""
+    if name in PARTS:
+        return (1, given) if name == "nn" else (1, 1)
+    return term_kind(name).arguments
+
+
+def _is_by(name: str, option: ast.keyword) -> bool:
+    """Say whether an option is the column by which a term varies."""
+    varies = name not in PARTS and term_kind(name).has_by
+    return varies and option.arg == "by" and isinstance(option.value, ast.Name)
 
 
 def _never(_: object) -> bool:
