@@ -273,11 +273,16 @@ class ModelConfig(_Section):
     of terms whose variables are all in nn() (``auto``), ``all``, or none (``off``).
     ``orthogonalise_in`` says where: in each draw afterwards (``posterior``), or in the program,
     which then has the prior on the orthogonalised coefficient (``model``).
+    ``sep``, ``decimal`` and ``encoding`` say how a table that is a text file is written; ``auto`` is
+    guessed from its first lines.
     """
 
     formula: str
     family: str = "gaussian"
     data: str | None = None
+    sep: str = "auto"
+    decimal: str = "auto"
+    encoding: str = "auto"
     drop_missing: bool = False
     orthogonalise: Literal["off", "auto", "all"] = "auto"
     orthogonalise_in: Literal["posterior", "model"] = "posterior"
