@@ -99,8 +99,8 @@ class Flag:
 
 MODEL_FLAGS = (
     Flag("data", ("data",), str,
-         "Table: CSV or other text, also packed (.gz), Parquet, Feather, Stata (.dta) or SPSS "
-         "(.sav); - is text from standard input.", MODEL),
+         "Table: CSV or other text, also packed (.gz), Parquet, Feather, Stata (.dta), SPSS "
+         "(.sav) or R's .rds; - is text from standard input.", MODEL),
     Flag("sep", ("sep",), str,
          "What separates the fields of a text file: one character, tab or blank; auto guesses.",
          MODEL),

@@ -273,8 +273,8 @@ class ModelConfig(_Section):
     of terms whose variables are all in nn() (``auto``), ``all``, or none (``off``).
     ``orthogonalise_in`` says where: in each draw afterwards (``posterior``), or in the program,
     which then has the prior on the orthogonalised coefficient (``model``).
-    ``sep``, ``decimal`` and ``encoding`` say how a table that is a text file is written; ``auto`` is
-    guessed from its first lines.
+    ``sep``, ``decimal`` and ``encoding`` say how a table that is a text file is written; ``auto``
+    is guessed from its first lines.
     """
 
     formula: str

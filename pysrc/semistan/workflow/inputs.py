@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 GUESSED = Dialect()
 STDIN = "-"
+NULLABLE = ("Int32", "Int64", "boolean")  # of pandas
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -52,7 +53,7 @@ def read_config(path: Path) -> ModelConfig:
 def read_table(
     path: Path | str, dialect: Dialect = GUESSED, say: Callable[[str], None] | None = None
 ) -> pd.DataFrame:
-    """Read a table with a header: text, Parquet, Feather, Stata or SPSS, by the file's suffix.
+    """Read a table with a header: text, Parquet, Feather, Stata, SPSS or RDS, by the file's suffix.
 
     Parameters
     ----------
@@ -100,10 +101,10 @@ def _read_binary(path: Path | str, kind: str, read: Callable[[Any], pd.DataFrame
         return read(path)
     except (FileNotFoundError, IsADirectoryError):
         raise
-    except ImportError:
-        raise InputError(
-            f"data file '{path}' needs the package pyreadstat: pip install 'semistan[spss]'"
-        ) from None
+    except ImportError as error:
+        extra = {"SPSS": "spss", "RDS": "rds"}.get(kind)
+        advice = f"pip install 'semistan[{extra}]'" if extra else str(error)
+        raise InputError(f"data file '{path}' needs another package: {advice}") from None
     except Exception as error:
         raise InputError(f"data file '{path}' is no readable {kind} file: {error}") from None
 
@@ -134,6 +135,22 @@ def _spss(path: Path | str) -> pd.DataFrame:
     return pd.read_spss(path)
 
 
+def _rds(path: Path | str) -> pd.DataFrame:
+    """Read a data frame that R's saveRDS() wrote; whole numbers with NA become real ones."""
+    import pandas as pd
+    import rdata
+
+    frame = rdata.read_rds(path)
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError("it holds no data frame")
+    plain = {
+        name: column.to_numpy(float, na_value=float("nan"))
+        for name, column in frame.items()
+        if column.dtype in NULLABLE and column.isna().any()
+    }
+    return frame.assign(**plain).reset_index(drop=True)
+
+
 BINARY: dict[str, tuple[str, Callable[[Any], pd.DataFrame]]] = {
     ".parquet": ("Parquet", _parquet),
     ".feather": ("Feather", _feather),
@@ -141,6 +158,7 @@ BINARY: dict[str, tuple[str, Callable[[Any], pd.DataFrame]]] = {
     ".dta": ("Stata", _stata),
     ".sav": ("SPSS", _spss),
     ".zsav": ("SPSS", _spss),
+    ".rds": ("RDS", _rds),
 }
 _FROM_R = (
     "in R, write.csv(data, 'data.csv', row.names = FALSE) or arrow::write_parquet(data, "
@@ -148,7 +166,7 @@ _FROM_R = (
 )
 _AS_CSV = "save it as CSV, or as Parquet by pandas"
 ADVICE = {
-    ".rds": _FROM_R, ".rda": _FROM_R, ".rdata": _FROM_R,
+    ".rda": _FROM_R, ".rdata": _FROM_R,
     ".xlsx": _AS_CSV, ".xls": _AS_CSV, ".ods": _AS_CSV, ".json": _AS_CSV,
 }  # fmt: skip
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

@@ -210,10 +210,8 @@ def training_rows(
     path = data or bundle.source.path
     if path is None:
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
-    rows = new_rows(
-        bundle, read_table(path, dialect_of(bundle.config)), response=True, drop_missing=bundle.config.drop_missing,
-        reading=reading,
-    )  # fmt: skip
+    table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
+    rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"
