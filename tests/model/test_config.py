@@ -153,8 +153,8 @@ def test_every_key_survives_the_file(tmp_path):
             "sd": "normal(0, 2)", "sds": "cauchy(0, 1)", "cor": "lkj(2)", "autoscale": False,
         },
         "train": {
-            "epochs": 12, "learning_rate": 1e-5, "batch_size": 7, "validation": 0.0, "seed": 3,
-            "device": "cpu",
+            "epochs": 12, "steps": 70, "learning_rate": 1e-5, "batch_size": 7,
+            "validation": 0.0, "seed": 3, "device": "cpu",
         },
         "sample": {
             "method": "fullrank", "temperature": 2.0, "temper": "subspace",

@@ -173,6 +173,8 @@ MODEL_FLAGS = (
 )  # fmt: skip
 TRAIN_FLAGS = (
     Flag("epochs", ("train.epochs",), int, "Training epochs.", TRAINING),
+    Flag("steps", ("train.steps",), int,
+         "Most optimiser steps; large tables have fewer epochs.", TRAINING),
     Flag("learning_rate", ("train.learning_rate",), float, "Adam's initial rate.", TRAINING),
     Flag("batch_size", ("train.batch_size",), int, "Rows per step; 0 decides by itself.",
          TRAINING),

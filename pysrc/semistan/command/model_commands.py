@@ -99,7 +99,7 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
-    with screen.training_bar(training_epochs(config)) as progress:
+    with screen.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)

@@ -222,10 +222,13 @@ class PriorConfig(_Section):
 class TrainConfig(_Section):
     """``[train]``: how Algorithm 1 is run.
 
-    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024.
+    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024. ``steps`` is how
+    many optimiser steps a training takes at the most: where the rows make epochs longer, these are
+    fewer.
     """
 
     epochs: int = Field(default=3000, ge=1)
+    steps: int = Field(default=100_000, ge=1)
     learning_rate: float = Field(default=5e-3, gt=0)
     batch_size: int = Field(default=0, ge=0)
     validation: float = Field(default=0.1, ge=0, lt=0.9)

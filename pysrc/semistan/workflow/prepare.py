@@ -31,6 +31,7 @@ from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
 from semistan.model.units import units_of
 from semistan.subspace.construction import check_construction
+from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
 from semistan.workflow.inputs import BINARY, STDIN, dialect_of, read_config, read_table
 from semistan.workflow.pixels import Reading
@@ -137,6 +138,8 @@ def prepare(
     check_trials(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
+    config, fewer = within_steps(config, len(rows))
+    said += [fewer] if fewer else []
     spec = network_spec(config, design, modules)
     config = _with_given_dimension(config, formula, spec)
     check_construction(config.subspace, spec)
