@@ -58,7 +58,7 @@ class TermKind:
 
 
 # A module whose KIND is the record, or the record itself.
-KINDS: dict[str, str | TermKind] = {"s": "semistan.model.terms.smooth"}
+KINDS: dict[str, str | TermKind] = {"s": "semistan.model.terms.smooths"}
 
 
 def term_kind(name: str) -> TermKind:

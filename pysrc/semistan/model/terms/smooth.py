@@ -20,7 +20,7 @@ Wood (2017), Generalized Additive Models, 2nd edition, sections 5.3.1 and 5.8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,15 +29,12 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import variables
 from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
-from semistan.model.table.kinds import is_factor
 from semistan.model.table.rows import Block
-from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.splines import SPLINES, Spline
-from semistan.model.terms.term import Hyperparameter, Lines, Term
+from semistan.model.terms.term import Hyperparameter, Lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,9 +42,6 @@ if TYPE_CHECKING:
 
 STORED = "smooths"
 DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
-LARGEST_BASIS = 200
-LEVELS = "re"  # the bs of effects of levels
-BASES = (*SPLINES, LEVELS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -298,72 +292,3 @@ def smooth_to_plain(smooth: Smooth) -> dict[str, Any]:
     bs = {} if smooth.bs == "cr" else {"bs": smooth.bs}
     by = {"by": smooth.by, "by_scale": smooth.by_scale} if smooth.by else {}
     return numbers | arrays | bs | by
-
-
-def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Term:
-    """Learn whichever of the smooths a call is."""
-    from semistan.model.terms.smooth_by import learn_by_factor
-    from semistan.model.terms.smooth_re import learn_levels
-
-    if call.option("bs", "cr") == LEVELS:
-        return learn_levels(call, table, name, key)
-    x = evaluate(call.expression, table)
-    if not call.by:
-        return learn_smooth(call, x, name, key)
-    if is_factor(table[variables(call.by)[0]]):
-        return learn_by_factor(call, x, table, name, key)
-    by = evaluate(call.by, table)
-    size = float(np.sqrt((by**2).mean()))
-    return replace(learn_smooth(call, x, name, key), by=call.by, by_scale=size)
-
-
-def _from_plain(content: Mapping[str, Any], key: str) -> Term:
-    """Rebuild whichever of the smooths a state is of."""
-    from semistan.model.terms.smooth_by import by_factor_from_plain
-    from semistan.model.terms.smooth_re import levels_from_plain
-
-    if content.get("bs") == LEVELS:
-        return levels_from_plain(content, key)
-    if "levels" in content:
-        return by_factor_from_plain(content, key)
-    return smooth_from_plain(content, key)
-
-
-def _straight(call: TermCall) -> tuple[str, ...]:
-    """Return the line of a natural spline, or the lines by level or with another column."""
-    if call.option("bs", "cr") != "cr":
-        return ()
-    return (f"{call.expression}:{call.by}" if call.by else call.expression,)
-
-
-def _also(call: TermCall, table: pd.DataFrame) -> tuple[str, ...]:
-    """Return the column that a smooth is multiplied by, which is the constant times it."""
-    numeric = call.by and not is_factor(table[variables(call.by)[0]])
-    return (call.by,) if numeric else ()
-
-
-def _is_dimension(value: object) -> bool:
-    return type(value) is int and 3 <= value <= LARGEST_BASIS
-
-
-def _is_basis(value: object) -> bool:
-    """Say whether a text is a basis; text is blanked where a formula is first checked."""
-    return isinstance(value, str) and (value in BASES or set(value) == {"_"})
-
-
-def _is_period(value: Any) -> bool:
-    two = isinstance(value, list) and [type(x) in (int, float) for x in value] == [True, True]
-    return two and value[0] < value[1]
-
-
-KIND = TermKind(
-    takes="one expression and k, as s(x) or s(x, k=10), the basis bs='cr', 'cc' or 're' with "
-    "knots=[from, to] of a period, and a column by, as s(x, by=g) or s(month, bs='cc')",
-    options={"k": _is_dimension, "bs": _is_basis, "knots": _is_period},
-    straight=_straight,
-    also=_also,
-    has_by=True,
-    stored=STORED,
-    learn=_learn,
-    from_plain=_from_plain,
-)

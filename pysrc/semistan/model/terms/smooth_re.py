@@ -12,12 +12,13 @@ from semistan.model.formula.formula import GroupTerm, variables
 from semistan.model.table.columns import Terms
 from semistan.model.table.kinds import is_factor
 from semistan.model.terms.group import Group, learn_group
-from semistan.model.terms.smooth import LEVELS, STORED
+from semistan.model.terms.smooth import STORED
 from semistan.model.terms.term import Hyperparameter
 
 if TYPE_CHECKING:
     import pandas as pd
 
+LEVELS = "re"  # the bs of effects of levels
 INTERCEPT = ("Intercept",)
 EMPTY = Terms((), (), {}, {}, (), ())
 
