@@ -25,6 +25,7 @@ from semistan.model.formula.syntax import (
     SHARED,
     check_expression,
     check_part,
+    check_size,
     check_text,
     closing,
     formula_error,
@@ -240,6 +241,7 @@ def parse_formula(text: str) -> Formula:
         the predictors, removes the intercept, or has no ``nn()`` term or two with the same
         arguments.
     """
+    check_size(text)
     try:
         formula = _all_parts(text)
     except (RecursionError, MemoryError):  # the latter from Python's parser
