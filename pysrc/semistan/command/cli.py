@@ -6,7 +6,7 @@ Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnos
 # Typer reads annotations at run time: no postponed evaluation here.
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,7 +18,7 @@ from semistan.command import (
     show_commands,
     tool_commands,
 )
-from semistan.errors import SemistanError
+from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -72,5 +72,11 @@ def main() -> None:
     try:
         app()
     except SemistanError as error:
-        screen.complain(str(error))
-        sys.exit(error.exit_code)
+        _give_up(error)
+    except OSError as error:
+        _give_up(file_error(error))
+
+
+def _give_up(error: SemistanError) -> NoReturn:
+    screen.complain(str(error))
+    sys.exit(error.exit_code)
