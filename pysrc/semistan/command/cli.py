@@ -12,6 +12,7 @@ import typer
 
 from semistan.command import (
     answer_commands,
+    inquiry_commands,
     model_commands,
     run_commands,
     screen,
@@ -38,6 +39,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "hypothesis": inquiry_commands.hypothesis,
+    "r2": inquiry_commands.r2,
+    "sensitivity": inquiry_commands.sensitivity,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,

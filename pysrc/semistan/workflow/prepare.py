@@ -18,7 +18,7 @@ from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import family, with_categories
 from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
-from semistan.model.formula.patterns import has_patterns, with_columns
+from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
 from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
@@ -113,7 +113,7 @@ def prepare(
     InputError
         For anything that would make training or sampling impossible or meaningless.
     """
-    looked_up, record = has_patterns(config.formula), family(config.family)
+    looked_up, record = needs_table(config.formula), family(config.family)
     formula = None if looked_up else parse_formula(config.formula)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
@@ -121,7 +121,10 @@ def prepare(
     table = frame
     if table is None:
         table = read_table(str(config.data), dialect_of(config), said.append)
-    formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
+    columns = list(map(str, table.columns))
+    formula = formula or parse_formula(with_table(config.formula, columns))
+    if others := rest(config.formula, columns):
+        said.append(f"'.' is {', '.join(others)}")
     kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
