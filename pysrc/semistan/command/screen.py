@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.effects.answers import Answer
+    from semistan.posterior.posterior import Posterior
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
@@ -231,6 +232,16 @@ def say_caveat(run: Run) -> None:
     text = "" if run.prior_only else left_out(run.bundle, len(run.members))
     if text:
         say(text)
+
+
+def show_reservations(posterior: Posterior) -> None:
+    """Say what keeps draws from being the posterior's, and what intervals leave out."""
+    from semistan.model.describe import left_out
+
+    for text in posterior.reservations:
+        say(f"Not the posterior: {text}.")
+    if missing := left_out(posterior.members[0].bundle, len(posterior.members)):
+        say(missing)
 
 
 def say_weighting(config: ModelConfig) -> None:
