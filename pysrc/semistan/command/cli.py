@@ -14,6 +14,7 @@ import typer
 
 from semistan.command import (
     answer_commands,
+    inquiry_commands,
     model_commands,
     run_commands,
     screen,
@@ -40,6 +41,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "hypothesis": inquiry_commands.hypothesis,
+    "r2": inquiry_commands.r2,
+    "sensitivity": inquiry_commands.sensitivity,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -47,6 +51,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": show_commands.report,
     "doctor": tool_commands.doctor,
     "install-cmdstan": tool_commands.install_cmdstan,
+}
+
+PANELS = {  # what the commands of a file are for
+    "model_commands": "Specify and fit",
+    "run_commands": "Sample, and read the result",
+    "answer_commands": "Predict, judge and explain",
+    "inquiry_commands": "Ask what was learnt",
+    "show_commands": "Show, and hand on",
+    "tool_commands": "Tools",
 }
 
 app = typer.Typer(
@@ -57,7 +70,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
 
 
 @app.callback(invoke_without_command=True)
