@@ -354,8 +354,8 @@ def test_the_gradient_is_that_of_differences_and_the_matrix_gauss_newtons(family
     naive = np.array([(one - other) / (2 * step) for one, other in ends])
     assert gradient.numpy() == pytest.approx(naive, abs=1e-6 * np.abs(naive).max())
     values = torch.linalg.eigvalsh(matrix)
-    # random effects of sigma make it tiny in single rows, beside whose curvature others round off, as
-    # beside single rows of a Weibull response, whose curvature is the exponential of a product
+    # random effects of sigma make it tiny in single rows, beside whose curvature others round off;
+    # so do single rows of a Weibull response, whose curvature is the exponential of a product
     rounded = part == "more" or family == "weibull"
     assert values.min() > (-1e-15 * values.max() if rounded else 0)
 

@@ -159,6 +159,12 @@ def test_the_mean_is_scipys(record):
 
 
 @each
+def test_the_variance_is_scipys(record):
+    expected = ORACLES[record.name](ETA).stats("mvk")[1]
+    assert np.allclose(record.variance(ETA, dispersion(record)), expected, rtol=1e-9)
+
+
+@each
 def test_the_mean_of_an_extreme_predictor_does_not_warn(record):
     assert np.isfinite(record.mean(np.array([-700.0, 700.0]), dispersion(record))).all()
 

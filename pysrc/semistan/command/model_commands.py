@@ -1,7 +1,6 @@
 """Commands about a model before it is sampled, and the fit of all steps."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,16 +20,13 @@ def new(
     overrides: dict[str, Any],
 ) -> None:
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
-    from semistan.bundle.files import check_output_file
-    from semistan.workflow.inputs import write_config
-    from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.new import new as write_new
 
-    check_output_file(out, overwrite=overwrite)
-    config = configure(formula, overrides)
     with screen.image_bar() as reading:
-        prepare(config, reading=reading)
-    data = os.path.relpath(str(config.data), out.resolve().parent)
-    write_config(config.model_copy(update={"data": data}), out)
+        write_new(
+            formula, out=out, overwrite=overwrite, overrides=overrides, reading=reading,
+            say=screen.say,
+        )  # fmt: skip
     screen.say(f"wrote {out}; fit it with: semistan fit {out}")
 
 
@@ -44,6 +40,7 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
+    screen.begin("reading the table and checking the model")
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -76,6 +73,7 @@ def train(
     overrides: dict[str, Any],
 ) -> None:
     """Train the subspace and export it as a bundle."""
+    screen.begin("reading the table and checking the model")
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs
@@ -96,7 +94,7 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
-    with screen.training_bar(training_epochs(config)) as progress:
+    with screen.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)

@@ -56,7 +56,7 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,6 +143,7 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
+    progress = progress and counted(progress, prepared.config, config)
     config = prepared.config
     for note in prepared.notes:
         say(note)
@@ -283,6 +284,14 @@ def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
     run = run if isinstance(run, Run) else read_run(run, networks)
     posterior = read_posterior(run)
     return Fit(run, posterior, summarise(posterior, run.rows()))
+
+
+def summary(run: Run | str | Path, networks: Given | None = None) -> Summary:
+    """Return a finished run's coefficient table and diagnostics; ``networks`` as of ``read_run``.
+
+    ``semistan.read_fit`` has the posterior too.
+    """
+    return read_fit(run, networks).summary
 
 
 def new_run(

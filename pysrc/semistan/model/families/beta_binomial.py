@@ -38,6 +38,11 @@ def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     return ways + chosen - _log_rising(precision.log(), n)
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    n, precision = dispersion["trials"], dispersion["precision"]
+    return np.asarray(n * expit(eta) * expit(-eta) * (precision + n) / (precision + 1))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     n = np.broadcast_to(dispersion["trials"], eta.shape).astype(np.int64)
     return generator.binomial(n, beta_rng(eta, dispersion, generator)).astype(float)
@@ -57,6 +62,7 @@ BETA_BINOMIAL = Family(
     rng=_rng,
     density="beta_binomial_lpmf({y} | {trials}, {precision} {times} inv_logit({eta}), "
     "{precision} {times} inv_logit(-{eta}))",
+    variance=_variance,
     stan_rng="beta_binomial_rng({trials}, {precision} * inv_logit({eta}), "
     "{precision} * inv_logit(-{eta}))",
     given=("trials",),

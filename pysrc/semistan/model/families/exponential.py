@@ -34,5 +34,6 @@ EXPONENTIAL = Family(
     log_lik=_log_lik,
     rng=lambda eta, _, generator: np.exp(eta) * generator.standard_exponential(eta.shape),
     density="exponential_lpdf({y} | exp(-{eta}))",
+    variance=lambda eta, _: np.exp(2 * eta),
     stan_rng="exponential_rng(exp(-{eta}))",
 )

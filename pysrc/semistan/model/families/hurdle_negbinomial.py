@@ -51,6 +51,12 @@ def _mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
     return np.asarray((1 - dispersion["hu"]) * above)
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    """Return the variance; the second moment is a multiple of the mean that zeros leave alone."""
+    mean = _mean(eta, dispersion)
+    return np.asarray(mean * (1 + (1 + 1 / dispersion["shape"]) * np.exp(eta) - mean))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     drawn = truncated_counts(eta, {"shape": dispersion["shape"]}, generator)
     return with_share(dispersion["hu"], 0.0, drawn, generator)
@@ -69,6 +75,7 @@ HURDLE_NEGBINOMIAL = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="hurdle_neg_binomial_log_lpmf({y} | {eta}, {shape}, {hu})",
+    variance=_variance,
     stan_rng="hurdle_neg_binomial_log_rng({eta}, {shape}, {hu})",
     density_functions=(
         "shares.stanfunctions",

@@ -45,6 +45,12 @@ def _mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
     return np.asarray((1 - dispersion["hu"]) * above)
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    """Return the variance; the second moment is a multiple of the mean that zeros leave alone."""
+    mean = _mean(eta, dispersion)
+    return np.asarray(mean * (1 + np.exp(eta) - mean))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     drawn = truncated_counts(eta, {}, generator)
     return with_share(dispersion["hu"], 0.0, drawn, generator)
@@ -63,6 +69,7 @@ HURDLE_POISSON = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="hurdle_poisson_log_lpmf({y} | {eta}, {hu})",
+    variance=_variance,
     stan_rng="hurdle_poisson_log_rng({eta}, {hu})",
     density_functions=(
         "shares.stanfunctions",

@@ -54,7 +54,7 @@ SKEW_NORMAL = Family(
             "normal(0, 4)",
             start=0.0,
             link="identity",
-        ),  # fmt: skip
+        ),
     ),
     integer=False,
     support=np.isfinite,
@@ -64,6 +64,7 @@ SKEW_NORMAL = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="skew_normal_mean_lpdf({y} | {eta}, {sigma}, {alpha})",
+    variance=lambda eta, disp: disp["sigma"] ** 2 + 0 * eta,
     stan_rng="skew_normal_mean_rng({eta}, {sigma}, {alpha})",
     density_functions=("log_Phi.stanfunctions", "skew_normal.stanfunctions"),
     by_row=True,

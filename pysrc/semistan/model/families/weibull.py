@@ -36,6 +36,14 @@ def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     return dispersion["shape"].log() - y.log() + log_hazard - hazard
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    from scipy.special import gammaln
+
+    inverse = 1 / dispersion["shape"]
+    ratio = gammaln(1 + 2 * inverse) - 2 * gammaln(1 + inverse)
+    return np.asarray(np.exp(2 * eta) * np.expm1(ratio))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     from scipy.special import gammaln
 
@@ -58,5 +66,6 @@ WEIBULL = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="weibull_lpdf({y} | {shape}, exp({eta} - lgamma(1 + inv({shape}))))",
+    variance=_variance,
     stan_rng="weibull_rng({shape}, exp({eta} - lgamma(1 + inv({shape}))))",
 )

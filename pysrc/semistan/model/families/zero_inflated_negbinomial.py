@@ -1,8 +1,8 @@
 """Negative binomial counts with extra zeros.
 
-With probability zi a count is 0, otherwise it is negative binomial with mean mu = exp(eta) and variance
-mu + mu^2 / shape: P(y = 0) = zi + (1 - zi) (1 + mu / shape)^-shape. As in brms, eta is the
-predictor of mu.
+With probability zi a count is 0, otherwise it is negative binomial with mean mu = exp(eta) and
+variance mu + mu^2 / shape: P(y = 0) = zi + (1 - zi) (1 + mu / shape)^-shape. As in brms, eta is
+the predictor of mu.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     return torch.where(y == 0, torch.logaddexp(log_share(zi), counted), counted)
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    zi, mu = dispersion["zi"], np.exp(eta)
+    return np.asarray((1 - zi) * mu * (1 + (zi + 1 / dispersion["shape"]) * mu))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     drawn = dispersed_counts(eta, dispersion, generator)
     return with_share(dispersion["zi"], 0.0, drawn, generator)
@@ -53,6 +58,7 @@ ZERO_INFLATED_NEGBINOMIAL = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="zero_inflated_neg_binomial_log_lpmf({y} | {eta}, {shape}, {zi})",
+    variance=_variance,
     stan_rng="zero_inflated_neg_binomial_log_rng({eta}, {shape}, {zi})",
     density_functions=("shares.stanfunctions", "zero_inflated_negbinomial.stanfunctions"),
     stan_functions=(

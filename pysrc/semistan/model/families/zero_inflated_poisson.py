@@ -36,6 +36,11 @@ def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     return torch.where(y == 0, zero, log1m_share(zi) + y * eta - mu - (y + 1).lgamma())
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    zi, mu = dispersion["zi"], np.exp(eta)
+    return np.asarray((1 - zi) * mu * (1 + zi * mu))
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     return with_share(dispersion["zi"], 0.0, counts(eta, {}, generator), generator)
 
@@ -53,6 +58,7 @@ ZERO_INFLATED_POISSON = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="zero_inflated_poisson_log_lpmf({y} | {eta}, {zi})",
+    variance=_variance,
     stan_rng="zero_inflated_poisson_log_rng({eta}, {zi})",
     density_functions=("shares.stanfunctions", "zero_inflated_poisson.stanfunctions"),
     stan_functions=(

@@ -1,7 +1,7 @@
 """Proportions between 0 and 1, both of which occur (Ospina and Ferrari, 2010, Stat. Papers 51).
 
-With probability zoi a proportion is 0 or 1, and then it is 1 with probability coi; otherwise it has a
-beta distribution with mean expit(eta) and a precision, brms's phi.
+With probability zoi a proportion is 0 or 1, and then it is 1 with probability coi; otherwise it
+has a beta distribution with mean expit(eta) and a precision, brms's phi.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def _mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
     return np.asarray(zoi * dispersion["coi"] + (1 - zoi) * expit(eta))
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    zoi, mean = dispersion["zoi"], expit(eta)
+    between = mean**2 + mean * expit(-eta) / (1 + dispersion["precision"])
+    second = zoi * dispersion["coi"] + (1 - zoi) * between
+    return np.asarray(second - _mean(eta, dispersion) ** 2)
+
+
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
     ends = (generator.random(eta.shape) < dispersion["coi"]).astype(float)
     return with_share(dispersion["zoi"], ends, beta_rng(eta, dispersion, generator), generator)
@@ -61,6 +68,7 @@ ZERO_ONE_INFLATED_BETA = Family(
     log_lik=_log_lik,
     rng=_rng,
     density="zero_one_inflated_beta_lpdf({y} | {eta}, {precision}, {zoi}, {coi})",
+    variance=_variance,
     stan_rng="zero_one_inflated_beta_rng({eta}, {precision}, {zoi}, {coi})",
     density_functions=(
         "shares.stanfunctions",
