@@ -52,6 +52,32 @@ def test_every_command_has_help_of_its_own(command, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+def test_commands_stand_in_panels(monkeypatch, capsys):
+    from semistan.command.cli import app
+
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        app(["--help"])
+    panels = [line for line in capsys.readouterr().out.splitlines() if "─ " in line]
+    titles = [line.strip("╭─╮ ") for line in panels]
+    assert titles[:2] == ["Options", "Specify and fit"]
+    assert "Commands" not in titles and len(titles) > 4
+
+
+def test_help_shows_the_defaults(monkeypatch, capsys):
+    from semistan.command.cli import app
+
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        app(["fit", "--help"])
+    text = capsys.readouterr().out
+    lines = {name: line for line in text.splitlines() for name in line.split() if name[:2] == "--"}
+    shown = {"--epochs": "3000", "--hidden": "16,16", "--k": "auto", "--chains": "4",
+             "--family": "gaussian", "--prior-b": "normal(0, 2.5)", "--device": "auto"}  # fmt: skip
+    for flag, default in shown.items():
+        assert f"[default: ({default})]" in lines[flag], flag
+
+
 def test_the_version_is_printed():
     assert python("-m", "semistan", "--version") == f"semistan {semistan.__version__}\n"
 
@@ -71,6 +97,15 @@ def test_the_verbs_of_the_design_are_public():
         "posterior_predict", "log_lik",
     }  # fmt: skip
     assert verbs <= set(semistan.__all__)
+
+
+def test_every_command_is_a_function_in_python():
+    """Except subspace, which is the name of a room of the package."""
+    from semistan.command.cli import COMMANDS as every
+
+    names = {name.replace("-", "_") for name in every} - {"subspace"} | {"subspace_measures"}
+    assert not names - set(semistan.__all__)
+    assert all(callable(getattr(semistan, name)) for name in names)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -51,6 +51,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "install-cmdstan": tool_commands.install_cmdstan,
 }
 
+PANELS = {  # what the commands of a file are for
+    "model_commands": "Specify and fit",
+    "run_commands": "Sample, and read the result",
+    "answer_commands": "Predict, judge and explain",
+    "inquiry_commands": "Ask what was learnt",
+    "show_commands": "Show, and hand on",
+    "tool_commands": "Tools",
+}
+
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
@@ -59,7 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
 
 
 @app.callback(invoke_without_command=True)

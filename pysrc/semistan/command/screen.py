@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
+    from semistan.posterior.effects.answers import Answer
     from semistan.posterior.posterior import Posterior
+    from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
@@ -214,6 +216,22 @@ def _cell(value: Any) -> str:
         digits = max(0, 4 - math.floor(math.log10(abs(value)))) if known else 0
         return _number(value, min(digits, 6))
     return str(value)
+
+
+def show_answer(answer: Answer, *, as_json: bool) -> None:
+    """Print estimates, and on what they rest if that is not all draws and rows alike."""
+    show_table(answer.frame, as_json=as_json)
+    if answer.partial or answer.weights:
+        say(f"From {answer.basis}.")
+
+
+def say_caveat(run: Run) -> None:
+    """Say what the intervals of a run leave out; a prior's leave nothing out."""
+    from semistan.model.describe import left_out
+
+    text = "" if run.prior_only else left_out(run.bundle, len(run.members))
+    if text:
+        say(text)
 
 
 def show_reservations(posterior: Posterior) -> None:

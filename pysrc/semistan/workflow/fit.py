@@ -286,6 +286,14 @@ def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
     return Fit(run, posterior, summarise(posterior, run.rows()))
 
 
+def summary(run: Run | str | Path, networks: Given | None = None) -> Summary:
+    """Return a finished run's coefficient table and diagnostics; ``networks`` as of ``read_run``.
+
+    ``semistan.read_fit`` has the posterior too.
+    """
+    return read_fit(run, networks).summary
+
+
 def new_run(
     bundle: Bundle,
     rows: Rows,

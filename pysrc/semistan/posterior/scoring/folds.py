@@ -38,11 +38,14 @@ class KFold:
         Each row, judged by the fit that did not see it.
     failed : dict
         Fold -> findings of the diagnostics that its fit failed.
+    interval : float
+        Probability of the predictive intervals of the rows.
     """
 
     fold: np.ndarray
     rows: Pointwise
     failed: dict[int, list[str]]
+    interval: float = 0.9
 
     def __repr__(self) -> str:
         return str(self.table().to_string(index=False))
@@ -120,7 +123,8 @@ def read_kfold(run: Run | str | Path) -> KFold:
     folder = path / FOLDER
     if not (folder / MANIFEST).is_file():
         raise InputError(f"'{path}' has no cross-validation: run 'semistan kfold {path}'")
-    K = read_json(folder / MANIFEST)["folds"]
+    options = read_json(folder / MANIFEST)
+    K = options["folds"]
     missing = [i for i in range(1, K + 1) if not fold_folder(folder, i).is_dir()]
     if missing:
         raise InputError(f"'{folder}' lacks folds {missing}: continue with 'semistan kfold {path}'")
@@ -133,7 +137,16 @@ def read_kfold(run: Run | str | Path) -> KFold:
         fold,
         Pointwise(**{field.name: getattr(rows, field.name)[order] for field in fields(Pointwise)}),
         {i: found for i, found in checks.items() if found},
+        options["interval"],
     )
+
+
+def finished_kfold(run: Run) -> KFold | None:
+    """Return a run's cross-validation, or None if there is none that is finished."""
+    try:
+        return read_kfold(run)
+    except InputError:
+        return None
 
 
 def fold_folder(folder: Path, fold: int) -> Path:
