@@ -41,8 +41,14 @@ def archive(path, *members, compression=zipfile.ZIP_STORED):
 
 def test_arrays_that_numpy_wrote_are_read(tmp_path):
     path = tmp_path / "a.npz"
-    given = {"a": np.arange(6.0).reshape(2, 3), "empty": np.zeros((0, 4)), "n": np.array([1, 2]),
-             "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "flag": np.array(True)}  # fmt: skip
+    table = np.arange(6.0).reshape(2, 3)
+    given = {
+        "a": table,
+        "empty": np.zeros((0, 4)),
+        "n": np.array([1, 2]),
+        "fortran": np.asfortranarray(table),
+        "flag": np.array(True),
+    }
     np.savez(path, **given)
     found = read_arrays(path)
     assert found.keys() == given.keys()
@@ -132,6 +138,16 @@ def test_a_compressed_text_may_not_unpack_to_very_much_more(tmp_path):
     with gzip.open(fine, "wb") as file:
         file.write(b"y,x\n" + b"1,2\n" * 100_000)  # shrinks to a thousandth
     check_text_size(fine)
+
+
+def test_an_archive_has_one_table(tmp_path):
+    path = archive(tmp_path / "a.csv.zip", ("a.csv", "x,y"), ("b.csv", "x,y"))
+    with pytest.raises(InputError, match="has 2 files, expected one"):
+        check_text_size(path)
+    zeros = bytes(80 << 20)
+    path = archive(tmp_path / "b.csv.zip", ("b.csv", zeros), compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        check_text_size(path)
 
 
 def test_a_sparse_file_larger_than_the_memory_is_refused(tmp_path):
