@@ -38,6 +38,12 @@ def say(line: str) -> None:
     notes.print(escape(line), style="dim")
 
 
+def begin(line: str) -> None:
+    """Say at once, on a terminal, what the seconds until the next line are for."""
+    if is_interactive():
+        say(f"{line} ...")
+
+
 def complain(message: str) -> None:
     """Write an error to standard error."""
     notes.print(f"[bold red]error:[/] {escape(message)}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
 from semistan.bundle.foreign import read_parquet
+from semistan.bundle.lock import held
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -232,6 +233,20 @@ def train_missing(
     say, backend
         As of ``semistan.fit``.
     """
+    with held(path):
+        return _trained_missing(path, prepared, toolchain, kernel, progress, say, backend)
+
+
+def _trained_missing(
+    path: Path,
+    prepared: Prepared,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    progress: Progress | None,
+    say: Say,
+    backend: Backend,
+) -> Run:
+    """Train what is missing; arguments as of ``train_missing``."""
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
     tasks = [
