@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
+from semistan.bundle.foreign import read_parquet
 from semistan.bundle.lock import held
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
@@ -61,7 +62,7 @@ from semistan.workflow.train import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def member_config(config: ModelConfig, number: int) -> ModelConfig:
@@ -213,9 +214,7 @@ def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
 
 def _prepared_again(path: Path, manifest: dict[str, Any], networks: Given | None) -> Prepared:
     """Learn the design once more from the rows that the run keeps."""
-    import pandas as pd
-
-    frame: pd.DataFrame = pd.read_parquet(path / TRAINING)
+    frame = read_parquet(path / TRAINING)
     prepared = prepare(parse_config(manifest["config"], MARKER), frame, networks)
     return replace(prepared, source=Source(**manifest["source"]))
 

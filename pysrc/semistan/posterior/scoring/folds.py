@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file, read_json
+from semistan.bundle.foreign import check_text_size, read_parquet
 from semistan.errors import InputError
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import standard_error
@@ -166,7 +167,12 @@ def read_folds(folder: Path) -> np.ndarray:
     """Read each row's fold, shape (N,)."""
     import pandas as pd
 
-    return np.asarray(pd.read_csv(folder / "folds.csv")["fold"])
+    path = folder / "folds.csv"
+    try:
+        check_text_size(path)
+        return np.asarray(pd.read_csv(path, dtype=int)["fold"])
+    except (ValueError, KeyError, OSError) as error:  # pandas' own errors are ValueErrors
+        raise InputError(f"'{path}' is damaged, or missing: {error}") from None
 
 
 def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> None:
@@ -179,9 +185,7 @@ def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> Non
 
 
 def _read_pointwise(folder: Path) -> Pointwise:
-    import pandas as pd
-
-    table = pd.read_parquet(folder / POINTWISE)
+    table = read_parquet(folder / POINTWISE)
     if "weight" not in table:
         raise InputError(
             f"'{folder}' was written by another version of semistan: make the cross-validation "
