@@ -13,19 +13,23 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
+.PHONY: demo test test-all test-faults lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not (slow or faults)"
 
 test-all: lint cmdstan
-	$(PYTEST)
+	$(PYTEST) -m "not faults"
+
+# Bounded to 20 minutes each: kills, full disks and damaged files by the hundred.
+test-faults: cmdstan
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
 
 fast-test: .venv/installed-dev
-	$(PYTEST) -m "not (cmdstan or lengthy or slow)"
+	$(PYTEST) -m "not (cmdstan or lengthy or slow or faults)"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

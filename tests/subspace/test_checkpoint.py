@@ -8,6 +8,7 @@ from semistan.subspace import checkpoint
 from semistan.workflow.train import checkpoint_file, goes_on, train
 from support.small import small_prepared
 
+pytestmark = pytest.mark.lengthy
 SETTINGS = {"train__epochs": 40, "train__batch_size": 7, "network__hidden": [4]}
 
 
