@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
-    from semistan.posterior.posterior import Posterior
+    from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
@@ -216,13 +216,14 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def show_reservations(posterior: Posterior) -> None:
+def say_caveats(run: Run) -> None:
     """Say what keeps draws from being the posterior's, and what intervals leave out."""
+    from semistan.infer.methods import reservations
     from semistan.model.describe import left_out
 
-    for text in posterior.reservations:
+    for text in reservations(run.options):
         say(f"Not the posterior: {text}.")
-    if missing := left_out(posterior.members[0].bundle, len(posterior.members)):
+    if missing := left_out(run.bundle, len(run.members)):
         say(missing)
 
 
