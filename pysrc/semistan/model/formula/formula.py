@@ -26,6 +26,7 @@ from semistan.model.formula.syntax import (
     SHARED,
     check_expression,
     check_part,
+    check_size,
     check_text,
     closing,
     formula_error,
@@ -241,6 +242,7 @@ def parse_formula(text: str) -> Formula:
         the predictors, removes the intercept, or has no ``nn()`` term or two with the same
         arguments.
     """
+    check_size(text)
     try:
         formula = _all_parts(written_out(text))
     except (RecursionError, MemoryError):  # the latter from Python's parser
