@@ -39,7 +39,7 @@ def stan(
 ) -> None:
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
     from semistan.bundle.bundle import read_bundle
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import training_rows
 
@@ -77,7 +77,7 @@ def sample(
     overrides: dict[str, Any],
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
 
@@ -107,7 +107,8 @@ def sample(
 
 def _bundle_of(run: Path) -> Path:
     """Return the folder of a run's bundle, or of the first of several."""
-    from semistan.posterior.run import read_manifest, subspace_folder
+    from semistan.posterior.manifest import read_manifest
+    from semistan.posterior.run import subspace_folder
 
     several = "subspaces" in read_manifest(run)
     return (subspace_folder(run, 1) if several else run) / "bundle"
