@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import fit as fit
     from semistan.workflow.fit import read_fit as read_fit
     from semistan.workflow.fit import sample as sample
+    from semistan.workflow.inquire import bayes_r2 as bayes_r2
+    from semistan.workflow.inquire import hypothesis as hypothesis
+    from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
     from semistan.workflow.outputs import draws as draws
     from semistan.workflow.outputs import generate as generate
@@ -58,11 +61,13 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Mixture": ("posterior.posterior", "Mixture"),
     "One": ("posterior.posterior", "One"),
+    "bayes_r2": ("workflow.inquire", "bayes_r2"),
     "compare": ("workflow.compare", "compare"),
     "draws": ("workflow.outputs", "draws"),
     "effect": ("workflow.explain", "effect"),
     "fit": ("workflow.fit", "fit"),
     "generate": ("workflow.outputs", "generate"),
+    "hypothesis": ("workflow.inquire", "hypothesis"),
     "implied_prior": ("workflow.priors", "implied_prior"),
     "importance": ("workflow.explain", "importance"),
     "kfold": ("workflow.kfold", "kfold"),
@@ -90,6 +95,7 @@ _PUBLIC = {
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "score": ("workflow.score", "score"),
+    "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),

@@ -261,13 +261,6 @@ def test_a_process_exits_with_2_and_one_message(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
 
 
-@pytest.mark.parametrize(("separator", "shown"), [(";", "';'"), ("\t", r"'\t'")])
-def test_other_separators_are_recognised(command, tmp_path, separator, shown):
-    small_frame().to_csv(tmp_path / "other.csv", index=False, sep=separator)
-    message = refused(command, "fit", FORMULA, "--data", "other.csv")
-    assert f"seems to be separated by {shown}" in message
-
-
 def test_a_table_in_place_of_a_model_is_explained(command):
     assert "give it by --data" in refused(command, "fit", "data.csv")
 

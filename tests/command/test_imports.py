@@ -12,7 +12,8 @@ HEAVY = {
 }  # fmt: skip
 COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "plot", "draws", "generate", "r-script",
+    "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
+    "sensitivity", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 

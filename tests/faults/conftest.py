@@ -4,6 +4,7 @@ A short part of each kind belongs to ``make test``; the full ones are marked ``f
 """
 
 import pytest
+
 import semistan
 from support.small import small_config, small_frame
 

@@ -131,7 +131,9 @@ def read_bundle_record(path: Path) -> dict[str, Any]:
     InputError
         If it is damaged or was changed, or is of a newer format.
     """
-    content = read_record(path / MARKER, newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION)
+    content = read_record(
+        path / MARKER, "bundle", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION
+    )
     if "sha256" not in content:
         raise InputError(f"'{path / MARKER}' is damaged: it is not what semistan writes")
     if unknown := sorted(content.keys() - KEYS):

@@ -213,13 +213,15 @@ class Seal:
         return "it was changed"
 
 
-def read_record(path: Path, *, newest: int, sealed: int) -> dict[str, Any]:
+def read_record(path: Path, kind: str, *, newest: int, sealed: int) -> dict[str, Any]:
     """Read a folder's record, and hold it to the hash that it has of itself.
 
     Parameters
     ----------
     path : Path
         The record.
+    kind : str
+        Of what, in one word.
     newest : int
         The newest format that is known.
     sealed : int
@@ -236,8 +238,8 @@ def read_record(path: Path, *, newest: int, sealed: int) -> dict[str, Any]:
         raise InputError(f"'{path}' is damaged: it is not what semistan writes; {RESTORE}")
     if version > newest:
         raise InputError(
-            f"'{path.parent}' has format {version} in {path.name}, this semistan reads up to "
-            f"{newest}; upgrade semistan"
+            f"'{path.parent}' has {kind} format {version}, this semistan reads up to {newest}; "
+            "upgrade semistan"
         )
     if version >= sealed or SEAL in content or FILES in content:
         read_stamps(path, content)

@@ -6,19 +6,20 @@ Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnos
 # Typer reads annotations at run time: no postponed evaluation here.
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from semistan.command import (
     answer_commands,
+    inquiry_commands,
     model_commands,
     run_commands,
     screen,
     show_commands,
     tool_commands,
 )
-from semistan.errors import SemistanError
+from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -38,6 +39,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "hypothesis": inquiry_commands.hypothesis,
+    "r2": inquiry_commands.r2,
+    "sensitivity": inquiry_commands.sensitivity,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -72,5 +76,11 @@ def main() -> None:
     try:
         app()
     except SemistanError as error:
-        screen.complain(str(error))
-        sys.exit(error.exit_code)
+        _give_up(error)
+    except OSError as error:
+        _give_up(file_error(error))
+
+
+def _give_up(error: SemistanError) -> NoReturn:
+    screen.complain(str(error))
+    sys.exit(error.exit_code)

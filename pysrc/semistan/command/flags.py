@@ -98,7 +98,15 @@ class Flag:
 
 
 MODEL_FLAGS = (
-    Flag("data", ("data",), str, "CSV file with the data.", MODEL),
+    Flag("data", ("data",), str,
+         "Table: CSV or other text, also packed (.gz), Parquet, Feather, Stata (.dta), SPSS "
+         "(.sav) or R's .rds; - is text from standard input.", MODEL),
+    Flag("sep", ("sep",), str,
+         "What separates the fields of a text file: one character, tab or blank; auto guesses.",
+         MODEL),
+    Flag("decimal", ("decimal",), str, "Its decimal sign, '.' or ','; auto guesses.", MODEL),
+    Flag("encoding", ("encoding",), str,
+         "Its encoding, as utf-8, utf-16 or cp1252; auto guesses.", MODEL),
     Flag("family", ("family",), str,
          "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta, "
          "cumulative or categorical; with another link as 'bernoulli(probit)'.", MODEL),
@@ -165,6 +173,8 @@ MODEL_FLAGS = (
 )  # fmt: skip
 TRAIN_FLAGS = (
     Flag("epochs", ("train.epochs",), int, "Training epochs.", TRAINING),
+    Flag("steps", ("train.steps",), int,
+         "Most optimiser steps; large tables have fewer epochs.", TRAINING),
     Flag("learning_rate", ("train.learning_rate",), float, "Adam's initial rate.", TRAINING),
     Flag("batch_size", ("train.batch_size",), int, "Rows per step; 0 decides by itself.",
          TRAINING),

@@ -22,11 +22,14 @@ def new(
 ) -> None:
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
     from semistan.bundle.files import check_output_file
-    from semistan.workflow.inputs import write_config
+    from semistan.errors import InputError
+    from semistan.workflow.inputs import STDIN, write_config
     from semistan.workflow.prepare import configure, prepare
 
     check_output_file(out, overwrite=overwrite)
     config = configure(formula, overrides)
+    if config.data == STDIN:
+        raise InputError("a model.toml names the file of its data; give --data FILE")
     with screen.image_bar() as reading:
         prepare(config, reading=reading)
     data = os.path.relpath(str(config.data), out.resolve().parent)
@@ -96,7 +99,7 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
-    with screen.training_bar(training_epochs(config)) as progress:
+    with screen.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)

@@ -130,17 +130,24 @@ def summary(
     mcse: Annotated[
         bool, typer.Option("--mcse", help="Monte Carlo standard errors of estimates and bounds.")
     ] = False,
+    prob: Annotated[
+        float | None, typer.Option(help="Print the table with intervals of this probability.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print a run's coefficient table and diagnostics."""
     from semistan.posterior.mcse import mcse_table
     from semistan.posterior.posterior import read_posterior
-    from semistan.posterior.summary import by_subspace
+    from semistan.posterior.summary import by_subspace, coefficient_table
     from semistan.workflow.fit import read_fit
 
-    if mcse and by is not None:
-        raise InputError("--mcse is of the whole posterior: leave --by out")
-    if mcse:
+    if sum((mcse, by is not None, prob is not None)) > 1:
+        raise InputError("--by, --mcse and --prob print a table each: give one of them")
+    if prob is not None:
+        posterior = read_posterior(run)
+        screen.show_table(coefficient_table(posterior, prob), as_json=as_json)
+        screen.show_reservations(posterior)
+    elif mcse:
         screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
     elif by is None:
         finish(read_fit(run), as_json)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
+    from semistan.posterior.posterior import Posterior
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
@@ -213,6 +214,16 @@ def _cell(value: Any) -> str:
         digits = max(0, 4 - math.floor(math.log10(abs(value)))) if known else 0
         return _number(value, min(digits, 6))
     return str(value)
+
+
+def show_reservations(posterior: Posterior) -> None:
+    """Say what keeps draws from being the posterior's, and what intervals leave out."""
+    from semistan.model.describe import left_out
+
+    for text in posterior.reservations:
+        say(f"Not the posterior: {text}.")
+    if missing := left_out(posterior.members[0].bundle, len(posterior.members)):
+        say(missing)
 
 
 def say_weighting(config: ModelConfig) -> None:

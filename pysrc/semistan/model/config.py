@@ -222,10 +222,13 @@ class PriorConfig(_Section):
 class TrainConfig(_Section):
     """``[train]``: how Algorithm 1 is run.
 
-    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024.
+    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024. ``steps`` is how
+    many optimiser steps a training takes at the most: where the rows make epochs longer, these are
+    fewer.
     """
 
     epochs: int = Field(default=3000, ge=1)
+    steps: int = Field(default=100_000, ge=1)
     learning_rate: float = Field(default=5e-3, gt=0)
     batch_size: int = Field(default=0, ge=0)
     validation: float = Field(default=0.1, ge=0, lt=0.9)
@@ -273,11 +276,16 @@ class ModelConfig(_Section):
     of terms whose variables are all in nn() (``auto``), ``all``, or none (``off``).
     ``orthogonalise_in`` says where: in each draw afterwards (``posterior``), or in the program,
     which then has the prior on the orthogonalised coefficient (``model``).
+    ``sep``, ``decimal`` and ``encoding`` say how a table that is a text file is written; ``auto``
+    is guessed from its first lines.
     """
 
     formula: str
     family: str = "gaussian"
     data: str | None = None
+    sep: str = "auto"
+    decimal: str = "auto"
+    encoding: str = "auto"
     drop_missing: bool = False
     orthogonalise: Literal["off", "auto", "all"] = "auto"
     orthogonalise_in: Literal["posterior", "model"] = "posterior"

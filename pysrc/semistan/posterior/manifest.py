@@ -89,7 +89,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     marker = path / MARKER
     if not marker.is_file():
         raise InputError(f"'{path}' is not a run (it has no {MARKER})")
-    manifest = read_record(marker, newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION)
+    manifest = read_record(marker, "run", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION)
     several, begun = "subspaces" in manifest, "plan" not in manifest
     try:
         (_Begun if several and begun else _Ready).model_validate(manifest)

@@ -59,7 +59,7 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,6 +146,7 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
+    progress = progress and counted(progress, prepared.config, config)
     config = prepared.config
     for note in prepared.notes:
         say(note)

@@ -43,7 +43,7 @@ from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
 from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import read_table
+from semistan.workflow.inputs import dialect_of, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -317,17 +317,20 @@ def _groups(
     return np.asarray(table[group].astype(str))
 
 
-def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
+def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
     """Read the user's table again, less the rows that the fit dropped."""
     path = data or run.bundle.source.path
     if path is None:
         raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
     formula = parse_formula(run.bundle.config.formula)
-    dropping = run.bundle.config.drop_missing
-    whole, missing = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    config = run.bundle.config
+    table = read_table(path, dialect_of(config))
+    whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     trunks = run.bundle.design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
-        raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
+        raise InputError(
+            f"'{path}' does not hold the {len(fitted)} rows that the run was fitted to"
+        )
     return whole

@@ -18,7 +18,7 @@ from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import family, with_categories
 from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
-from semistan.model.formula.patterns import has_patterns, with_columns
+from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
 from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
@@ -31,8 +31,9 @@ from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
 from semistan.model.units import units_of
 from semistan.subspace.construction import check_construction
+from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import read_config, read_table
+from semistan.workflow.inputs import BINARY, STDIN, dialect_of, read_config, read_table
 from semistan.workflow.pixels import Reading
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def configure(
         config = model
     elif "~" in str(model):
         config = ModelConfig(formula=str(model))
-    elif Path(model).suffix in (".csv", ".parquet"):
+    elif Path(model).suffix in (".csv", *BINARY):
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
@@ -112,14 +113,19 @@ def prepare(
     InputError
         For anything that would make training or sampling impossible or meaningless.
     """
-    looked_up, record = has_patterns(config.formula), family(config.family)
+    looked_up, record = needs_table(config.formula), family(config.family)
     formula = None if looked_up else parse_formula(config.formula)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
-    table = read_table(str(config.data)) if frame is None else frame
-    formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
-    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     said: list[str] = []
+    table = frame
+    if table is None:
+        table = read_table(str(config.data), dialect_of(config), said.append)
+    columns = list(map(str, table.columns))
+    formula = formula or parse_formula(with_table(config.formula, columns))
+    if others := rest(config.formula, columns):
+        said.append(f"'.' is {', '.join(others)}")
+    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
@@ -135,6 +141,8 @@ def prepare(
     check_trials(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
+    config, fewer = within_steps(config, len(rows))
+    said += [fewer] if fewer else []
     spec = network_spec(config, design, modules)
     config = _with_given_dimension(config, formula, spec)
     check_construction(config.subspace, spec)
@@ -143,7 +151,8 @@ def prepare(
     check_priors(config, design)
     method_of(config.sample).check(config)
     check_free_theta(config, design)
-    path = str(Path(config.data).resolve()) if frame is None and config.data else None
+    from_file = frame is None and config.data not in (None, STDIN)
+    path = str(Path(str(config.data)).resolve()) if from_file else None
     notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
     source = Source(path, len(rows), len(missing))
     return Prepared(config, design, rows, source, notes, modules)
@@ -207,10 +216,8 @@ def training_rows(
     path = data or bundle.source.path
     if path is None:
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
-    rows = new_rows(
-        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing,
-        reading=reading,
-    )  # fmt: skip
+    table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
+    rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"

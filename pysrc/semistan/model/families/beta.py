@@ -56,6 +56,7 @@ BETA = Family(
     rng=_rng,
     density="beta_proportion_lpdf({y} | inv_logit({eta}), {precision})",
     stan_rng="beta_proportion_rng(inv_logit({eta}), {precision})",
+    variance=lambda eta, disp: expit(eta) * expit(-eta) / (1 + disp["precision"]),
     links=("probit", "cloglog"),
     under_link={
         "density": "beta_logit_lpdf({y} | {eta}, {precision})",

@@ -174,6 +174,8 @@ class Family:
         Whether the response is 0 or 1, so that its mean is the probability of 1.
     is_normal : bool
         Whether the likelihood is normal in eta, so that coefficients can be integrated out exactly.
+    variance : callable, optional
+        Maps ``eta`` and the dispersion to the variance of the response, infinite where it has none.
     cumulant : str
         File of ``stan/`` with the derivatives of its log density in eta, with which coefficients
         are integrated out by Laplace's method; empty if there is none.
@@ -210,6 +212,7 @@ class Family:
     levels: tuple[str, ...] = ()
     binary: bool = False
     is_normal: bool = False
+    variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
     cumulant: str = ""
 
     def __str__(self) -> str:

@@ -47,5 +47,6 @@ NEGBINOMIAL = Family(
     density="neg_binomial_2_log_lpmf({y} | {eta}, {shape})",
     stan_rng="poisson_log_safe_rng({eta} + log(gamma_rng({shape}, {shape})))",
     glm="neg_binomial_2_log_glm_lpmf",
+    variance=lambda eta, disp: np.exp(eta) + np.exp(2 * eta) / disp["shape"],
     stan_functions=("poisson_log_safe_rng.stanfunctions",),
 )

@@ -37,5 +37,6 @@ POISSON = Family(
     glm="poisson_log_glm_lpmf",
     has_log_lik=True,
     stan_functions=("poisson_log_safe_rng.stanfunctions",),
+    variance=lambda eta, _: np.exp(eta),
     cumulant="cumulant_poisson.stanfunctions",
 )

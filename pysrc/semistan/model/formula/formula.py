@@ -17,6 +17,7 @@ from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.images import Image, image_of
+from semistan.model.formula.shorthand import written_out
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
@@ -241,7 +242,7 @@ def parse_formula(text: str) -> Formula:
         arguments.
     """
     try:
-        formula = _all_parts(text)
+        formula = _all_parts(written_out(text))
     except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"

@@ -70,11 +70,11 @@ def _patterns(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of patterns, which stand within ``nn()`` and before a comma or its end."""
     source = masked(text)
     for match in _PATTERN.finditer(source):
-        if _inside_network(source[: match.start()]):
+        if inside_network(source[: match.start()]):
             yield match.span()
 
 
-def _inside_network(before: str) -> bool:
+def inside_network(before: str) -> bool:
     """Say whether the innermost call that is open at the end of a text is ``nn()``."""
     depth = 0
     for position in range(len(before) - 1, -1, -1):

@@ -190,7 +190,8 @@ def check_text(text: str, plain: str | None = None) -> None:
         place = (tildes[1], tildes[1] + 1) if tildes else (len(text), len(text) + 1)
         raise formula_error(text, f"a formula looks like '{EXAMPLE}', with one '~'", place)
     if found := re.search(r"(?<![\w.)])\.(?![\w.])", source):
-        raise formula_error(text, "'.' is not understood; name the columns", found.span())
+        message = "'.' is all other columns of a table, of which none is here; name the columns"
+        raise formula_error(text, message, found.span())
     for start, end in ((0, tildes[0]), (tildes[0] + 1, len(source))):
         if source[start:end].strip():
             check_part(text, source, start, end)

@@ -26,17 +26,19 @@ def check_columns(frame: pd.DataFrame, names: Iterable[str], formula: str) -> No
     Raises
     ------
     InputError
-        With the place in the formula, and the nearest column.
+        With all such names, the place of the first, and the nearest columns.
     """
-    known = [str(column) for column in frame.columns]
+    known, names = [str(column) for column in frame.columns], list(dict.fromkeys(names))
+    if absent := [name for name in names if name not in known]:
+        hints = dict.fromkeys(did_you_mean(name, known) for name in absent)
+        named = ", ".join(f"'{name}'" for name in absent)
+        raise formula_error(
+            formula,
+            f"the formula names column{'s' * (len(absent) > 1)} {named}, which the data do not "
+            f"have.{''.join(hints)}",
+            absent[0],
+        )
     for name in names:
-        if name not in known:
-            raise formula_error(
-                formula,
-                f"the formula names column '{name}', which the data do not have."
-                f"{did_you_mean(name, known)}",
-                name,
-            )
         if known.count(name) > 1:
             raise InputError(f"the data have {known.count(name)} columns named '{name}'")
 
