@@ -316,7 +316,8 @@ def test_a_killed_training_goes_on_with_what_is_not_trained(fit, tmp_path, comma
 def test_a_training_that_left_half_a_folder_is_done_again(fit, tmp_path, command):
     path = tmp_path / "run"
     shutil.copytree(fit.run.path, path)
-    rewrite(path, lost={"bundle_sha256", "sample", "warmups", "plan", "kernel", "seconds"})
+    shared = {"bundle_sha256", "sample", "warmups", "plan", "kernel", "keep_metric", "seconds"}
+    rewrite(path, lost=shared)
     (path / "subspaces" / "2" / "manifest.json").unlink()
     code, _, err = command("sample", path)
     assert code in (0, 3), err
