@@ -151,7 +151,7 @@ def test_pickled_arrays_are_never_loaded(written):
     content = {"p_bar": np.array([{"a": 1}], dtype=object)}
     np.savez(written[1] / "arrays.npz", allow_pickle=True, **content)
     rewrite(written[1])
-    with pytest.raises(InputError, match="allow_pickle"):
+    with pytest.raises(InputError, match="holds object, expected numbers"):
         read_bundle(written[1])
 
 
@@ -167,7 +167,7 @@ def test_nothing_half_written_remains_when_writing_fails(old, step, tmp_path, mo
         raise OSError("disk full")
 
     monkeypatch.setattr(module, step, fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(SemistanError, match="disk full"):
         write_bundle(bundle, tmp_path / "bundle", overwrite=True)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == (["bundle"] if old else [])

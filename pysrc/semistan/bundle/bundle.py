@@ -21,6 +21,7 @@ import numpy as np
 
 from semistan.bundle.arrays import check_arrays
 from semistan.bundle.files import atomic_folder, check_output_folder, damage
+from semistan.bundle.foreign import check_no_links, read_arrays
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
 from semistan.bundle.seal import (
     FILES,
@@ -103,9 +104,10 @@ def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
     path = Path(path)
     if not (path / MARKER).is_file():
         raise InputError(f"'{path}' is not a bundle (it has no {MARKER})")
+    check_no_links(path)
     content = read_bundle_record(path)
     read_seal(path / MARKER, content).verify(*((ARRAYS,) if FILES in content else ()))
-    arrays = _read_arrays(path / ARRAYS)
+    arrays = read_arrays(path / ARRAYS)
     if arrays_hash(arrays) != content["sha256"]:
         changed(
             str(path / ARRAYS),
@@ -165,11 +167,6 @@ def _write_graphs(bundle: Bundle, folder: Path) -> None:
         {"u": U, "x": X, "phi": phi, "theta": theta},
         linear_predictor(heads.network, heads.units, trained, X, H, phi, theta),
     )
-
-
-def _read_arrays(path: Path) -> dict[str, Array]:
-    with damage(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
 
 
 def _summary(bundle: Bundle) -> dict[str, Any]:

@@ -153,7 +153,8 @@ def learn_predictor(
     InputError
         For unusable values, or constant or collinear columns.
     """
-    x, X = learn_structured(formula.structured, table)
+    also = (item for call in formula.calls for item in term_kind(call.kind).also(call, table))
+    x, X = learn_structured(tuple(dict.fromkeys((*formula.structured, *also))), table)
     of = "" if formula.name == MU else formula.name
     terms: tuple[Term, ...] = (
         *_learn_calls(formula.calls, table, of),
@@ -244,8 +245,8 @@ def _named(
 
 
 def _learn_calls(calls: tuple[TermCall, ...], table: pd.DataFrame, of: str) -> tuple[Term, ...]:
-    texts = tuple(dict.fromkeys(call.text for call in calls))
-    names = dict(zip(texts, unique_names(texts), strict=True))
+    naming = {call.text: call.naming for call in calls}
+    names = dict(zip(naming, unique_names(naming.values()), strict=True))
     return tuple(
         term_kind(call.kind).learn(
             call,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder, write_json
+from semistan.bundle.foreign import check_no_links, read_parquet
 from semistan.bundle.seal import (
     RESTORE,
     Seal,
@@ -192,9 +193,7 @@ class Run:
 
     def table(self) -> pd.DataFrame:
         """Read the columns of the training table that the formula uses."""
-        import pandas as pd
-
-        return pd.read_parquet(self.path / TRAINING)
+        return read_parquet(self.path / TRAINING)
 
     def facts(self) -> dict[str, str]:
         """Return what was fitted, on what and how, by name."""
@@ -351,6 +350,7 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
         one of several subspaces has not been trained yet, or the modules are not those of the fit.
     """
     path = Path(path)
+    check_no_links(path)
     manifest = read_manifest(path)
     if "subspaces" in manifest:
         return _read_several(path, manifest, networks)

@@ -26,6 +26,7 @@ from semistan.model.formula.syntax import (
     SHARED,
     check_expression,
     check_part,
+    check_size,
     check_text,
     closing,
     formula_error,
@@ -106,7 +107,7 @@ class PredictorFormula:
     def expressions(self) -> tuple[str, ...]:
         """All terms but the levels of groups."""
         effects = (term for group in self.groups for term in group.terms)
-        called = (call.expression for call in self.calls)
+        called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
         inputs = (term for network in self.networks for term in network)
         return (*self.structured, *called, *inputs, *self.offsets, *effects)
 
@@ -241,6 +242,7 @@ def parse_formula(text: str) -> Formula:
         the predictors, removes the intercept, or has no ``nn()`` term or two with the same
         arguments.
     """
+    check_size(text)
     try:
         formula = _all_parts(written_out(text))
     except (RecursionError, MemoryError):  # the latter from Python's parser
@@ -431,7 +433,7 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
                   for kind in KINDS for term in _calls_of(rhs, kind, text))  # fmt: skip
     plain = (term for term in rhs if not any(_calls(term, call) for call in term_calls()))
     structured = (":".join(term) for term in plain if term != ("1",))
-    straight = (call.expression for call in calls if term_kind(call.kind).straight)
+    straight = (item for call in calls for item in term_kind(call.kind).straight(call))
     has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
     networks = _network_terms(rhs, text, right) if has_networks else ()
     return PredictorFormula(
@@ -543,10 +545,16 @@ def _argument(call: str, text: str) -> str:
 
 def _term_call(kind: str, call: str, text: str) -> TermCall:
     """Read ``s(x, k=10)``."""
-    tree, _ = _python(call, text)
+    tree, quoted = _python(call, text)
     assert isinstance(tree.body, ast.Call)
-    options = ((str(item.arg), ast.literal_eval(item.value)) for item in tree.body.keywords)
-    return TermCall(kind, _argument(call, text), tuple(options))
+    written = {str(item.arg): item.value for item in tree.body.keywords}
+    by = _operand(written.pop("by"), quoted) if "by" in written else ""
+    options = tuple((name, ast.literal_eval(value)) for name, value in written.items())
+    others = tuple(_operand(node, quoted) for node in tree.body.args[1:])
+    for other in others:
+        if not variables(other):
+            raise formula_error(text, f"'{other}' needs a column", call)
+    return TermCall(kind, _argument(call, text), options, others, by)
 
 
 def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
