@@ -65,7 +65,7 @@ def sample(
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
     screen.begin("reading the rows")
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
     from semistan.workflow.stan import bundle_of

@@ -30,6 +30,7 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
@@ -133,6 +134,9 @@ def prepare(
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
+    formula, which = with_levels_of(formula, record, kept)
+    said += [which] if which else []
+    kept = with_outcome(formula, record.name, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -224,6 +228,8 @@ def new_rows(
         formula, kept, say or (lambda _: None),
         positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
     )  # fmt: skip
+    if response:
+        kept = with_outcome(formula, bundle.family.name, kept)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
