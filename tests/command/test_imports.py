@@ -13,7 +13,7 @@ HEAVY = {
 COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
     "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
-    "sensitivity", "plot", "draws", "generate", "r-script",
+    "sensitivity", "simulate", "sbc", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.rows import Rows
-from semistan.model.units import units_of
+from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
@@ -49,7 +49,8 @@ class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
     ``notes`` say what the user should know: dropped rows, factors of many levels. ``modules`` are
-    the user's among the networks.
+    the user's among the networks. ``units`` are those of other rows, as where responses are
+    simulated: priors must not follow these.
     """
 
     config: ModelConfig
@@ -58,11 +59,12 @@ class Prepared:
     source: Source
     notes: tuple[str, ...] = ()
     modules: Modules = field(default_factory=dict)
+    units: Units | None = None
 
     @cached_property
     def model(self) -> Model:
-        """The model in the units of the training rows."""
-        units = units_of(self.design, family(self.config.family), self.rows)
+        """The model in the units of the training rows, unless others are given."""
+        units = self.units or units_of(self.design, family(self.config.family), self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 
