@@ -13,6 +13,8 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.command.doctor import examine
+    from semistan.infer.cmdstan.install import install_cmdstan as install_cmdstan
     from semistan.posterior.posterior import Mixture as Mixture
     from semistan.posterior.posterior import One as One
     from semistan.posterior.posterior import read_posterior as read_posterior
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import fit as fit
     from semistan.workflow.fit import read_fit as read_fit
     from semistan.workflow.fit import sample as sample
+    from semistan.workflow.fit import summary as summary
     from semistan.workflow.inquire import bayes_r2 as bayes_r2
     from semistan.workflow.inquire import hypothesis as hypothesis
     from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
+    from semistan.workflow.new import new as new
     from semistan.workflow.outputs import draws as draws
     from semistan.workflow.outputs import generate as generate
     from semistan.workflow.outputs import plot as plot
@@ -51,18 +55,18 @@ if TYPE_CHECKING:
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
 
-    stan_code = bundle_program
+    doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
-    "Mixture": ("posterior.posterior", "Mixture"),
-    "One": ("posterior.posterior", "One"),
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
     "compare": ("workflow.compare", "compare"),
+    "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
     "effect": ("workflow.explain", "effect"),
     "fit": ("workflow.fit", "fit"),
@@ -70,11 +74,16 @@ _PUBLIC = {
     "hypothesis": ("workflow.inquire", "hypothesis"),
     "implied_prior": ("workflow.priors", "implied_prior"),
     "importance": ("workflow.explain", "importance"),
+    "install_cmdstan": ("infer.cmdstan.install", "install_cmdstan"),
     "kfold": ("workflow.kfold", "kfold"),
-    "loo": ("workflow.score", "loo"),
     "log_lik": ("posterior.predictive", "log_lik"),
-    "new_rows": ("workflow.prepare", "new_rows"),
+    "loo": ("workflow.score", "loo"),
+    "marginal": ("workflow.explain", "marginal_effects"),
     "marginal_effects": ("workflow.explain", "marginal_effects"),
+    "Mixture": ("posterior.posterior", "Mixture"),
+    "new": ("workflow.new", "new"),
+    "new_rows": ("workflow.prepare", "new_rows"),
+    "One": ("posterior.posterior", "One"),
     "plot": ("workflow.outputs", "plot"),
     "plot_effect": ("workflow.outputs", "plot_effect"),
     "plot_subspace": ("workflow.outputs", "plot_subspace"),
@@ -86,19 +95,22 @@ _PUBLIC = {
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
+    "r2": ("workflow.inquire", "bayes_r2"),
     "r_script": ("workflow.outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
-    "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_fit": ("workflow.fit", "read_fit"),
+    "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "score": ("workflow.score", "score"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
+    "stan": ("workflow.stan", "stan"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),
+    "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
     "write_bundle": ("bundle.bundle", "write_bundle"),

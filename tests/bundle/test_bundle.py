@@ -150,7 +150,7 @@ def test_a_damaged_bundle_is_an_error_in_words(written, damage):
 def test_pickled_arrays_are_never_loaded(written):
     content = {"p_bar": np.array([{"a": 1}], dtype=object)}
     np.savez(written[1] / "arrays.npz", allow_pickle=True, **content)
-    with pytest.raises(InputError, match="allow_pickle"):
+    with pytest.raises(InputError, match="holds object, expected numbers"):
         read_bundle(written[1])
 
 
@@ -166,7 +166,7 @@ def test_nothing_half_written_remains_when_writing_fails(old, step, tmp_path, mo
         raise OSError("disk full")
 
     monkeypatch.setattr(module, step, fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(SemistanError, match="disk full"):
         write_bundle(bundle, tmp_path / "bundle", overwrite=True)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == (["bundle"] if old else [])

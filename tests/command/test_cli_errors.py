@@ -103,7 +103,7 @@ TABLES = {
         "would both be called 'b_sigma_z'",
     ),
     "a wrong logarithm": (small_frame(), "y ~ log(x) + nn(u)", [], "'log(x)' is nan in row 1"),
-    "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "'x.T' is not allowed"),
+    "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "names column 'x.T'"),
     "no nn()": (small_frame(), "y ~ x", [], "needs an nn() term"),
     "a bar without parentheses": (
         small_frame(), "y ~ x | z + nn(u)", [], "^ a group-level term stands by itself in paren",

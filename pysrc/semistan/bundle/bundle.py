@@ -16,11 +16,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
+from semistan.bundle.foreign import check_no_links, read_arrays
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
 from semistan.density.features import inputs_at_features
 from semistan.density.predictor import linear_predictor, network_output
@@ -93,7 +93,8 @@ def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
             f"'{path}' has bundle format {content['format_version']}, this semistan reads up to "
             f"{FORMAT_VERSION}; upgrade semistan"
         )
-    arrays = _read_arrays(path / "arrays.npz")
+    check_no_links(path)
+    arrays = read_arrays(path / "arrays.npz")
     if arrays_hash(arrays) != content["sha256"]:
         raise InputError(f"'{path}/arrays.npz' does not match the hash in {MARKER}; it was changed")
     try:
@@ -126,14 +127,6 @@ def _write_graphs(bundle: Bundle, folder: Path) -> None:
         {"u": U, "x": X, "phi": phi, "theta": theta},
         linear_predictor(heads.network, heads.units, trained, X, H, phi, theta),
     )
-
-
-def _read_arrays(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise InputError(f"'{path}' cannot be read: {error}") from None
 
 
 def _summary(bundle: Bundle) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The command line: a thin command for each step, in the files of its group.
 
-Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed.
+Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed, 130
+interrupted, by Ctrl-C or another signal that asks to end.
 """
 
 # Typer reads annotations at run time: no postponed evaluation here.
+import signal
 import sys
 from collections.abc import Callable
 from typing import Annotated, NoReturn
@@ -51,6 +53,15 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "install-cmdstan": tool_commands.install_cmdstan,
 }
 
+PANELS = {  # what the commands of a file are for
+    "model_commands": "Specify and fit",
+    "run_commands": "Sample, and read the result",
+    "answer_commands": "Predict, judge and explain",
+    "inquiry_commands": "Ask what was learnt",
+    "show_commands": "Show, and hand on",
+    "tool_commands": "Tools",
+}
+
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
@@ -59,7 +70,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -71,14 +82,29 @@ def _semistan(
         raise typer.Exit
 
 
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
+    for number in ENDING:
+        _end_as_by_ctrl_c(number)
     try:
         app()
     except SemistanError as error:
         _give_up(error)
     except OSError as error:
         _give_up(file_error(error))
+
+
+def _end_as_by_ctrl_c(number: int) -> None:
+    """Let a signal end the command as Ctrl-C does: children too, and what is complete is kept."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, has it ignored
+        signal.signal(number, interrupt)
 
 
 def _give_up(error: SemistanError) -> NoReturn:

@@ -1,7 +1,6 @@
 """Commands about a model before it is sampled, and the fit of all steps."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,19 +20,13 @@ def new(
     overrides: dict[str, Any],
 ) -> None:
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
-    from semistan.bundle.files import check_output_file
-    from semistan.errors import InputError
-    from semistan.workflow.inputs import STDIN, write_config
-    from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.new import new as write_new
 
-    check_output_file(out, overwrite=overwrite)
-    config = configure(formula, overrides)
-    if config.data == STDIN:
-        raise InputError("a model.toml names the file of its data; give --data FILE")
     with screen.image_bar() as reading:
-        prepare(config, reading=reading)
-    data = os.path.relpath(str(config.data), out.resolve().parent)
-    write_config(config.model_copy(update={"data": data}), out)
+        write_new(
+            formula, out=out, overwrite=overwrite, overrides=overrides, reading=reading,
+            say=screen.say,
+        )  # fmt: skip
     screen.say(f"wrote {out}; fit it with: semistan fit {out}")
 
 
@@ -47,6 +40,7 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
+    screen.begin("reading the table and checking the model")
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -79,6 +73,7 @@ def train(
     overrides: dict[str, Any],
 ) -> None:
     """Train the subspace and export it as a bundle."""
+    screen.begin("reading the table and checking the model")
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs

@@ -117,6 +117,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="HTML file; RUN/report.html by default.")
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN2", help="Compare with this run on the page; as often as wanted."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write one self-contained page: table, diagnostics, effects, checks, program, how to cite."""
@@ -124,7 +128,7 @@ def report(
     from semistan.workflow import outputs
 
     check_output_file(out or run / outputs.REPORT, overwrite=overwrite)
-    screen.say(f"wrote {outputs.report(run, out)}")
+    screen.say(f"wrote {outputs.report(run, out, compare=compare or ())}")
 
 
 def _directions(text: str | None) -> tuple[int, ...] | None:

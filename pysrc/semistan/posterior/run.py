@@ -23,6 +23,7 @@ from semistan.bundle.files import (
     sha256_file,
     write_json,
 )
+from semistan.bundle.foreign import check_no_links, read_parquet
 from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file, missing_chains
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -154,9 +155,7 @@ class Run:
 
     def table(self) -> pd.DataFrame:
         """Read the columns of the training table that the formula uses."""
-        import pandas as pd
-
-        return pd.read_parquet(self.path / TRAINING)
+        return read_parquet(self.path / TRAINING)
 
     def facts(self) -> dict[str, str]:
         """Return what was fitted, on what and how, by name."""
@@ -280,6 +279,7 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
         one of several subspaces has not been trained yet, or the modules are not those of the fit.
     """
     path = Path(path)
+    check_no_links(path)
     manifest = read_manifest(path)
     if "subspaces" in manifest:
         return _read_several(path, manifest, networks)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import read_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
+from semistan.bundle.lock import held
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -221,7 +222,24 @@ def sample(
         Receives one line for each step.
     backend : Backend, optional
         What draws the chains; by default this machine.
+
+    Raises
+    ------
+    SemistanError
+        If a chain fails, or another process is at work on this run.
     """
+    with held(run.path):
+        return _sampled(run, toolchain, progress, say, backend)
+
+
+def _sampled(
+    run: Run,
+    toolchain: Toolchain | None,
+    progress: ChainProgress | None,
+    say: Say,
+    backend: Backend,
+) -> Fit:
+    """Draw what is missing, and write the results; arguments as of ``sample``."""
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
@@ -284,6 +302,14 @@ def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
     run = run if isinstance(run, Run) else read_run(run, networks)
     posterior = read_posterior(run)
     return Fit(run, posterior, summarise(posterior, run.rows()))
+
+
+def summary(run: Run | str | Path, networks: Given | None = None) -> Summary:
+    """Return a finished run's coefficient table and diagnostics; ``networks`` as of ``read_run``.
+
+    ``semistan.read_fit`` has the posterior too.
+    """
+    return read_fit(run, networks).summary
 
 
 def new_run(

@@ -25,6 +25,7 @@ from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Modules, codes
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_outcome
 from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
@@ -328,6 +329,7 @@ def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.
     whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     trunks = run.bundle.design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
+    whole = with_outcome(formula, run.bundle.family.name, whole)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(

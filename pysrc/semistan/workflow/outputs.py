@@ -25,6 +25,7 @@ from semistan.show.pictures.words import effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
+from semistan.workflow.compare import comparison
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
@@ -179,17 +180,29 @@ def r_script(run: RunLike, out: Path | str | None = None) -> Path:
     return write_r_script(opened(run), Path(out) if out is not None else None)
 
 
-def report(run: RunLike, out: Path | str | None = None) -> Path:
+def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[RunLike] = ()) -> Path:
     """Write a run's page, ``report.html`` in its folder by default, and return its path.
+
+    Its cross-validation is on the page if it was made.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run.
+    out : path, optional
+        The HTML file.
+    compare : sequence of runs or paths
+        Runs on the same data, with which the page compares it as ``semistan.compare`` does.
 
     Raises
     ------
     InputError
-        If the run is not complete.
+        If the run is not complete, or cannot be compared with the others.
     """
     fit = read_fit(run)
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")
-    write_report(fit.run, fit.posterior, fit.summary, path)
+    comparisons = (comparison(fit.run, compare),) if compare else ()
+    write_report(fit.run, fit.posterior, fit.summary, path, comparisons)
     return path

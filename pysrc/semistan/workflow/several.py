@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
+from semistan.bundle.foreign import read_parquet
+from semistan.bundle.lock import held
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -52,7 +54,7 @@ from semistan.workflow.prepare import Prepared, Say, prepare
 from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def member_config(config: ModelConfig, number: int) -> ModelConfig:
@@ -201,9 +203,7 @@ def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
 
 def _prepared_again(path: Path, manifest: dict[str, Any], networks: Given | None) -> Prepared:
     """Learn the design once more from the rows that the run keeps."""
-    import pandas as pd
-
-    frame: pd.DataFrame = pd.read_parquet(path / TRAINING)
+    frame = read_parquet(path / TRAINING)
     prepared = prepare(parse_config(manifest["config"], MARKER), frame, networks)
     return replace(prepared, source=Source(**manifest["source"]))
 
@@ -233,6 +233,20 @@ def train_missing(
     say, backend
         As of ``semistan.fit``.
     """
+    with held(path):
+        return _trained_missing(path, prepared, toolchain, kernel, progress, say, backend)
+
+
+def _trained_missing(
+    path: Path,
+    prepared: Prepared,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    progress: Progress | None,
+    say: Say,
+    backend: Backend,
+) -> Run:
+    """Train what is missing; arguments as of ``train_missing``."""
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
     tasks = [

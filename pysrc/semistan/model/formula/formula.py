@@ -27,6 +27,7 @@ from semistan.model.formula.syntax import (
     Span,
     check_expression,
     check_part,
+    check_size,
     check_text,
     closing,
     formula_error,
@@ -174,6 +175,8 @@ class Formula:
         That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    levels : tuple of str
+        The response's values in order, of ``C(y, levels=['No', 'Yes']) ~``; empty without.
     """
 
     text: str
@@ -181,6 +184,7 @@ class Formula:
     predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
+    levels: tuple[str, ...] = ()
 
     @property
     def mean(self) -> PredictorFormula:
@@ -251,6 +255,7 @@ def parse_formula(text: str) -> Formula:
         the predictors, removes the intercept, or has no ``nn()`` term or two with the same
         arguments.
     """
+    check_size(text)
     try:
         formula = _all_parts(written_out(text))
     except (RecursionError, MemoryError):  # the latter from Python's parser
@@ -484,9 +489,21 @@ def _checked_formula(text: str) -> Formula:
     if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     mean = _predictor(MU, rhs, bars, text)
-    return Formula(
-        text, lhs[0][0], (mean,), _addition("weights", bars, text), _addition("trials", bars, text)
-    )
+    response, levels = _response(lhs[0][0], text, left)
+    weights, trials = (_addition(name, bars, text) for name in ("weights", "trials"))
+    return Formula(text, response, (mean,), weights, trials, levels)
+
+
+def _response(factor: str, text: str, left: tuple[int, int]) -> tuple[str, tuple[str, ...]]:
+    """Return the response and its levels, which ``C(y, levels=['No', 'Yes'])`` gives."""
+    if not factor.startswith("C("):
+        return factor, ()
+    levels = listed_levels(factor)
+    words = [str(level) for level in levels] if isinstance(levels, list) else []
+    if len(words) < 2 or len({*words}) < len(words):
+        message = "C() left of '~' gives the values in order, as C(y, levels=['low', 'high'])"
+        raise formula_error(text, message, left)
+    return in_formula(variables(factor)[0]), tuple(words)
 
 
 def _addition(name: str, bars: Bars, text: str) -> str:

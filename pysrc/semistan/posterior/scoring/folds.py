@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file, read_json
+from semistan.bundle.foreign import check_text_size, read_parquet
 from semistan.errors import InputError
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import standard_error
@@ -37,11 +38,14 @@ class KFold:
         Each row, judged by the fit that did not see it.
     failed : dict
         Fold -> findings of the diagnostics that its fit failed.
+    interval : float
+        Probability of the predictive intervals of the rows.
     """
 
     fold: np.ndarray
     rows: Pointwise
     failed: dict[int, list[str]]
+    interval: float = 0.9
 
     def __repr__(self) -> str:
         return str(self.table().to_string(index=False))
@@ -119,7 +123,8 @@ def read_kfold(run: Run | str | Path) -> KFold:
     folder = path / FOLDER
     if not (folder / MANIFEST).is_file():
         raise InputError(f"'{path}' has no cross-validation: run 'semistan kfold {path}'")
-    K = read_json(folder / MANIFEST)["folds"]
+    options = read_json(folder / MANIFEST)
+    K = options["folds"]
     missing = [i for i in range(1, K + 1) if not fold_folder(folder, i).is_dir()]
     if missing:
         raise InputError(f"'{folder}' lacks folds {missing}: continue with 'semistan kfold {path}'")
@@ -132,7 +137,16 @@ def read_kfold(run: Run | str | Path) -> KFold:
         fold,
         Pointwise(**{field.name: getattr(rows, field.name)[order] for field in fields(Pointwise)}),
         {i: found for i, found in checks.items() if found},
+        options["interval"],
     )
+
+
+def finished_kfold(run: Run) -> KFold | None:
+    """Return a run's cross-validation, or None if there is none that is finished."""
+    try:
+        return read_kfold(run)
+    except InputError:
+        return None
 
 
 def fold_folder(folder: Path, fold: int) -> Path:
@@ -153,7 +167,12 @@ def read_folds(folder: Path) -> np.ndarray:
     """Read each row's fold, shape (N,)."""
     import pandas as pd
 
-    return np.asarray(pd.read_csv(folder / "folds.csv")["fold"])
+    path = folder / "folds.csv"
+    try:
+        check_text_size(path)
+        return np.asarray(pd.read_csv(path, dtype=int)["fold"])
+    except (ValueError, KeyError, OSError) as error:  # pandas' own errors are ValueErrors
+        raise InputError(f"'{path}' is damaged, or missing: {error}") from None
 
 
 def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> None:
@@ -166,9 +185,7 @@ def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> Non
 
 
 def _read_pointwise(folder: Path) -> Pointwise:
-    import pandas as pd
-
-    table = pd.read_parquet(folder / POINTWISE)
+    table = read_parquet(folder / POINTWISE)
     if "weight" not in table:
         raise InputError(
             f"'{folder}' was written by another version of semistan: make the cross-validation "
