@@ -120,7 +120,7 @@ class Process(Penalised):
     @property
     def frequencies(self) -> Array:
         """Return w (k,)."""
-        return np.arange(1, self.count + 1) * np.pi / self.margin
+        return np.asarray(np.arange(1, self.count + 1) * np.pi / self.margin, dtype=float)
 
     @property
     def lscale_start(self) -> float:
@@ -212,7 +212,8 @@ class Process(Penalised):
         sd, lscale = self.sd(values)
         w = torch.as_tensor(self.frequencies)
         root = (np.sqrt(2 * np.pi) * lscale).sqrt() * (-0.25 * (lscale * w) ** 2).exp()
-        return (sd * root * values[self.names[0]])[None]
+        found: Tensor = sd * root * values[self.names[0]]
+        return found[None]
 
     def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the coefficients (k,)."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.lazy import torch
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.formula import variables
@@ -277,7 +277,7 @@ def uniform_simplex(steps: int, name: str) -> OwnPrior:
     return OwnPrior(lambda parameter: f"beta_lpdf({parameter} | 1, {left})", log_density, draw)
 
 
-def _numbers(expression: str, table: pd.DataFrame, levels: tuple[str, ...]) -> Array:
+def _numbers(expression: str, table: pd.DataFrame, levels: tuple[str, ...]) -> Index:
     """Return the category of each row as a whole number; ordered categories count from 0."""
     column = variables(expression)[0]
     if levels:

@@ -255,7 +255,7 @@ def _products(margins: tuple[Margin, Margin], table: pd.DataFrame) -> tuple[list
 
 
 def _each(a: Array, b: Array) -> Array:
-    return np.einsum("ni,nj->nij", a, b).reshape(len(a), -1)
+    return np.asarray(np.einsum("ni,nj->nij", a, b).reshape(len(a), -1))
 
 
 def _learn(term: TermCall, table: pd.DataFrame, name: str, key: str) -> Surface:
