@@ -13,7 +13,8 @@ HEAVY = {
 }  # fmt: skip
 COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
+    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
+    "hypothesis", "r2",
     "sensitivity", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip

@@ -41,6 +41,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "comparisons": inquiry_commands.comparisons,
+    "pp-check": inquiry_commands.pp_check,
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,

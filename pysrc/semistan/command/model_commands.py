@@ -120,7 +120,7 @@ def subspace(
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
     from semistan.errors import InputError
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows
