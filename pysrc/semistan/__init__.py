@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import sample as sample
     from semistan.workflow.fit import summary as summary
     from semistan.workflow.inquire import bayes_r2 as bayes_r2
+    from semistan.workflow.inquire import comparisons as comparisons
     from semistan.workflow.inquire import hypothesis as hypothesis
+    from semistan.workflow.inquire import pp_check as pp_check
     from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
     from semistan.workflow.new import new as new
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "comparisons": ("workflow.inquire", "comparisons"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -93,6 +96,7 @@ _PUBLIC = {
     "posterior_epred": ("posterior.predictive", "posterior_epred"),
     "posterior_linpred": ("posterior.predictive", "posterior_linpred"),
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
+    "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),

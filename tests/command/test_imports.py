@@ -1,3 +1,4 @@
+import inspect
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ HEAVY = {
 }  # fmt: skip
 COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
+    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
+    "hypothesis", "r2",
     "sensitivity", "simulate", "sbc", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
@@ -111,3 +113,20 @@ def test_every_command_is_a_function_in_python():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'semistan' has no attribute 'fti'"):
         _ = semistan.fti
+
+
+def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch, capsys):
+    """So that something is there within the first second."""
+    from semistan.command import model_commands, screen
+
+    seen = []
+    monkeypatch.setattr(screen, "is_interactive", lambda: True)
+    monkeypatch.setattr("semistan.workflow.prepare.configure", lambda *_: seen.append(said()))
+
+    def said():
+        return capsys.readouterr().err
+
+    for command in (model_commands.fit, model_commands.train):
+        with pytest.raises(AttributeError):  # there is no configuration
+            command(**dict.fromkeys(inspect.signature(command).parameters))
+    assert all("reading the table" in line for line in seen) and len(seen) == 2

@@ -1,9 +1,11 @@
 """The command line: a thin command for each step, in the files of its group.
 
-Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed.
+Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed, 130
+interrupted, by Ctrl-C or another signal that asks to end.
 """
 
 # Typer reads annotations at run time: no postponed evaluation here.
+import signal
 import sys
 from collections.abc import Callable
 from typing import Annotated, NoReturn
@@ -40,6 +42,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "comparisons": inquiry_commands.comparisons,
+    "pp-check": inquiry_commands.pp_check,
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
@@ -84,14 +88,29 @@ def _semistan(
         raise typer.Exit
 
 
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
+    for number in ENDING:
+        _end_as_by_ctrl_c(number)
     try:
         app()
     except SemistanError as error:
         _give_up(error)
     except OSError as error:
         _give_up(file_error(error))
+
+
+def _end_as_by_ctrl_c(number: int) -> None:
+    """Let a signal end the command as Ctrl-C does: children too, and what is complete is kept."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, has it ignored
+        signal.signal(number, interrupt)
 
 
 def _give_up(error: SemistanError) -> NoReturn:

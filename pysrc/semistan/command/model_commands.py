@@ -40,6 +40,7 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
+    screen.begin("reading the table and checking the model")
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -72,6 +73,7 @@ def train(
     overrides: dict[str, Any],
 ) -> None:
     """Train the subspace and export it as a bundle."""
+    screen.begin("reading the table and checking the model")
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs
@@ -118,7 +120,7 @@ def subspace(
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
     from semistan.errors import InputError
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows

@@ -19,6 +19,7 @@ Free = Literal["none", "bias", "output"]  # what of the output layers moves by i
 MOST_SUBSPACES = 1000
 LARGEST_SEED = 2**32 - MOST_SUBSPACES  # CmdStan has 32 bits, and each subspace a seed of its own
 MOST_LAYERS = 100
+SHOWN = 100  # characters of a wrong value
 MOST_DRAWS = 10**7  # in one chain, which is a text file of one line for each
 SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
@@ -400,7 +401,9 @@ def _first_problem(error: ValidationError) -> str:
         if tuple(before) == path and str(kind).startswith("literal["):  # a number or 'auto'
             key = ".".join(str(part) for part in path)
             wanted = f"{wanted.split(',')[0]}, or {other['msg'].removeprefix(SHOULD_BE)}"
-    return f"{key}: {wanted.lower()}, got {detail['input']!r}"
+    given = repr(detail["input"])
+    given = given if len(given) <= SHOWN else f"{given[:SHOWN]} ..."
+    return f"{key}: {wanted.lower()}, got {given}"
 
 
 def _keys(path: tuple[int | str, ...]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import read_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
+from semistan.bundle.lock import held
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -26,19 +27,22 @@ from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
+from semistan.posterior.manifest import MARKER
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.posterior import Mixture, Posterior, read_posterior
 from semistan.posterior.run import (
-    MARKER,
     Run,
     create_run,
     read_run,
+    record_chain,
+    record_outputs,
     record_seconds,
     record_weights,
     warmup_text,
 )
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
+from semistan.posterior.sound import set_aside
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -227,6 +231,8 @@ def sample(
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results.
 
+    A chain that was changed, or is not whole, is set aside and drawn anew, with the same draws.
+
     Parameters
     ----------
     run : Run
@@ -239,7 +245,26 @@ def sample(
         Receives one line for each step.
     backend : Backend, optional
         What draws the chains; by default this machine.
+
+    Raises
+    ------
+    SemistanError
+        If a chain fails, or another process is at work on this run.
     """
+    with held(run.path):
+        return _sampled(run, toolchain, progress, say, backend)
+
+
+def _sampled(
+    run: Run,
+    toolchain: Toolchain | None,
+    progress: ChainProgress | None,
+    say: Say,
+    backend: Backend,
+) -> Fit:
+    """Draw what is missing, and write the results; arguments as of ``sample``."""
+    for finding in set_aside(run):
+        say(finding)
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
@@ -262,6 +287,7 @@ def sample(
     summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
+    record_outputs(run)
     return Fit(run, posterior, summary)
 
 
@@ -285,7 +311,7 @@ def draw_missing(
     if toolchain is not None:  # before any chain begins, in case that it fails
         program = (run.path / "program.stan").read_text("utf-8")
         compile_program(program, toolchain, run.kernel)
-    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+    complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
 
 
 def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:

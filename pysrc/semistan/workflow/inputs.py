@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import re
 import sys
 import tomllib
@@ -17,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.files import atomic_file
-from semistan.errors import InputError
+from semistan.bundle.foreign import OPENERS, check_parquet, check_plain, check_text_size
+from semistan.errors import InputError, SemistanError
 from semistan.model.config import ModelConfig, config_toml, parse_config
 from semistan.workflow.dialect import AUTO, OLD, SAMPLE, Dialect, given_dialect, guessed
 from semistan.workflow.images import FOLDER
@@ -27,6 +25,11 @@ if TYPE_CHECKING:
 
 GUESSED = Dialect()
 STDIN = "-"
+LARGEST_TOML = 1_000_000  # bytes
+DEEPEST = 16  # parts of a key, whose number tomllib squares
+DEEP_KEY = re.compile(
+    rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}"""
+)
 NULLABLE = ("Int32", "Int64", "boolean")  # of pandas
 
 
@@ -39,15 +42,32 @@ def read_config(path: Path) -> ModelConfig:
         If the file is missing, is no TOML, or has a wrong key or value.
     """
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = _toml(path)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"'{path}' does not exist or is no file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"'{path}' is no valid TOML: {error}") from None
     config = parse_config(content, str(path))
     if config.data is None or config.data == STDIN:
         return config
-    return config.model_copy(update={"data": str((path.parent / config.data).resolve())})
+    try:
+        data = str((path.parent / config.data).resolve())
+    except (ValueError, OSError, RuntimeError):  # a character 0, or links that lead in a circle
+        raise InputError(f"{path}: data: {config.data!r} is no name of a file") from None
+    return config.model_copy(update={"data": data})
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    """Read TOML that is no larger and no deeper than a model can be."""
+    check_plain(path)
+    size = path.stat().st_size
+    if size > LARGEST_TOML:
+        raise InputError(f"'{path}' has {size:,} bytes; a model has at most {LARGEST_TOML:,}")
+    try:
+        text = path.read_text("utf-8")
+        if DEEP_KEY.search(text):
+            raise ValueError(f"a key of more than {DEEPEST} parts")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
+        raise InputError(f"'{path}' is no valid TOML: {error}") from None
 
 
 def read_table(
@@ -76,6 +96,8 @@ def read_table(
     if suffix in ADVICE:
         raise InputError(f"data file '{path}' is of a kind that is not read: {ADVICE[suffix]}")
     try:
+        if str(path) != STDIN:
+            check_plain(path)
         if suffix in BINARY:
             frame = _read_binary(path, *BINARY[suffix])
         else:
@@ -99,7 +121,7 @@ def _read_binary(path: Path | str, kind: str, read: Callable[[Any], pd.DataFrame
     """Read a table of another program; whatever its reader raises is about the file."""
     try:
         return read(path)
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, IsADirectoryError, SemistanError):
         raise
     except ImportError as error:
         extra = {"SPSS": "spss", "RDS": "rds"}.get(kind)
@@ -112,6 +134,7 @@ def _read_binary(path: Path | str, kind: str, read: Callable[[Any], pd.DataFrame
 def _parquet(path: Path | str) -> pd.DataFrame:
     import pandas as pd
 
+    check_parquet(path)
     return pd.read_parquet(path)
 
 
@@ -164,12 +187,13 @@ _FROM_R = (
     "in R, write.csv(data, 'data.csv', row.names = FALSE) or arrow::write_parquet(data, "
     "'data.parquet') writes one that is"
 )
+_UNPACKED = "unpack it, or compress the table itself with gzip, as data.csv.gz"
 _AS_CSV = "save it as CSV, or as Parquet by pandas"
 ADVICE = {
     ".rda": _FROM_R, ".rdata": _FROM_R,
+    ".zst": _UNPACKED, ".tar": _UNPACKED, ".tgz": _UNPACKED,
     ".xlsx": _AS_CSV, ".xls": _AS_CSV, ".ods": _AS_CSV, ".json": _AS_CSV,
 }  # fmt: skip
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def _read_text(path: Path | str, dialect: Dialect, say: Callable[[str], None]) -> pd.DataFrame:
@@ -238,14 +262,9 @@ def _source(path: Path | str, content: bytes | None) -> Any:
 
 def _sample(path: Path | str) -> bytes:
     """Return the first bytes of a text file, compressed or not."""
-    suffix = Path(path).suffix.lower()
-    if suffix in (".zip", ".zst", ".tar"):  # which pandas knows, too
-        return b""
-    try:
-        with OPENERS.get(suffix, open)(path, "rb") as stream:
-            return bytes(stream.read(SAMPLE))
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise InputError(f"data file '{path}' cannot be unpacked: {error}") from None
+    check_text_size(path)
+    with OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as stream:
+        return bytes(stream.read(SAMPLE))
 
 
 def _check_distinct(path: Path | str, names: Sequence[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.methods import check_computable, method_of
@@ -28,7 +30,10 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_levels_of, with_outcome
+from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
+from semistan.model.table.scale import size_notes
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
@@ -131,6 +136,9 @@ def prepare(
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
+    formula, which = with_levels_of(formula, record, kept)
+    said += [which] if which else []
+    kept = with_outcome(formula, record.name, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -155,9 +163,28 @@ def prepare(
     check_free_theta(config, design)
     from_file = frame is None and config.data not in (None, STDIN)
     path = str(Path(str(config.data)).resolve()) if from_file else None
-    notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
+    notes = (
+        *([missing.text] if missing else []),
+        *said,
+        *factor_notes(design),
+        *_size_notes(record, design, rows),
+    )
     source = Source(path, len(rows), len(missing))
     return Prepared(config, design, rows, source, notes, modules)
+
+
+def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
+    """Yield warnings of the sizes of the response, and of the columns but those of images."""
+    assert rows.y is not None
+    of_images = any(isinstance(inputs, Pictures) for inputs in design.networks)
+    matrices = [rows.predictors[item.name].X for item in design.predictors]
+    names = [name for item in design.predictors for name in item.x.columns]
+    if not of_images:
+        matrices, names = [*matrices, rows.U], [*names, *design.u.columns]
+    seen = dict(zip(names, np.hstack(matrices).T, strict=True))  # each column once
+    counts = record.integer and not record.dispersion and not record.categories
+    columns = np.column_stack([*seen.values()]) if seen else np.empty((len(rows), 0))
+    yield from size_notes(rows.y, counts, columns, tuple(seen))
 
 
 def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Networks) -> ModelConfig:
@@ -203,6 +230,8 @@ def new_rows(
         formula, kept, say or (lambda _: None),
         positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
     )  # fmt: skip
+    if response:
+        kept = with_outcome(formula, bundle.family.name, kept)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)

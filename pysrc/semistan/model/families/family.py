@@ -16,6 +16,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.common import expit
 from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Kind
+from semistan.model.table.scale import check_count, check_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -245,3 +246,6 @@ def check_response(record: Family, y: Array, name: str) -> None:
         )
     if np.ptp(y) == 0:
         raise InputError(f"response '{name}' is constant ({y[0]:g}): there is nothing to explain")
+    check_spread(f"response {name}", float(np.ptp(y)))
+    if record.integer:
+        check_count(f"response '{name}'", y)
