@@ -22,10 +22,11 @@ from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import named
 from semistan.posterior.draws import Array
+from semistan.posterior.manifest import MARKER
 from semistan.posterior.posterior import One, Posterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
 from semistan.posterior.prior_draws import prior_draws
-from semistan.posterior.run import MARKER, Run
+from semistan.posterior.run import Run
 from semistan.workflow.prepare import Prepared, configure, prepare
 from semistan.workflow.runs import opened
 from semistan.workflow.train import TrainTask
