@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.simulate import simulate as simulate
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
@@ -111,7 +113,9 @@ _PUBLIC = {
     "report": ("workflow.outputs", "report"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
+    "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
+    "simulate": ("workflow.simulate", "simulate"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
     "stan_code": ("program.program", "bundle_program"),

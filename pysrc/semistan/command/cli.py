@@ -19,6 +19,7 @@ from semistan.command import (
     run_commands,
     screen,
     show_commands,
+    study_commands,
     tool_commands,
 )
 from semistan.errors import SemistanError, file_error
@@ -47,6 +48,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "simulate": study_commands.simulate,
+    "sbc": study_commands.sbc,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -61,6 +64,7 @@ PANELS = {  # what the commands of a file are for
     "run_commands": "Sample, and read the result",
     "answer_commands": "Predict, judge and explain",
     "inquiry_commands": "Ask what was learnt",
+    "study_commands": "Study the model",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
 }
