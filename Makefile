@@ -2,6 +2,7 @@
 # make test   set everything up and run the linters and the tests
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
+# make test-faults run what breaks things on purpose, for minutes, and print its totals
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
@@ -24,8 +25,8 @@ test: lint cmdstan
 test-all: lint cmdstan
 	$(PYTEST) -m "not faults"
 
-# Bounded to 20 minutes each: kills, full disks and damaged files by the hundred.
-test-faults: cmdstan
+# Kills, full disks and damaged files by the hundred, within 20 minutes each.
+test-faults: .venv/installed-dev cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
 
 fast-test: .venv/installed-dev

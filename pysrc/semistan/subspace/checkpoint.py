@@ -88,8 +88,8 @@ class Descent:
         moments: dict[int, dict[str, Tensor]] = {}
         for name, values in state.items():
             if name.startswith("adam_"):
-                _, i, moment = name.split("_", 2)
-                moments.setdefault(int(i), {})[moment] = torch.from_numpy(values)
+                _, number, moment = name.split("_", 2)
+                moments.setdefault(int(number), {})[moment] = torch.from_numpy(values)
         groups = self.optimiser.state_dict()["param_groups"]
         groups[0]["lr"] = plain["rate"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
