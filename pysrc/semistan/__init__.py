@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
     "comparisons": ("workflow.inquire", "comparisons"),
+    "baseline": ("workflow.baseline", "baseline"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
