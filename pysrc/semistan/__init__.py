@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
+    from semistan.workflow.update import update as update
 
     doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
@@ -100,6 +102,7 @@ _PUBLIC = {
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
     "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
+    "predict_average": ("workflow.average", "predict_average"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
@@ -123,6 +126,7 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

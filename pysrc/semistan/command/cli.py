@@ -28,6 +28,7 @@ from semistan.version import __version__
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": model_commands.new,
     "fit": model_commands.fit,
+    "update": model_commands.update,
     "train": model_commands.train,
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
