@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.reproduce import reproduce as reproduce
     from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
@@ -113,6 +114,7 @@ _PUBLIC = {
     "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
+    "reproduce": ("workflow.reproduce", "reproduce"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "sbc": ("workflow.sbc", "sbc"),
