@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
+    from semistan.workflow.terms import coef as coef
+    from semistan.workflow.terms import ranef as ranef
+    from semistan.workflow.terms import smooths as smooths
     from semistan.workflow.train import train as train
 
     doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
     "comparisons": ("workflow.inquire", "comparisons"),
+    "coef": ("workflow.terms", "coef"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -106,11 +110,13 @@ _PUBLIC = {
     "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
+    "ranef": ("workflow.terms", "ranef"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "score": ("workflow.score", "score"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
+    "smooths": ("workflow.terms", "smooths"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),

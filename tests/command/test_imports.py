@@ -14,7 +14,7 @@ HEAVY = {
 COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
     "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
-    "hypothesis", "r2",
+    "hypothesis", "r2", "ranef", "coef", "smooths",
     "sensitivity", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip

@@ -19,6 +19,7 @@ from semistan.command import (
     run_commands,
     screen,
     show_commands,
+    term_commands,
     tool_commands,
 )
 from semistan.errors import SemistanError, file_error
@@ -46,6 +47,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "ranef": term_commands.ranef,
+    "coef": term_commands.coef,
+    "smooths": term_commands.smooths,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -60,6 +64,7 @@ PANELS = {  # what the commands of a file are for
     "run_commands": "Sample, and read the result",
     "answer_commands": "Predict, judge and explain",
     "inquiry_commands": "Ask what was learnt",
+    "term_commands": "Ask what was learnt",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
 }
