@@ -13,6 +13,7 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.bundle.seal import trust_edited as trust_edited
     from semistan.command.doctor import examine
     from semistan.infer.cmdstan.install import install_cmdstan as install_cmdstan
     from semistan.posterior.posterior import Mixture as Mixture
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.check import check as check
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "check": ("workflow.check", "check"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -113,6 +116,7 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "trust_edited": ("bundle.seal", "trust_edited"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

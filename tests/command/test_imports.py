@@ -15,7 +15,7 @@ COMMANDS = (
     "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
     "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
     "sensitivity", "plot", "draws", "generate", "r-script",
-    "report", "doctor", "install-cmdstan",
+    "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 

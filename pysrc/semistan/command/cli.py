@@ -21,6 +21,7 @@ from semistan.command import (
     show_commands,
     tool_commands,
 )
+from semistan.command.trusting import trusting
 from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
@@ -49,9 +50,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "generate": show_commands.generate,
     "r-script": show_commands.r_script,
     "report": show_commands.report,
+    "check": tool_commands.check,
     "doctor": tool_commands.doctor,
     "install-cmdstan": tool_commands.install_cmdstan,
 }
+
+WITHOUT_RUN = {"new", "fit", "train", "check", "install-cmdstan"}  # all others may read one
 
 PANELS = {  # what the commands of a file are for
     "model_commands": "Specify and fit",
@@ -70,7 +74,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
+    panel = PANELS.get(command.__module__.rpartition(".")[2])
+    whole = command if name in WITHOUT_RUN else trusting(command)
+    app.command(name, rich_help_panel=panel)(whole)
 
 
 @app.callback(invoke_without_command=True)
