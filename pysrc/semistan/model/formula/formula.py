@@ -24,6 +24,7 @@ from semistan.model.formula.syntax import (
     LAYERS,
     PARTS,
     SHARED,
+    Span,
     check_expression,
     check_part,
     check_size,
@@ -58,6 +59,9 @@ class GroupTerm:
         The columns whose combinations are the levels.
     correlated : bool
         Whether the coefficients' correlations are sampled (one bar, not two).
+    per : str
+        The column for each of whose levels there are standard deviations of their own, as in
+        ``gr(g, by=h)``; empty without.
     """
 
     text: str
@@ -65,11 +69,17 @@ class GroupTerm:
     terms: tuple[str, ...]
     by: tuple[str, ...]
     correlated: bool
+    per: str = ""
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the term uses."""
-        return _unique((*(v for term in self.terms for v in variables(term)), *self.by))
+        return _unique((*(v for term in self.terms for v in variables(term)), *self.levels_of))
+
+    @property
+    def levels_of(self) -> tuple[str, ...]:
+        """Columns whose levels it uses."""
+        return (*self.by, self.per) if self.per else self.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +134,7 @@ class PredictorFormula:
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the predictor uses."""
-        levels = (name for group in self.groups for name in group.by)
+        levels = (name for group in self.groups for name in group.levels_of)
         return _unique((*(v for term in self.expressions for v in variables(term)), *levels))
 
 
@@ -365,7 +375,7 @@ def _check_images(formula: Formula) -> None:
     expressions = (term for part in formula.predictors for term in part.expressions)
     others = {v for term in expressions if image_of(term) is None for v in variables(term)}
     groups = (group for part in formula.predictors for group in part.groups)
-    others |= {name for group in groups for name in group.by} | {*formula.outcome}
+    others |= {name for group in groups for name in group.levels_of} | {*formula.outcome}
     for name in sorted(images & others):
         raise formula_error(
             formula.text, f"'{name}' is a column of images, which image() in nn() takes alone", name
@@ -526,6 +536,7 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
             raise formula_error(text, f"{called}() cannot vary by group", (start, end))
         for factor in term:
             check_expression(_python(factor, text)[0], text)
+    (first, last), per = _per(source, (first, last), text)
     if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
         raise formula_error(
             text, "expected a column, or several as g:h, behind the bar", (first, last)
@@ -535,7 +546,17 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
     if not terms:
         raise formula_error(text, "expected 1 or a column before the bar", (start, end))
     whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated)
+    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per)
+
+
+def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
+    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
+    first, last = span
+    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
+    if call is None:
+        return span, ""
+    at = first + call.start(2), first + call.end(2)
+    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
 
 
 def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:
