@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
-<<<<<<< HEAD
-    from semistan.workflow.check import check as check
-=======
     from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.baseline import baseline as baseline
->>>>>>> 5d9ce66c1cbaa6c194fa876461b48e27a9a0d65a
+    from semistan.workflow.check import check as check
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -77,12 +74,9 @@ if TYPE_CHECKING:
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
-<<<<<<< HEAD
     "check": ("workflow.check", "check"),
-=======
     "comparisons": ("workflow.inquire", "comparisons"),
     "baseline": ("workflow.baseline", "baseline"),
->>>>>>> 5d9ce66c1cbaa6c194fa876461b48e27a9a0d65a
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -135,11 +129,8 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
-<<<<<<< HEAD
     "trust_edited": ("bundle.seal", "trust_edited"),
-=======
     "update": ("workflow.update", "update"),
->>>>>>> 5d9ce66c1cbaa6c194fa876461b48e27a9a0d65a
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

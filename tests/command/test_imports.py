@@ -12,18 +12,11 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-<<<<<<< HEAD
-    "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
-    "sensitivity", "plot", "draws", "generate", "r-script",
-    "report", "check", "doctor", "install-cmdstan",
-=======
     "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
     "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
     "hypothesis", "r2",
     "sensitivity", "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
-    "report", "doctor", "install-cmdstan",
->>>>>>> 5d9ce66c1cbaa6c194fa876461b48e27a9a0d65a
+    "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 
