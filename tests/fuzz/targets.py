@@ -60,9 +60,9 @@ def csv(content: bytes) -> None:
 
 
 def packed(content: bytes) -> None:
-    """Read a table that is packed."""
-    read_table(_written("table.csv.gz", content))
-    read_table(_written("table.csv.zip", content))
+    """Read a table that is packed, in one of two ways by how it begins."""
+    suffix = "zip" if content.startswith(b"P") else "gz"
+    read_table(_written(f"table.csv.{suffix}", content))
 
 
 def arrays(content: bytes) -> None:
