@@ -53,8 +53,8 @@ def plot(
     run : Run or path
         A finished run.
     kind : str
-        ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
-        ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
+        ``coefficients``, ``densities``, ``pairs``, ``band``, ``subspace``, ``loss``, ``ppc``,
+        ``stat``, ``loo_pit``, ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
     others : sequence of runs or paths
@@ -63,9 +63,10 @@ def plot(
         Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
         drawn, instead of the training rows.
     **options
-        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``images``, ``category``
-        of these and of ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and
-        ``what`` of ``subspace``.
+        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``pairs`` and of
+        ``images``, ``category`` of the latter, of ``band`` and of ``calibration``, ``stat`` and
+        ``by`` of ``stat``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
+        ``subspace``.
 
     Returns
     -------

@@ -73,7 +73,8 @@ def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Ar
     if "trials" not in record.given:
         if formula.trials:
             raise InputError(
-                f"trials() is for family binomial, the family is {record.name}; leave it out"
+                "trials() is for family binomial and beta_binomial, the family is "
+                f"{record.name}; leave it out"
             )
         return
     if not formula.trials:
