@@ -1,7 +1,7 @@
 """A script with which an R user carries on from the run's CSV files.
 
 What varies between runs is set at the top of the script; the rest is ``read.R`` in this folder.
-It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``,
+It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``, ``draws_df``,
 ``coefficient_table`` and, with ``generated/``, ``log_lik``, ``y_rep`` and ``loo_result``.
 """
 
