@@ -2,6 +2,7 @@
 # make test   set everything up and run the linters and the tests
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
+# make dist        build the packages and try them in fresh environments
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
@@ -13,7 +14,7 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
+.PHONY: demo test test-all lint fast-test cmdstan golden dist clean $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
@@ -39,6 +40,12 @@ cmdstan: .venv/installed
 # Write models/*/program.stan anew, to be read in the diff.
 golden: .venv/installed
 	cd tests && ../$(BIN)/python -m support.golden
+
+# Build the wheel and the source distribution, and try both in environments of their own.
+dist: .venv/installed-dev cmdstan
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	cd tests && ../$(BIN)/python -m support.dist ../dist
 
 $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)

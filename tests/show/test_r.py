@@ -109,6 +109,17 @@ def test_the_response_is_read_from_the_data(read):
     assert y == pytest.approx(read.fit.run.rows().y, rel=1e-14)
 
 
+def test_that_loo_is_optimistic_is_said_of_a_subspace(read, tmp_path):
+    said = "PSIS-LOO, given a subspace trained on all rows: optimistic\n"
+    assert said in read.printed
+    script = settings_of(read.fit.run.path / "read.R")
+    assert "subspace <- TRUE " in script
+    write_json(tmp_path / "labels.json", {})
+    bundle, _ = small_bundle("y ~ x + nn(u)", subspace__construction="full")
+    run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False})
+    assert "subspace <- FALSE " in r_script(run)
+
+
 def test_posterior_recognises_the_exported_draws(read):
     layout = read.tables["layout"].iloc[0]
     assert (layout["chains"], layout["iterations"]) == (2, 150)
@@ -231,7 +242,7 @@ TOKENS = re.compile(
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
 SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
-SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept"}
+SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace"}
 
 
 def settings_of(script):

@@ -69,6 +69,7 @@ def _settings(run: Run, relative: str) -> str:
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
         f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
+        f"subspace <- {_logical(run.bundle.model.moves != 'all')}  # or are all weights sampled?",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(run.bundle.model.scalars)}",

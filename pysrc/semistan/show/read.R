@@ -157,7 +157,7 @@ if (has_generated && !prior_only && temperature != 1) {
 } else if (has_generated && !prior_only) {
   # Relative efficiencies are taken as 1, the default of loo since 2.7.
   loo_result <- loo::loo(log_lik, r_eff = rep(1, ncol(log_lik)))
-  cat("\nPSIS-LOO, given a subspace trained on all rows: optimistic\n")
+  cat("\nPSIS-LOO", if (subspace) ", given a subspace trained on all rows: optimistic", "\n", sep = "")
   print(loo_result)
 }
 
