@@ -3,6 +3,7 @@
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
 # make dist        build the packages and try them in fresh environments
+# make docs        build the documentation site into site/
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
@@ -14,7 +15,7 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all lint fast-test cmdstan golden dist clean $(BENCHMARKS) $(STUDIES)
+.PHONY: demo test test-all lint fast-test cmdstan golden dist docs clean $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
@@ -40,6 +41,9 @@ cmdstan: .venv/installed
 # Write models/*/program.stan anew, to be read in the diff.
 golden: .venv/installed
 	cd tests && ../$(BIN)/python -m support.golden
+
+docs: .venv/installed-dev
+	$(BIN)/python docs/make_site.py site
 
 # Build the wheel and the source distribution, and try both in environments of their own.
 dist: .venv/installed-dev cmdstan
@@ -69,4 +73,4 @@ $(STUDIES): study-%: .venv/installed-bench cmdstan
 	touch $@
 
 clean:
-	rm -rf .venv runs dist
+	rm -rf .venv runs dist site
