@@ -13,6 +13,8 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.command.doctor import examine
+    from semistan.infer.cmdstan.install import install_cmdstan as install_cmdstan
     from semistan.posterior.posterior import Mixture as Mixture
     from semistan.posterior.posterior import One as One
     from semistan.posterior.posterior import read_posterior as read_posterior
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -31,7 +34,14 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import fit as fit
     from semistan.workflow.fit import read_fit as read_fit
     from semistan.workflow.fit import sample as sample
+    from semistan.workflow.fit import summary as summary
+    from semistan.workflow.inquire import bayes_r2 as bayes_r2
+    from semistan.workflow.inquire import comparisons as comparisons
+    from semistan.workflow.inquire import hypothesis as hypothesis
+    from semistan.workflow.inquire import pp_check as pp_check
+    from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
+    from semistan.workflow.new import new as new
     from semistan.workflow.outputs import draws as draws
     from semistan.workflow.outputs import generate as generate
     from semistan.workflow.outputs import plot as plot
@@ -45,31 +55,42 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.simulate import simulate as simulate
+    from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
+    from semistan.workflow.update import update as update
 
-    stan_code = bundle_program
+    doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
-    "Mixture": ("posterior.posterior", "Mixture"),
-    "One": ("posterior.posterior", "One"),
+    "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "comparisons": ("workflow.inquire", "comparisons"),
     "compare": ("workflow.compare", "compare"),
+    "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
     "effect": ("workflow.explain", "effect"),
     "fit": ("workflow.fit", "fit"),
     "generate": ("workflow.outputs", "generate"),
+    "hypothesis": ("workflow.inquire", "hypothesis"),
     "implied_prior": ("workflow.priors", "implied_prior"),
     "importance": ("workflow.explain", "importance"),
+    "install_cmdstan": ("infer.cmdstan.install", "install_cmdstan"),
     "kfold": ("workflow.kfold", "kfold"),
-    "loo": ("workflow.score", "loo"),
     "log_lik": ("posterior.predictive", "log_lik"),
-    "new_rows": ("workflow.prepare", "new_rows"),
+    "loo": ("workflow.score", "loo"),
+    "marginal": ("workflow.explain", "marginal_effects"),
     "marginal_effects": ("workflow.explain", "marginal_effects"),
+    "Mixture": ("posterior.posterior", "Mixture"),
+    "new": ("workflow.new", "new"),
+    "new_rows": ("workflow.prepare", "new_rows"),
+    "One": ("posterior.posterior", "One"),
     "plot": ("workflow.outputs", "plot"),
     "plot_effect": ("workflow.outputs", "plot_effect"),
     "plot_subspace": ("workflow.outputs", "plot_subspace"),
@@ -77,24 +98,33 @@ _PUBLIC = {
     "posterior_epred": ("posterior.predictive", "posterior_epred"),
     "posterior_linpred": ("posterior.predictive", "posterior_linpred"),
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
+    "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
+    "predict_average": ("workflow.average", "predict_average"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
+    "r2": ("workflow.inquire", "bayes_r2"),
     "r_script": ("workflow.outputs", "r_script"),
     "read_bundle": ("bundle.bundle", "read_bundle"),
-    "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_fit": ("workflow.fit", "read_fit"),
+    "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
+    "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
+    "simulate": ("workflow.simulate", "simulate"),
+    "sensitivity": ("workflow.inquire", "sensitivity"),
+    "stan": ("workflow.stan", "stan"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),
+    "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

@@ -1,18 +1,25 @@
+import errno
 import hashlib
 import json
+import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from semistan.bundle.files import (
     atomic_file,
     atomic_folder,
+    check_output_file,
     check_output_folder,
     read_json,
+    remove_leftovers,
     sha256_file,
+    temporary_prefix,
     write_json,
 )
-from semistan.errors import InputError
+from semistan.errors import InputError, SemistanError, file_error
 
 
 class Failure(Exception):
@@ -154,3 +161,94 @@ def test_the_hash_of_a_file_is_its_sha256(tmp_path):
     content = json.dumps(list(range(10_000))).encode()
     (tmp_path / "a").write_bytes(content)
     assert sha256_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def refused_places(tmp_path):
+    """Return places where no folder can be written, and words of their refusals."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    return {
+        ".": "you are in",
+        "..": "you are in",
+        tmp_path / "link": "is a link",
+        tmp_path / "dangling": "is a link",
+        tmp_path / "file" / "run": "expected a folder",
+        tmp_path / ("x" * 300): "shorter",
+        tmp_path / ("x" * 300) / "run": "shorter",
+        tmp_path / "circle" / "run": "circle",
+    }
+
+
+def test_places_that_cannot_be_written_are_refused_at_once(tmp_path, monkeypatch):
+    places = refused_places(tmp_path)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    before = tree(tmp_path)
+    for place, words in places.items():
+        with pytest.raises(InputError, match=words):
+            check_output_folder(type(tmp_path)(place), "manifest.json", overwrite=True)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("check", [check_output_file, check_output_folder])
+def test_a_read_only_place_is_refused(check, tmp_path, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.mkdtemp", read_only)
+    arguments = () if check is check_output_file else ("manifest.json",)
+    with pytest.raises(InputError, match="read-only") as caught:
+        check(tmp_path / "run", *arguments, overwrite=False)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_folder_is_no_file_to_be_written(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        check_output_file(tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "words"),
+    [
+        (errno.ENOSPC, SemistanError, "free some"),
+        (errno.EDQUOT, SemistanError, "free some"),
+        (errno.EFBIG, SemistanError, "ulimit -f"),
+        (errno.EROFS, InputError, "read-only"),
+        (errno.EACCES, InputError, "permission"),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_the_path(number, kind, words, tmp_path):
+    with pytest.raises(SemistanError, match=words) as caught, atomic_file(tmp_path / "a.txt"):
+        raise OSError(number, os.strerror(number))
+    assert type(caught.value) is kind
+    assert str(tmp_path / "a.txt") in str(caught.value)
+    assert not tree(tmp_path)
+
+
+def test_a_number_that_is_in_the_text_alone_is_read():
+    error = OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left")
+    assert "no space is left" in str(file_error(error, "a.parquet"))
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    """It is known by the number of its process."""
+    code = (
+        "import os, sys, tempfile; from semistan.bundle.files import temporary_prefix\n"
+        "for name in ('run', 'other'):\n"
+        "    folder = tempfile.mkdtemp(dir=sys.argv[1], prefix=temporary_prefix(name))\n"
+        "    open(os.path.join(folder, 'half'), 'w').close()\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    living = tmp_path / f"{temporary_prefix('run')}abc"
+    foreign = tmp_path / ".run.tmp"
+    elsewhere = tmp_path / ".run.tmp-00000000-1-abc"
+    for path in (living, foreign, elsewhere):
+        path.mkdir()
+    assert len(list(tmp_path.iterdir())) == 5
+    remove_leftovers(tmp_path, "run")
+    assert len(list(tmp_path.iterdir())) == 4
+    check_output_folder(tmp_path / "other", "manifest.json", overwrite=False)
+    assert set(tmp_path.iterdir()) == {living, foreign, elsewhere}

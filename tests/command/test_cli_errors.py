@@ -103,7 +103,7 @@ TABLES = {
         "would both be called 'b_sigma_z'",
     ),
     "a wrong logarithm": (small_frame(), "y ~ log(x) + nn(u)", [], "'log(x)' is nan in row 1"),
-    "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "'x.T' is not allowed"),
+    "arbitrary Python": (small_frame(), "y ~ I(x.T) + nn(u)", [], "names column 'x.T'"),
     "no nn()": (small_frame(), "y ~ x", [], "needs an nn() term"),
     "a bar without parentheses": (
         small_frame(), "y ~ x | z + nn(u)", [], "^ a group-level term stands by itself in paren",
@@ -259,13 +259,6 @@ def test_a_process_exits_with_2_and_one_message(tmp_path):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "error: a fit needs at least two rows of data, got 1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
-
-
-@pytest.mark.parametrize(("separator", "shown"), [(";", "';'"), ("\t", r"'\t'")])
-def test_other_separators_are_recognised(command, tmp_path, separator, shown):
-    small_frame().to_csv(tmp_path / "other.csv", index=False, sep=separator)
-    message = refused(command, "fit", FORMULA, "--data", "other.csv")
-    assert f"seems to be separated by {shown}" in message
 
 
 def test_a_table_in_place_of_a_model_is_explained(command):

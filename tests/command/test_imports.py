@@ -1,3 +1,4 @@
+import inspect
 import json
 import subprocess
 import sys
@@ -11,8 +12,10 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "plot", "draws", "generate", "r-script",
+    "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
+    "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
+    "hypothesis", "r2",
+    "sensitivity", "simulate", "sbc", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 
@@ -51,6 +54,32 @@ def test_every_command_has_help_of_its_own(command, capsys):
     assert "Usage" in capsys.readouterr().out
 
 
+def test_commands_stand_in_panels(monkeypatch, capsys):
+    from semistan.command.cli import app
+
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        app(["--help"])
+    panels = [line for line in capsys.readouterr().out.splitlines() if "─ " in line]
+    titles = [line.strip("╭─╮ ") for line in panels]
+    assert titles[:2] == ["Options", "Specify and fit"]
+    assert "Commands" not in titles and len(titles) > 4
+
+
+def test_help_shows_the_defaults(monkeypatch, capsys):
+    from semistan.command.cli import app
+
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        app(["fit", "--help"])
+    text = capsys.readouterr().out
+    lines = {name: line for line in text.splitlines() for name in line.split() if name[:2] == "--"}
+    shown = {"--epochs": "3000", "--hidden": "16,16", "--k": "auto", "--chains": "4",
+             "--family": "gaussian", "--prior-b": "normal(0, 2.5)", "--device": "auto"}  # fmt: skip
+    for flag, default in shown.items():
+        assert f"[default: ({default})]" in lines[flag], flag
+
+
 def test_the_version_is_printed():
     assert python("-m", "semistan", "--version") == f"semistan {semistan.__version__}\n"
 
@@ -72,6 +101,32 @@ def test_the_verbs_of_the_design_are_public():
     assert verbs <= set(semistan.__all__)
 
 
+def test_every_command_is_a_function_in_python():
+    """Except subspace, which is the name of a room of the package."""
+    from semistan.command.cli import COMMANDS as every
+
+    names = {name.replace("-", "_") for name in every} - {"subspace"} | {"subspace_measures"}
+    assert not names - set(semistan.__all__)
+    assert all(callable(getattr(semistan, name)) for name in names)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'semistan' has no attribute 'fti'"):
         _ = semistan.fti
+
+
+def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch, capsys):
+    """So that something is there within the first second."""
+    from semistan.command import model_commands, screen
+
+    seen = []
+    monkeypatch.setattr(screen, "is_interactive", lambda: True)
+    monkeypatch.setattr("semistan.workflow.prepare.configure", lambda *_: seen.append(said()))
+
+    def said():
+        return capsys.readouterr().err
+
+    for command in (model_commands.fit, model_commands.train):
+        with pytest.raises(AttributeError):  # there is no configuration
+            command(**dict.fromkeys(inspect.signature(command).parameters))
+    assert all("reading the table" in line for line in seen) and len(seen) == 2

@@ -1,4 +1,4 @@
-"""A family is one record: zero-inflated Poisson, with a parameter between 0 and 1, defined here."""
+"""A family is one record: Poisson counts padded with zeros, a parameter in (0, 1), defined here."""
 
 import numpy as np
 import pandas as pd
@@ -28,10 +28,10 @@ def rng(eta, parameters, generator):
     return np.where(generator.random(eta.shape) < parameters["zi"], 0, counts(eta, {}, generator))
 
 
-ZERO_INFLATED = Family(
-    name="zero_inflated_poisson",
+PADDED = Family(
+    name="padded_poisson",
     link="log",
-    aliases=("zip",),
+    aliases=("padded",),
     parameters=(Dispersion("zi", "probability of an extra zero", "beta(1, 1)", start=0.2,
                            link="logit"),),
     integer=True,
@@ -52,13 +52,13 @@ ZERO_INFLATED = Family(
 @pytest.fixture(scope="module", autouse=True)
 def registered():
     with pytest.MonkeyPatch.context() as context:
-        context.setattr(families, "FAMILIES", (*families.FAMILIES, ZERO_INFLATED))
+        context.setattr(families, "FAMILIES", (*families.FAMILIES, PADDED))
         yield
     family.cache_clear()
 
 
 def test_it_is_found_by_its_names_and_its_parameter_has_a_prior():
-    assert family("zip") is ZERO_INFLATED
+    assert family("padded") is PADDED
     assert "zi" in dispersion_keys()
 
 
@@ -66,7 +66,7 @@ def test_it_is_found_by_its_names_and_its_parameter_has_a_prior():
 @pytest.mark.parametrize("further", ["", ", zi ~ x2", ", zi ~ z + (1 | g) + nn(v)"])
 def test_its_program_is_pytorchs(further, toolchain, tmp_path):
     formula = f"y ~ x1 + nn(u1, u2){further}"
-    bundle, rows = random_bundle("zero_inflated_poisson", formula=formula)
+    bundle, rows = random_bundle("padded_poisson", formula=formula)
     assert_program(bundle, rows, toolchain, tmp_path)
 
 
@@ -78,10 +78,10 @@ def fitted(tmp_path_factory):
     eta = 1.2 + 0.3 * x + 0.4 * np.sin(2 * u)
     frame["y"] = rng(eta, {"zi": 0.3}, generator)
     overrides = {
-        "family": "zip", "network.hidden": (4,), "subspace.k": 4, "train.epochs": 300,
+        "family": "padded", "network.hidden": (4,), "subspace.k": 4, "train.epochs": 300,
         "train.device": "cpu", "sample.chains": 2, "sample.draws": 500, "priors.zi": "beta(2, 2)",
     }  # fmt: skip
-    out = tmp_path_factory.mktemp("zip") / "run"
+    out = tmp_path_factory.mktemp("padded") / "run"
     return semistan.fit("y ~ x + nn(u)", frame, out=out, overrides=overrides), frame
 
 
@@ -106,5 +106,5 @@ def test_it_is_fitted_summarised_and_predicted(fitted):
 def test_it_is_reported(fitted, tmp_path):
     fit, _ = fitted
     text = semistan.report(fit.run, tmp_path / "report.html").read_text("utf-8")
-    assert "zero_inflated_poisson, link log" in text
+    assert "padded_poisson, link log" in text
     assert "beta(2, 2)" in text

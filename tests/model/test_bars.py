@@ -157,7 +157,7 @@ MISTAKES = [
     ("y ~ («0» | g) + nn(u)", "expected 1 or a column before the bar"),
     ("y ~ (1 | «g + h») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ (1 | «C(g)») + nn(u)", "expected a column, or several as g:h"),
-    ("y ~ (1 | «g/h») + nn(u)", "expected a column, or several as g:h"),
+    ("y ~ (1 | «g/») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ (1 | «3») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ (1 | «2x») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ (1 | «x.y») + nn(u)", "expected a column, or several as g:h"),

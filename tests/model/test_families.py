@@ -5,11 +5,13 @@ import pytest
 import statsmodels.api as sm
 import torch
 from scipy import stats
-from scipy.special import expit
+from scipy.special import erfcx, expit, gamma
 
 from semistan.errors import InputError
+from semistan.model.families.common import log_Phi
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.family import check_response
+from support.distributions import Hurdle, InflatedBeta, ZeroInflated
 
 ETA = np.linspace(-6, 3, 19)
 DISPERSION = {
@@ -22,8 +24,18 @@ DISPERSION = {
     "gamma": {"shape": 2.5},
     "beta": {"precision": 6.0},
     "binomial": {},
+    "weibull": {"shape": 1.6},
+    "exponential": {},
+    "skew_normal": {"sigma": 1.7, "alpha": -3.0},
+    "beta_binomial": {"precision": 6.0},
+    "zero_inflated_poisson": {"zi": 0.3},
+    "zero_inflated_negbinomial": {"shape": 2.5, "zi": 0.3},
+    "hurdle_poisson": {"hu": 0.3},
+    "hurdle_negbinomial": {"shape": 2.5, "hu": 0.3},
+    "zero_one_inflated_beta": {"precision": 6.0, "zoi": 0.3, "coi": 0.6},
 }
 GIVEN = {"trials": 11.0}
+SKEW = -3 / np.sqrt(10) * np.sqrt(2 / np.pi)  # mean of the standard skew normal of slant -3
 ORACLES = {
     "gaussian": lambda eta: stats.norm(eta, 1.7),
     "poisson": lambda eta: stats.poisson(np.exp(eta)),
@@ -34,6 +46,17 @@ ORACLES = {
     "gamma": lambda eta: stats.gamma(2.5, scale=np.exp(eta) / 2.5),
     "beta": lambda eta: stats.beta(6 * expit(eta), 6 * expit(-eta)),
     "binomial": lambda eta: stats.binom(11, expit(eta)),
+    "weibull": lambda eta: stats.weibull_min(1.6, scale=np.exp(eta) / gamma(1 + 1 / 1.6)),
+    "exponential": lambda eta: stats.expon(scale=np.exp(eta)),
+    "skew_normal": lambda eta: stats.skewnorm(
+        -3, eta - SKEW * 1.7 / np.sqrt(1 - SKEW**2), 1.7 / np.sqrt(1 - SKEW**2)
+    ),
+    "beta_binomial": lambda eta: stats.betabinom(11, 6 * expit(eta), 6 * expit(-eta)),
+    "zero_inflated_poisson": lambda eta: ZeroInflated(ORACLES["poisson"](eta), 0.3),
+    "zero_inflated_negbinomial": lambda eta: ZeroInflated(ORACLES["negbinomial"](eta), 0.3),
+    "hurdle_poisson": lambda eta: Hurdle(ORACLES["poisson"](eta), 0.3),
+    "hurdle_negbinomial": lambda eta: Hurdle(ORACLES["negbinomial"](eta), 0.3),
+    "zero_one_inflated_beta": lambda eta: InflatedBeta(6 * expit(eta), 6 * expit(-eta), 0.3, 0.6),
 }
 STATSMODELS = {
     "gaussian": sm.families.Gaussian(),
@@ -54,6 +77,15 @@ RESPONSES = {
     "gamma": POSITIVE,
     "beta": np.array([1e-6, 0.2, 0.5, 0.97]),
     "binomial": np.array([0.0, 1, 4, 11]),
+    "weibull": POSITIVE,
+    "exponential": POSITIVE,
+    "skew_normal": np.linspace(-9, 9, 7),
+    "beta_binomial": np.array([0.0, 1, 4, 11]),
+    "zero_inflated_poisson": COUNTS,
+    "zero_inflated_negbinomial": COUNTS,
+    "hurdle_poisson": COUNTS,
+    "hurdle_negbinomial": COUNTS,
+    "zero_one_inflated_beta": np.array([0.0, 1e-6, 0.2, 0.5, 0.97, 1]),
 }
 
 each = pytest.mark.parametrize("record", FAMILIES, ids=lambda record: record.name)
@@ -127,6 +159,12 @@ def test_the_mean_is_scipys(record):
 
 
 @each
+def test_the_variance_is_scipys(record):
+    expected = ORACLES[record.name](ETA).stats("mvk")[1]
+    assert np.allclose(record.variance(ETA, dispersion(record)), expected, rtol=1e-9)
+
+
+@each
 def test_the_mean_of_an_extreme_predictor_does_not_warn(record):
     assert np.isfinite(record.mean(np.array([-700.0, 700.0]), dispersion(record))).all()
 
@@ -148,7 +186,7 @@ def test_random_responses_have_the_moments_of_the_distribution(record):
 @each
 def test_random_responses_depend_on_the_generator_alone(record):
     eta = np.zeros((4, 5))
-    disp = {name: np.full((4, 1), 3.0) for name in (*record.dispersion, *record.given)}
+    disp = dispersion(record, lambda value: np.full((4, 1), value))
     first, again, other = (record.rng(eta, disp, np.random.default_rng(s)) for s in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -157,14 +195,17 @@ def test_random_responses_depend_on_the_generator_alone(record):
 @each
 def test_the_location_of_eta_is_the_link_of_the_mean(record):
     y = np.array([0.0, 1, 1, 0, 1])
-    if record.name in ("lognormal", "gamma", "beta"):
+    if record.name in ("lognormal", "gamma", "beta", "weibull", "exponential"):
         y = np.array([0.2, 0.9, 0.7, 0.4, 0.8])
     given = {name: np.full(5, GIVEN[name]) for name in record.given}
     location, scale = record.eta_units(y, given)
     if record.name == "lognormal":
         assert (location, scale) == pytest.approx((np.log(y).mean(), np.log(y).std(ddof=1)))
         return
-    mean = record.mean(np.array(location), dispersion(record))
+    shares = {name: 0.0 for name in ("zi", "hu", "zoi", "coi") if name in record.dispersion}
+    mean = record.mean(np.array(location), dispersion(record) | shares)
+    if "hu" in shares:  # the location is that of counts with their zeros
+        mean = np.exp(location)
     assert mean == pytest.approx(y.mean(), rel=1e-12)
     assert scale == (np.std(y, ddof=1) if record.link == "identity" else 1)
 
@@ -202,6 +243,16 @@ def test_a_possible_response_is_accepted(record):
 @each
 def test_a_family_answers_to_its_name_and_aliases(record):
     assert all(family(name) is record for name in (record.name, *record.aliases))
+
+
+def test_the_normal_tail_has_its_value_and_slope():
+    for x in (-1e9, -1e5, -31.0, -30.1, -29.9, -7.0, 0.0, 3.0, 30.0):
+        leaf = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+        value = log_Phi(leaf)
+        value.backward()
+        assert value.item() == pytest.approx(stats.norm.logcdf(x), rel=1e-11, abs=1e-300)
+        slope = np.sqrt(2 / np.pi) / erfcx(-x / np.sqrt(2))
+        assert leaf.grad.item() == pytest.approx(slope, rel=1e-10, abs=1e-300)
 
 
 def test_normal_is_gaussian():

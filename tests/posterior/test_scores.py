@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scoringrules
 from scipy import stats
+from scipy.special import gamma
 from sklearn.metrics import (
     accuracy_score,
     brier_score_loss,
@@ -37,6 +38,7 @@ from semistan.posterior.scoring.scores import (
 )
 from semistan.show.pictures.calibration import _curves
 from semistan.show.pictures.words import eta_words, mean_words
+from support.distributions import InflatedBeta
 from support.drawn import random_draws
 from support.small import category_bundle
 from support.untrained import random_bundle
@@ -56,9 +58,30 @@ def by_name(bundle, found, interval=0.9):
     return {item.name: item for item in scores(bundle.family, found, interval)}
 
 
+def zero_inflated(pmf, y, share):
+    return share * (y == 0) + (1 - share) * pmf(y)
+
+
+def hurdle(pmf, y, share):
+    return share if y == 0 else (1 - share) * pmf(y) / (1 - pmf(0))
+
+
+def skew_normal(y, mean, sd, slant):
+    shift = slant / np.sqrt(1 + slant**2) * np.sqrt(2 / np.pi)
+    omega = sd / np.sqrt(1 - shift**2)
+    return stats.skewnorm.pdf(y, slant, mean - omega * shift, omega)
+
+
 def density(name, y, eta, dispersion, s, trials):
     at = {key: values.ravel()[s] for key, values in dispersion.items()}
     mean = 1 / (1 + np.exp(-eta))
+
+    def poisson(y):
+        return stats.poisson.pmf(y, np.exp(eta))
+
+    def negbinomial(y):
+        return stats.nbinom.pmf(y, at["shape"], at["shape"] / (at["shape"] + np.exp(eta)))
+
     densities = {
         "gaussian": lambda: stats.norm.pdf(y, eta, at["sigma"]),
         "poisson": lambda: stats.poisson.pmf(y, np.exp(eta)),
@@ -71,6 +94,21 @@ def density(name, y, eta, dispersion, s, trials):
         "gamma": lambda: stats.gamma.pdf(y, at["shape"], scale=np.exp(eta) / at["shape"]),
         "beta": lambda: stats.beta.pdf(y, at["precision"] * mean, at["precision"] * (1 - mean)),
         "binomial": lambda: stats.binom.pmf(y, trials, mean),
+        "weibull": lambda: stats.weibull_min.pdf(
+            y, at["shape"], scale=np.exp(eta) / gamma(1 + 1 / at["shape"])
+        ),
+        "exponential": lambda: stats.expon.pdf(y, scale=np.exp(eta)),
+        "skew_normal": lambda: skew_normal(y, eta, at["sigma"], at["alpha"]),
+        "beta_binomial": lambda: stats.betabinom.pmf(
+            y, trials, at["precision"] * mean, at["precision"] * (1 - mean)
+        ),
+        "zero_inflated_poisson": lambda: zero_inflated(poisson, y, at["zi"]),
+        "zero_inflated_negbinomial": lambda: zero_inflated(negbinomial, y, at["zi"]),
+        "hurdle_poisson": lambda: hurdle(poisson, y, at["hu"]),
+        "hurdle_negbinomial": lambda: hurdle(negbinomial, y, at["hu"]),
+        "zero_one_inflated_beta": lambda: InflatedBeta(
+            at["precision"] * mean, at["precision"] * (1 - mean), at["zoi"], at["coi"]
+        ).pdf(y),
     }
     return densities[name]()
 
@@ -199,7 +237,7 @@ def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
         values = {name: getattr(found, name)[part] for name in Pointwise.__dataclass_fields__}
         write_pointwise(Pointwise(**values), np.arange(15), folder)
         write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2})
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2, "interval": 0.9})
     rows = read_kfold(tmp_path).rows
     assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
     assert np.array_equal(rows.crps, found.crps, equal_nan=True)
@@ -336,7 +374,7 @@ def test_a_row_of_weight_w_counts_w_times_in_cross_validation(tmp_path):
     write_folds(np.ones(30, int), tmp_path / "kfold")
     write_pointwise(weighted, np.arange(30), folder)
     write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1})
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1, "interval": 0.9})
     table = read_kfold(tmp_path).table().set_index("measure")
     expected = found.lpd[1::3].sum() + 2 * found.lpd[2::3].sum()
     assert table.loc["elpd_kfold", "Estimate"] == pytest.approx(expected)

@@ -17,7 +17,7 @@ from semistan.model.table.rows import Columns, Rows
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_epred, posterior_predict
-from semistan.posterior.scoring.scores import pointwise
+from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.show.pictures import KINDS, alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.importance import draw_importance, importance_alt
@@ -37,6 +37,7 @@ from support.small import (
 )
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
+NUMERIC = ("stat", "loo_pit")  # not of unordered categories
 OF_NUMBERS = tuple(kind for kind in KINDS if kind != "images")  # of models without images
 
 
@@ -93,7 +94,7 @@ def test_long_names_and_many_coefficients_are_not_untidy(wide):
 @pytest.mark.parametrize("k", [1, 6])
 def test_prior_draws_say_so(k):
     material = small_material(chains=1, prior_only=True, subspace__k=k)
-    kinds = set(OF_NUMBERS) - {"calibration", "rank"}
+    kinds = set(OF_NUMBERS) - {"calibration", "loo_pit", "rank"}
     assert set(available(material)) == kinds
     titles = {kind: texts(draw(material, kind)) for kind in available(material)}
     for kind in ("coefficients", "densities", "band", "subspace", "ppc"):
@@ -614,8 +615,9 @@ def modes():
 @pytest.mark.lengthy
 def test_every_kind_is_drawn_and_described_of_categories(name):
     material = category_material(name)
-    assert available(material) == OF_NUMBERS
-    for kind in OF_NUMBERS:
+    kinds = tuple(kind for kind in OF_NUMBERS if name == "cumulative" or kind not in NUMERIC)
+    assert available(material) == kinds
+    for kind in kinds:
         assert not untidy(draw(material, kind)), kind
         assert re.fullmatch(r"[A-Z].*\d.*\.", alt_text(material, kind)), kind
     third = {"categorical": "train trip", "cumulative": "3"}[name]
@@ -794,6 +796,11 @@ def test_effect_of_a_number_is_a_line_with_ribbons():
     assert effect_alt(effect, label="mean of y").count("95% interval") == 2
 
 
+def test_effect_of_zero_and_one_has_no_line_between_them():
+    (axes,) = draw_effect(make_effect({"treated": [0.0, 1.0]}), label="mean of y").axes
+    assert ticks(axes.xaxis) == ["0", "1"]
+
+
 def test_effect_of_a_factor_is_points():
     effect = make_effect({"g": ["prof_specialty", "other"]})
     (axes,) = draw_effect(effect, label="P(y = 1)").axes
@@ -931,3 +938,63 @@ def test_names_that_matplotlib_would_read_as_commands_are_shown():
     assert not untidy(figure)
     assert legend(figure)[0].strip() == "_cost_$_$ = a"
     assert figure.axes[0].get_xlabel().strip() == "_u"
+
+
+# --- weights, groups -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    bundle, rows = small_bundle("y ~ x + (1 | g) + nn(u, v)")
+    return memory_material(One(bundle, random_draws(bundle)), rows)
+
+
+def test_a_standard_deviation_of_a_group_is_no_change_for_one_unit(grouped):
+    panels = draw(grouped, "coefficients").axes
+    words = {tuple(ticks(axes.yaxis)): axes.get_xlabel() for axes in panels}
+    assert words[("sd_g__Intercept",)] == "in the units of mean of y"
+    assert "change of mean of y" in words[("b_x",)]
+
+
+def test_an_intercept_has_an_axis_of_its_own_without_zero(grouped):
+    panels = {tuple(ticks(axes.yaxis)): axes for axes in draw(grouped, "coefficients").axes}
+    slope, level = panels[("b_x",)], panels[("b_Intercept",)]
+    assert any(np.ptp(x) == 0 == x[0] for x, _ in lines(slope))
+    assert not any(np.ptp(x) == 0 == x[0] for x, _ in lines(level))
+
+
+def test_groups_that_are_left_out_are_named(grouped):
+    said = texts(draw(grouped, "band", variable="u"))
+    assert "None" not in said
+    assert "Without the effects of g." in said
+
+
+@pytest.mark.parametrize(("family", "response"), [("poisson", "count"), ("gaussian", "y")])
+def test_a_check_counts_weighted_rows_by_their_weights_or_says_that_it_does_not(family, response):
+    frame = small_frame().assign(w=np.arange(30) % 3 + 1.0)
+    formula = f"{response} | weights(w) ~ x + nn(u)"
+    bundle, rows = small_bundle(formula, frame, family=family)
+    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    figure = draw(material, "ppc")
+    (axes,) = figure.axes
+    if family == "gaussian":
+        assert "30 training rows, unweighted." in texts(figure)
+        return
+    assert axes.get_ylabel().startswith("sum of w")
+    heights = [bar.get_height() for bar in axes.patches]
+    assert sum(heights) == pytest.approx(frame["w"].sum())
+    assert "weighted by w" in texts(draw(material, "calibration"))
+
+
+def test_a_transform_counts_rows_by_their_weights():
+    from semistan.show.pictures.calibration import _bars
+
+    generator = np.random.default_rng(0)
+    pit, times = generator.random(50), generator.integers(1, 4, 50)
+    nothing = np.zeros(50)
+    once = Pointwise(*[nothing] * 6, pit, np.zeros((50, 0)), times.astype(float))
+    repeated, _ = np.histogram(np.repeat(pit, times), 10, range=(0, 1))
+    np.testing.assert_allclose(_bars(once)[0], repeated * 10 / times.sum())
+    lower, upper = _bars(once)[1]
+    number = times.sum() ** 2 / (times**2).sum()
+    assert upper - lower > stats.norm.ppf(0.99) * 2 * np.sqrt(0.09 / number) * 10 * 0.8

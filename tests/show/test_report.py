@@ -13,7 +13,12 @@ import pytest
 
 from semistan.model.config import config_toml, parse_config
 from semistan.posterior.diagnostics import Check
-from semistan.posterior.scoring.loo import Loo
+from semistan.posterior.effects.answers import importance_answer, marginal_answer
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.scoring.folds import KFold
+from semistan.posterior.scoring.loo import Loo, leave_one_out
+from semistan.posterior.scoring.scores import pointwise
 from semistan.posterior.summary import COLUMNS, digits_of
 from semistan.show import report
 from semistan.show.report.blocks import Facts, Picture, Table
@@ -23,6 +28,7 @@ from semistan.show.report.evidence import Effects, Estimates, Evidence, gather
 from semistan.show.report.learnt import directions_table, frame_table, pareto_text
 from semistan.show.report.numbers import MINUS, count, joined, number, part_of
 from semistan.show.report.page import highlighted, inline, render
+from semistan.show.report.results import Comparison
 from semistan.show.report.sampling import chains_table
 from support.pages import Page, small_results
 from support.small import category_frame, small_config, small_frame
@@ -441,15 +447,83 @@ def test_every_kind_is_drawn_and_embedded(evidence):
 
 
 @pytest.mark.lengthy
-def test_only_a_part_of_many_rows_is_used_and_the_page_says_so(computed, evidence):
-    assert len(evidence.loo.pareto_k) == 2000
+def test_numbers_are_of_all_rows_and_pictures_of_a_part_and_the_page_says_so(computed, evidence):
+    assert len(evidence.loo.pareto_k) == 2200
     text = text_of(page_of(computed, evidence))
-    assert "PSIS-LOO over 2,000 of 2,200 rows" in text
-    assert evidence.marginal.basis.endswith("500 of 2,200 rows")
-    assert evidence.importance.basis.endswith("300 of 2,200 rows")
+    assert "PSIS-LOO over 2,200 rows" in text
+    assert evidence.scores.basis == "240 draws, 2,200 rows"
+    assert evidence.marginal.basis == evidence.importance.basis == "240 draws, 2,200 rows"
     assert evidence.dependence.basis.endswith("100 of 2,200 rows")
     for basis in (evidence.marginal.basis, evidence.importance.basis, evidence.dependence.basis):
         assert basis in text
+
+
+@pytest.mark.lengthy
+def test_the_page_and_the_commands_have_the_same_numbers(computed, evidence):
+    asked = {"generator": np.random.default_rng(1)}
+    marginal = average_marginal_effects(computed.posterior, computed.table)
+    importance = permutation_importance(computed.posterior, computed.table, **asked)
+    pd.testing.assert_frame_equal(evidence.marginal.frame, marginal)
+    pd.testing.assert_frame_equal(evidence.importance.frame, importance)
+    pd.testing.assert_frame_equal(
+        evidence.loo.table(), leave_one_out(computed.posterior, computed.rows).table()
+    )
+
+
+@pytest.mark.lengthy
+def test_where_the_work_is_much_page_and_command_use_the_same_part(monkeypatch):
+    monkeypatch.setattr("semistan.posterior.effects.answers.MOST_WORK", 1)
+    monkeypatch.setattr("semistan.posterior.effects.answers.FEWEST_DRAWS", 50)
+    some = small_results(frame=small_frame(400), iterations=60)
+    evidence = gather(some, np.random.default_rng(7))
+    for ours, answer in (
+        (evidence.marginal, marginal_answer),
+        (evidence.importance, importance_answer),
+    ):
+        theirs = answer(some.posterior, some.table)
+        pd.testing.assert_frame_equal(ours.frame, theirs.frame)
+        assert theirs.partial and ours.basis == theirs.basis
+        assert re.fullmatch(r"\d+ of 240 draws, 300 of 400 rows", ours.basis)
+    asked = marginal_answer(some.posterior, some.table, rows=400)
+    assert asked.rows == (400, 400)
+
+
+@pytest.mark.lengthy
+def test_rows_held_out_come_before_rows_that_the_fit_has_seen():
+    some = small_results("y ~ x + nn(u)", iterations=60)
+    judged = pointwise(some.posterior, some.rows, generator=np.random.default_rng(2))
+    fold = np.arange(30) % 3 + 1
+    found = KFold(fold, judged, {2: ["Rhat: 1.2"]}, 0.8)
+    comparison = Comparison(
+        "Comparison", "Of two.", "Best first",
+        pd.DataFrame({"model": ["a", "b"], "elpd_diff": [0.0, -3.21], "se_diff": [0.0, 1.5],
+                      "elpd": [-90.0, -93.21], "se": [4.0, 4.2], "weight": [0.875, 0.125]}),
+    )  # fmt: skip
+    some = replace(some, kfold=found, comparisons=(comparison,))
+    evidence = gather(some, np.random.default_rng(1))
+    page = Page(page_of(some, evidence))
+    titles = page.texts("h3")
+    order = [
+        titles.index(title) for title in ("Rows held out", "Comparison", "On the training rows")
+    ]
+    assert order == sorted(order)
+    text = text_of(page_of(some, evidence))
+    assert "From 30 rows in 3 folds" in text
+    assert "The fits without fold 2 failed a diagnostic." in text
+    assert "coverage of 80% interval" in text
+    assert "0.88" in text
+    assert "Calibration on rows held out" in evidence.held_out.picture.alt
+    total = dict(zip(found.table()["measure"], found.table()["Estimate"], strict=True))
+    assert total["elpd_kfold"] == pytest.approx(judged.lpd.sum())
+    assert number(total["elpd_kfold"], digits_of(found.table()["SE"][0])) in text
+
+
+def test_without_cross_validation_the_page_says_how_it_is_made(html):
+    assert "There is no cross-validation of this run. semistan kfold makes it" in text_of(html)
+
+
+def test_effects_say_what_their_intervals_leave_out(html):
+    assert "Intervals of the network's part are within the subspace" in text_of(html)
 
 
 @pytest.mark.lengthy

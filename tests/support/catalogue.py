@@ -74,6 +74,10 @@ PROGRAMS = (
     _program("lognormal", "lognormal", "dispersed", **AXES),
     _program("gamma", "gamma", "dispersed"),
     _program("beta", "beta", "dispersed"),
+    _program("slant", "skew_normal", "dispersed", "linear predictor",
+             formula=f"y ~ x1 + {NETWORK}, alpha ~ z"),
+    _program("shares", "zero_one_inflated_beta", "dispersed", "linear group predictor networks",
+             formula="y | weights(w) ~ x1 + nn(u1, u2), zoi ~ z + (1 | g), coi ~ nn(u3)"),
     _program("probit", "bernoulli(probit)", "link"),
     _program("log link", "gaussian(log)", "link", **ALL),
     _program("cumulative", "cumulative(logit, 4)", "categories"),
@@ -103,6 +107,10 @@ PROGRAMS = (
     _program("every term, sheared", "gaussian", "kernel",
              "linear offset smooth group networks predictor", feature="sheared",
              formula=f"y ~ {TERMS} + nn(v), sigma ~ z", **SHEARED),
+    _program("kinds of terms", "gaussian", "kernel", "linear smooth group networks predictor",
+             formula="y ~ x1 + g + s(v, by=g, k=4) + s(w, by=z, k=4) + s(x2, bs='cc', k=5) "
+                     "+ gp(u3, k=5) + nn(u1), sigma ~ s(g, bs='re') + (1 + x2 || gr(h, by=t)) "
+                     "+ mo(h) + t2(x1, v, k=[3, 4]) + nn(u2)"),
     _program("networks", "gaussian", "kernel", "linear networks predictor",
              formula="y ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') + nn(v), "
                      "sigma ~ z + nn(u2, u3, hidden=[])", kernel="cpp",

@@ -14,6 +14,17 @@ MORE_RESPONSES = {
     "negbinomial": "count", "student": "y", "lognormal": "z", "gamma": "z", "beta": "I(z / 3)",
     "binomial": "wins | trials(tries)",
 }  # fmt: skip
+RARER_RESPONSES = {
+    "weibull": "z",
+    "exponential": "z",
+    "skew_normal": "y",
+    "beta_binomial": "wins | trials(tries)",
+    "zero_inflated_poisson": "count",
+    "zero_inflated_negbinomial": "count",
+    "hurdle_poisson": "count",
+    "hurdle_negbinomial": "count",
+    "zero_one_inflated_beta": "I(z.clip(1.2, 1.8) - 1.2)",
+}  # of families whose Stan functions are compiled together
 
 
 def small_frame(n=30, seed=0):
@@ -86,7 +97,9 @@ def category_bundle(name="categorical", predictors="x + C(g) + nn(u, v)", **sett
 
 def family_bundle(name, predictors="x + C(g) + nn(u, v)", **settings):
     return small_bundle(
-        f"{(RESPONSES | MORE_RESPONSES)[name]} ~ {predictors}", family=name, **settings
+        f"{(RESPONSES | MORE_RESPONSES | RARER_RESPONSES)[name]} ~ {predictors}",
+        family=name,
+        **settings,
     )
 
 

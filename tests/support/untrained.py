@@ -24,7 +24,8 @@ from semistan.subspace.curve import arc_length
 from semistan.subspace.span import span
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
-FORMULAS = {"binomial": "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"}  # others have the plain one
+OF_TRIALS = "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"
+FORMULAS = {"binomial": OF_TRIALS, "beta_binomial": OF_TRIALS}  # others have the plain one
 TRIALS = np.array([3, 8, 20])
 CATEGORICAL = "categorical(bus, car, train)"
 CATEGORIES = np.array([0, 1, 0, 2, 1, 0, 3])  # of each row in turn, some more often than others
@@ -48,13 +49,20 @@ def random_frame(name, generator, n=30):
         "categorical": levels[CATEGORIES[np.arange(n) % 7] % len(levels)],
         "beta": np.random.default_rng(1).uniform(0.05, 0.95, size=n),
         "binomial": np.random.default_rng(1).binomial(TRIALS[np.arange(n) % 3], 0.4).astype(float),
+        "skew_normal": np.random.default_rng(1).normal(100, 20, size=n),
+        "weibull": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "exponential": np.random.default_rng(1).lognormal(2, 1, size=n),
+        "zero_one_inflated_beta": np.random.default_rng(1).uniform(-0.2, 1.2, n).clip(0, 1),
     }
+    responses["beta_binomial"] = responses["binomial"]
+    if "zi" in family(name).dispersion or "hu" in family(name).dispersion:
+        responses["poisson"] = responses["negbinomial"] * (np.arange(n) % 4 > 0)
     apart = np.random.default_rng(2)
     return frame.assign(
         y=responses.get(family(name).name, responses["poisson"]),
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
-        h=np.arange(n) // 5, v=apart.normal(3, 2, n),
+        h=np.arange(n) // 5, t=np.array(["a", "b"])[np.arange(n) // 5 % 2], v=apart.normal(3, 2, n),
     )  # fmt: skip
 
 
@@ -157,7 +165,7 @@ def plain_units(bundle):
 
 def standard_rows(generator, n, name="gaussian"):
     """Rows with standard normal X and U and no response, in a family's experiments."""
-    given = {"trials": TRIALS[np.arange(n) % 3]} if name == "binomial" else {}
+    given = {"trials": TRIALS[np.arange(n) % 3]} if "trials" in family(name).given else {}
     return Rows(
         None, {MU: Columns(generator.normal(size=(n, 2)))}, generator.normal(size=(n, 3)),
         tuple(range(n)), given=given,

@@ -10,15 +10,17 @@ added to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from semistan.errors import SemistanError
+from semistan.bundle.foreign import check_plain
+from semistan.errors import InputError, SemistanError
 from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.networks.leading import Leading
@@ -32,6 +34,23 @@ if TYPE_CHECKING:
     from semistan.model.units import Units
 
 OPSET = 17
+EXPANDING = {
+    "CenterCropPad",
+    "ConstantOfShape",
+    "Expand",
+    "EyeLike",
+    "If",
+    "Loop",
+    "OneHot",
+    "Pad",
+    "RandomNormal",
+    "RandomUniform",
+    "Range",
+    "Resize",
+    "Scan",
+    "Tile",
+    "Upsample",
+}  # operators that make much of little, or run others; no architecture needs them
 IR_VERSION = 8
 
 
@@ -195,12 +214,71 @@ def save_checked(model: ModelProto, path: Path, inputs: dict[str, Array], expect
 
 def run_graph(path: Path, inputs: dict[str, Array]) -> list[Array]:
     """Run a saved graph with onnxruntime on one thread."""
+    return open_graph(path, threads=1)(inputs)
+
+
+def open_graph(path: Path, *, threads: int = 0) -> Callable[[Mapping[str, Array]], list[Array]]:
+    """Return what computes a saved graph's outputs from its inputs.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which somebody else may have made.
+    threads : int
+        Of onnxruntime; 0 for as many as there are cores.
+
+    Raises
+    ------
+    InputError
+        If it is no graph, has constants in other files, or operators that make much of little; and
+        when it is run, if it does not take such inputs.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    feeds = {name: np.ascontiguousarray(array, dtype=float) for name, array in inputs.items()}
-    outputs: list[Array] = session.run(None, feeds)
-    return outputs
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # what goes wrong is raised, too
+    content = _checked(path)
+    session = _attempt(
+        path, onnxruntime.InferenceSession, content, options, providers=["CPUExecutionProvider"]
+    )
+
+    def run(inputs: Mapping[str, Array]) -> list[Array]:
+        feeds = {name: np.ascontiguousarray(array, dtype=float) for name, array in inputs.items()}
+        outputs: list[Array] = _attempt(path, session.run, None, feeds)
+        return outputs
+
+    return run
+
+
+def _checked(path: Path) -> bytes:
+    """Return a graph's file, once nothing in it takes more memory than its own size."""
+    import onnx
+
+    check_plain(path)
+    content = path.read_bytes()
+    graph = _attempt(path, onnx.load_model_from_string, content).graph
+    tensors = [*graph.initializer, *(a.t for node in graph.node for a in node.attribute)]
+    if any(t.data_location == onnx.TensorProto.EXTERNAL or t.external_data for t in tensors):
+        _refuse(path, "it has constants in other files")
+    nested = any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute)
+    if nested or graph.sparse_initializer:
+        _refuse(path, "it has graphs within graphs, or sparse constants")
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type in EXPANDING:
+            _refuse(path, f"it has the operator {node.op_type!r}")
+    if sum(abs(math.prod(t.dims)) for t in tensors) > len(content):
+        _refuse(path, "it has constants that claim more numbers than it has bytes")
+    return content
+
+
+def _attempt(path: Path, action: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    try:
+        return action(*arguments, **options)
+    except Exception as error:  # those of onnxruntime and protobuf have no other base
+        reason = " ".join((str(error) or type(error).__name__).split())
+        raise InputError(f"'{path}' is damaged: {reason[:300]}") from None
+
+
+def _refuse(path: Path, reason: str) -> NoReturn:
+    raise InputError(f"'{path}' is damaged: {reason}, which semistan does not write")

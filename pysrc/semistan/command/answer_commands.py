@@ -24,11 +24,14 @@ from semistan.command.arguments import (
     wrote,
 )
 from semistan.command.flags import EFFECT_FLAGS, PREDICT_FLAGS, configurable
+from semistan.errors import InputError
 
 
 @configurable(*PREDICT_FLAGS, into="options")
 def predict(
-    run: RunFolder,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN ...", help="A run's folder, or several to average.")
+    ],
     newdata: NewData,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
@@ -36,23 +39,36 @@ def predict(
     draws: Annotated[
         Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Of several runs: stacking (the default), equal, or as 0.3,0.7."),
+    ] = None,
     overwrite: Overwrite = False,
     *,
     options: dict[str, Any],
 ) -> None:
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
     from semistan.bundle.files import check_output_file
+    from semistan.posterior.run import read_run
+    from semistan.workflow.average import write_average
     from semistan.workflow.inputs import read_table
     from semistan.workflow.predict import write_predictions
+
+    if weights is not None and len(runs) == 1:
+        raise InputError("--weights is for several runs: semistan predict RUN1 RUN2 --newdata ...")
 
     for path in (out, draws):
         if path is not None:
             check_output_file(path, overwrite=overwrite)
+    opened = [read_run(run) for run in runs]
+    said = {"say": screen.say, **options}
     with screen.image_bar() as reading:
-        write_predictions(
-            run, read_table(newdata), out or sys.stdout, draws,
-            say=screen.say, reading=reading, **options,
-        )  # fmt: skip
+        to = read_table(newdata), out or sys.stdout, draws
+        if len(opened) == 1:
+            write_predictions(opened[0], *to, reading=reading, **said)
+        else:
+            write_average(opened, *to, weights=weights or "stacking", reading=reading, **said)
+    screen.say_caveat(opened[0])
     wrote(out, draws)
 
 
@@ -194,6 +210,7 @@ def effect(
 ) -> None:
     """Show what one or two columns do to the response, with intervals."""
     from semistan.bundle.files import check_output_file
+    from semistan.model.formula.formula import parse_formula
     from semistan.posterior.run import read_run
     from semistan.show.pictures.write import check_suffix
     from semistan.show.tables import write_table
@@ -214,6 +231,9 @@ def effect(
     trained_on = opened.bundle.source.rows
     if options["kind"] == "pd" and options["rows"] < trained_on:
         screen.say(f"averaged over {options['rows']} of {trained_on} rows, drawn by the seed")
+    if options["kind"] == "pd" and parse_formula(opened.bundle.config.formula).weights:
+        screen.say("averages over rows are unweighted")
+    screen.say_caveat(opened)
     wrote(out, picture)
 
 
@@ -229,12 +249,15 @@ def marginal(
     as_json: Json = False,
 ) -> None:
     """Average marginal effects: slopes of numeric columns, differences between levels."""
-    from semistan.workflow.explain import marginal_effects
+    from semistan.posterior.run import read_run
+    from semistan.workflow import explain
 
-    table = marginal_effects(
-        run, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
+    opened = read_run(run)
+    found = explain.marginal(
+        opened, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
     )
-    screen.show_table(table, as_json=as_json)
+    screen.show_answer(found, as_json=as_json)
+    screen.say_caveat(opened)
 
 
 def importance(
@@ -249,11 +272,14 @@ def importance(
     as_json: Json = False,
 ) -> None:
     """Rank columns by what permuting them costs in mean log-likelihood."""
+    from semistan.posterior.run import read_run
     from semistan.workflow import explain
     from semistan.workflow.inputs import read_table
 
-    table = explain.importance(
-        run, read_table(newdata) if newdata else None, repeats=repeats, interval=interval,
+    opened = read_run(run)
+    found = explain.importance_of(
+        opened, read_table(newdata) if newdata else None, repeats=repeats, interval=interval,
         rows=rows, seed=seed,
     )  # fmt: skip
-    screen.show_table(table, as_json=as_json)
+    screen.show_answer(found, as_json=as_json)
+    screen.say_caveat(opened)

@@ -1,29 +1,34 @@
 """The command line: a thin command for each step, in the files of its group.
 
-Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed.
+Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed, 130
+interrupted, by Ctrl-C or another signal that asks to end.
 """
 
 # Typer reads annotations at run time: no postponed evaluation here.
+import signal
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from semistan.command import (
     answer_commands,
+    inquiry_commands,
     model_commands,
     run_commands,
     screen,
     show_commands,
+    study_commands,
     tool_commands,
 )
-from semistan.errors import SemistanError
+from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": model_commands.new,
     "fit": model_commands.fit,
+    "update": model_commands.update,
     "train": model_commands.train,
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
@@ -38,6 +43,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "comparisons": inquiry_commands.comparisons,
+    "pp-check": inquiry_commands.pp_check,
+    "hypothesis": inquiry_commands.hypothesis,
+    "r2": inquiry_commands.r2,
+    "sensitivity": inquiry_commands.sensitivity,
+    "simulate": study_commands.simulate,
+    "sbc": study_commands.sbc,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -47,6 +59,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "install-cmdstan": tool_commands.install_cmdstan,
 }
 
+PANELS = {  # what the commands of a file are for
+    "model_commands": "Specify and fit",
+    "run_commands": "Sample, and read the result",
+    "answer_commands": "Predict, judge and explain",
+    "inquiry_commands": "Ask what was learnt",
+    "study_commands": "Study the model",
+    "show_commands": "Show, and hand on",
+    "tool_commands": "Tools",
+}
+
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
@@ -54,7 +76,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -66,10 +88,31 @@ def _semistan(
         raise typer.Exit
 
 
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
+    for number in ENDING:
+        _end_as_by_ctrl_c(number)
     try:
         app()
     except SemistanError as error:
-        screen.complain(str(error))
-        sys.exit(error.exit_code)
+        _give_up(error)
+    except OSError as error:
+        _give_up(file_error(error))
+
+
+def _end_as_by_ctrl_c(number: int) -> None:
+    """Let a signal end the command as Ctrl-C does: children too, and what is complete is kept."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, has it ignored
+        signal.signal(number, interrupt)
+
+
+def _give_up(error: SemistanError) -> NoReturn:
+    screen.complain(str(error))
+    sys.exit(error.exit_code)

@@ -61,6 +61,21 @@ def _held(pairs: list[str]) -> dict[str, str]:
     return held
 
 
+class _Default(str):
+    """The default of a key, looked up when help shows it: reading it takes a while."""
+
+    def __format__(self, _: str) -> str:
+        from semistan.model.config import ModelConfig
+
+        value: Any = ModelConfig(formula="")
+        for name in self.split("."):
+            value = getattr(value, name)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        written = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        return "none" if written is None else str(written)
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag: its parameter's name, the keys of the configuration that it sets, its help.
@@ -88,7 +103,11 @@ class Flag:
         dashed = self.name.replace("_", "-")
         switch = self.type is bool and self.default is None
         names = [f"--{dashed}/--no-{dashed}"] if switch else [f"--{dashed}"]
-        option = typer.Option(*names, help=self.help, rich_help_panel=self.panel)
+        in_config = self.keys and self.panel != OPTIONS
+        shown = _Default(self.keys[0]) if in_config else True
+        option = typer.Option(
+            *names, help=self.help, rich_help_panel=self.panel, show_default=shown
+        )
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -98,7 +117,15 @@ class Flag:
 
 
 MODEL_FLAGS = (
-    Flag("data", ("data",), str, "CSV file with the data.", MODEL),
+    Flag("data", ("data",), str,
+         "Table: CSV or other text, also packed (.gz), Parquet, Feather, Stata (.dta), SPSS "
+         "(.sav) or R's .rds; - is text from standard input.", MODEL),
+    Flag("sep", ("sep",), str,
+         "What separates the fields of a text file: one character, tab or blank; auto guesses.",
+         MODEL),
+    Flag("decimal", ("decimal",), str, "Its decimal sign, '.' or ','; auto guesses.", MODEL),
+    Flag("encoding", ("encoding",), str,
+         "Its encoding, as utf-8, utf-16 or cp1252; auto guesses.", MODEL),
     Flag("family", ("family",), str,
          "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta, "
          "cumulative or categorical; with another link as 'bernoulli(probit)'.", MODEL),
@@ -165,6 +192,8 @@ MODEL_FLAGS = (
 )  # fmt: skip
 TRAIN_FLAGS = (
     Flag("epochs", ("train.epochs",), int, "Training epochs.", TRAINING),
+    Flag("steps", ("train.steps",), int,
+         "Most optimiser steps; large tables have fewer epochs.", TRAINING),
     Flag("learning_rate", ("train.learning_rate",), float, "Adam's initial rate.", TRAINING),
     Flag("batch_size", ("train.batch_size",), int, "Rows per step; 0 decides by itself.",
          TRAINING),

@@ -1,14 +1,13 @@
 """Commands about a model before it is sampled, and the fit of all steps."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Data, Json, Model, Out, Overwrite, finish, wrote
+from semistan.command.arguments import Data, Json, Model, Out, Overwrite, RunFolder, finish, wrote
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, SEED_FLAG, TRAIN_FLAGS, configurable
 
 
@@ -21,16 +20,13 @@ def new(
     overrides: dict[str, Any],
 ) -> None:
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
-    from semistan.bundle.files import check_output_file
-    from semistan.workflow.inputs import write_config
-    from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.new import new as write_new
 
-    check_output_file(out, overwrite=overwrite)
-    config = configure(formula, overrides)
     with screen.image_bar() as reading:
-        prepare(config, reading=reading)
-    data = os.path.relpath(str(config.data), out.resolve().parent)
-    write_config(config.model_copy(update={"data": data}), out)
+        write_new(
+            formula, out=out, overwrite=overwrite, overrides=overrides, reading=reading,
+            say=screen.say,
+        )  # fmt: skip
     screen.say(f"wrote {out}; fit it with: semistan fit {out}")
 
 
@@ -44,6 +40,7 @@ def fit(
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
+    screen.begin("reading the table and checking the model")
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -67,6 +64,38 @@ def fit(
     finish(result, as_json)
 
 
+@configurable(*FIT_FLAGS)
+def update(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new run.")],
+    formula: Annotated[str | None, typer.Option(help="Another formula.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Fit a run's model once more, with another formula, --data or settings, into a new run."""
+    screen.begin("reading the run")
+    from semistan.model.config import with_overrides
+    from semistan.posterior.run import read_run
+    from semistan.subspace.construction import training_epochs
+    from semistan.workflow.update import update as updated
+
+    old = read_run(run)
+    data = overrides.pop("data", None)
+    config = with_overrides(old.config, overrides)
+    with (
+        screen.image_bar() as reading,
+        screen.training_bar(config.subspace.subspaces * training_epochs(config)) as progress,
+        screen.chain_bars() as chain_progress,
+    ):
+        result = updated(
+            old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
+            progress=progress, chain_progress=chain_progress, reading=reading, say=screen.say,
+        )  # fmt: skip
+    finish(result, as_json)
+
+
 @configurable(*MODEL_FLAGS, *TRAIN_FLAGS, SEED_FLAG)
 def train(
     model: Model,
@@ -76,6 +105,7 @@ def train(
     overrides: dict[str, Any],
 ) -> None:
     """Train the subspace and export it as a bundle."""
+    screen.begin("reading the table and checking the model")
     from semistan.bundle.bundle import MARKER, write_bundle
     from semistan.bundle.files import check_output_folder
     from semistan.subspace.construction import training_epochs
@@ -96,7 +126,7 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
-    with screen.training_bar(training_epochs(config)) as progress:
+    with screen.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)
@@ -122,7 +152,7 @@ def subspace(
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
     from semistan.errors import InputError
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows

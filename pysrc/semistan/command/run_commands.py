@@ -38,26 +38,13 @@ def stan(
     overrides: dict[str, Any],
 ) -> None:
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
-    from semistan.bundle.bundle import read_bundle
-    from semistan.posterior.run import MARKER
-    from semistan.workflow import fit as workflow
-    from semistan.workflow.prepare import training_rows
+    from semistan.workflow.stan import stan as write_stan
 
-    if (bundle / MARKER).is_file():
-        raise InputError(f"'{bundle}' is a run; name the bundle in it, as '{_bundle_of(bundle)}'")
-    trained = read_bundle(bundle)
     with screen.image_bar() as reading:
-        rows = training_rows(trained, data, reading)
-    workflow.export_stan(
-        trained,
-        rows,
-        out,
-        workflow.run_options(trained, overrides),
-        prior_only=prior_only,
-        overwrite=overwrite,
-        include=include,
-        say=screen.say,
-    )
+        write_stan(
+            bundle, data, out=out, prior_only=prior_only, overwrite=overwrite, include=include,
+            overrides=overrides, reading=reading, say=screen.say,
+        )  # fmt: skip
     screen.say(
         f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"
     )
@@ -77,15 +64,17 @@ def sample(
     overrides: dict[str, Any],
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
-    from semistan.posterior.run import MARKER
+    screen.begin("reading the rows")
+    from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
+    from semistan.workflow.stan import bundle_of
 
     if (source / MARKER).is_file():
         if overrides:
             raise InputError(
                 f"'{source}' is a run with options of its own; sample its bundle into a new "
-                f"run instead: semistan sample {_bundle_of(source)} --out NAME"
+                f"run instead: semistan sample {bundle_of(source)} --out NAME"
             )
         run = _resumed(source)
     else:
@@ -105,14 +94,6 @@ def sample(
     finish(result, as_json)
 
 
-def _bundle_of(run: Path) -> Path:
-    """Return the folder of a run's bundle, or of the first of several."""
-    from semistan.posterior.run import read_manifest, subspace_folder
-
-    several = "subspaces" in read_manifest(run)
-    return (subspace_folder(run, 1) if several else run) / "bundle"
-
-
 def _resumed(folder: Path) -> "Run":
     """Read a run, after training the subspaces that it lacks."""
     from semistan.workflow.several import epochs_left, resume
@@ -129,17 +110,26 @@ def summary(
     mcse: Annotated[
         bool, typer.Option("--mcse", help="Monte Carlo standard errors of estimates and bounds.")
     ] = False,
+    prob: Annotated[
+        float | None, typer.Option(help="Print the table with intervals of this probability.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print a run's coefficient table and diagnostics."""
     from semistan.posterior.mcse import mcse_table
     from semistan.posterior.posterior import read_posterior
-    from semistan.posterior.summary import by_subspace
+    from semistan.posterior.run import read_run
+    from semistan.posterior.summary import by_subspace, coefficient_table
     from semistan.workflow.fit import read_fit
 
-    if mcse and by is not None:
-        raise InputError("--mcse is of the whole posterior: leave --by out")
-    if mcse:
+    if sum((mcse, by is not None, prob is not None)) > 1:
+        raise InputError("--by, --mcse and --prob print a table each: give one of them")
+    if prob is not None:
+        opened = read_run(run)
+        table = coefficient_table(read_posterior(opened), prob)
+        screen.show_table(table, as_json=as_json)
+        screen.say_caveats(opened)
+    elif mcse:
         screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
     elif by is None:
         finish(read_fit(run), as_json)

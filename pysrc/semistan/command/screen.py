@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
+    from semistan.posterior.effects.answers import Answer
+    from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
@@ -33,6 +35,12 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True)
 def say(line: str) -> None:
     """Write one line about what is going on, to standard error."""
     notes.print(escape(line), style="dim")
+
+
+def begin(line: str) -> None:
+    """Say at once, on a terminal, what the seconds until the next line are for."""
+    if is_interactive():
+        say(f"{line} ...")
 
 
 def complain(message: str) -> None:
@@ -213,6 +221,31 @@ def _cell(value: Any) -> str:
         digits = max(0, 4 - math.floor(math.log10(abs(value)))) if known else 0
         return _number(value, min(digits, 6))
     return str(value)
+
+
+def show_answer(answer: Answer, *, as_json: bool) -> None:
+    """Print estimates, and on what they rest if that is not all draws and rows alike."""
+    show_table(answer.frame, as_json=as_json)
+    if answer.partial or answer.weights:
+        say(f"From {answer.basis}.")
+
+
+def say_caveat(run: Run) -> None:
+    """Say what the intervals of a run leave out; a prior's leave nothing out."""
+    from semistan.model.describe import left_out
+
+    text = "" if run.prior_only else left_out(run.bundle, len(run.members))
+    if text:
+        say(text)
+
+
+def say_caveats(run: Run) -> None:
+    """Say what keeps draws from being the posterior's, and what intervals leave out."""
+    from semistan.infer.methods import reservations
+
+    for text in reservations(run.options):
+        say(f"Not the posterior: {text}.")
+    say_caveat(run)
 
 
 def say_weighting(config: ModelConfig) -> None:

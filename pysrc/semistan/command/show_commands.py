@@ -18,17 +18,24 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="coefficients, densities, band, subspace, loss, ppc, calibration, images, trace, "
-            "rank or energy."
+            help="coefficients, densities, pairs, band, subspace, loss, ppc, stat, loo_pit, "
+            "calibration, images, trace, rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
     ] = None,
     variable: Annotated[
-        str | None, typer.Option(help="Column along which a band is drawn, or column of images.")
+        str | None,
+        typer.Option(
+            help="Column along which a band is drawn, or of images; parameters of pairs, as "
+            "b_x,sigma."
+        ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Factor that colours a band; column of the groups of stat.")
+    ] = None,
+    stat: Annotated[str | None, typer.Option(help="Statistics of stat, as max,sd,zeros.")] = None,
     category: Annotated[
         str | None,
         typer.Option(help="Category of the response, for a band, calibration or images."),
@@ -59,7 +66,8 @@ def plot(
     check_suffix(out)
     check_output_file(out, overwrite=overwrite)
     given = {
-        "variable": variable, "by": by, "category": category, "standardise": standardise or None,
+        "variable": variable, "by": by, "stat": stat, "category": category,
+        "standardise": standardise or None,
         "directions": _directions(directions), "what": density,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
@@ -117,6 +125,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="HTML file; RUN/report.html by default.")
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN2", help="Compare with this run on the page; as often as wanted."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write one self-contained page: table, diagnostics, effects, checks, program, how to cite."""
@@ -124,7 +136,7 @@ def report(
     from semistan.workflow import outputs
 
     check_output_file(out or run / outputs.REPORT, overwrite=overwrite)
-    screen.say(f"wrote {outputs.report(run, out)}")
+    screen.say(f"wrote {outputs.report(run, out, compare=compare or ())}")
 
 
 def _directions(text: str | None) -> tuple[int, ...] | None:

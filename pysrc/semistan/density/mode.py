@@ -318,8 +318,8 @@ def _common_curvatures(
 
     Only of those with which it is convex: eta and the predictors of unordered categories.
     """
-    convex = [p.name for p in target.bundle.family.parameters if p.link == "identity"]
-    names = [MU, *(name for name in convex if name in predictors)]
+    family = target.bundle.family
+    names = [MU, *(name for name in family.dispersion if family.levels and name in predictors)]
     if len(names) == 1:
         return
     leaves = {name: x.detach().clone().requires_grad_() for name, x in predictors.items()}

@@ -11,10 +11,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from semistan.bundle.foreign import TEXTS, read_arrays
+from semistan.errors import InputError
 from semistan.infer.backends.backend import Report
 from semistan.infer.task import ChainTask
 from semistan.model.arrays import Array
@@ -132,9 +135,11 @@ def _left(task: ChainTask, total: int) -> Walk | None:
     """Read what an interrupted chain left, unless it was another run's."""
     if task.left is None:
         return None
-    with np.load(io.BytesIO(task.left)) as file:
-        left = dict(file)
-    if str(left["key"]) != _key(task):
+    try:
+        left = read_arrays(Path("an unfinished chain"), TEXTS, task.left)
+    except InputError:  # it is drawn from its start, to the same draws
+        return None
+    if str(left.get("key")) != _key(task):
         return None
     walk = Walk(int(left["done"]), _named(left, STATE), json.loads(str(left["random"])), {})
     past = _named(left, TRACE)

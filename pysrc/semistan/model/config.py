@@ -16,11 +16,16 @@ from semistan.model.families.family import SIGMA
 from semistan.model.priors.densities import parse_prior
 
 Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
+MOST_SUBSPACES = 1000
+LARGEST_SEED = 2**32 - MOST_SUBSPACES  # CmdStan has 32 bits, and each subspace a seed of its own
+MOST_LAYERS = 100
+SHOWN = 100  # characters of a wrong value
+MOST_DRAWS = 10**7  # in one chain, which is a text file of one line for each
 SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class NetworkConfig(_Section):
@@ -38,11 +43,11 @@ class NetworkConfig(_Section):
     """
 
     kind: Literal["auto", "mlp", "conv"] = "auto"
-    hidden: tuple[int, ...] = (16, 16)
+    hidden: tuple[int, ...] = Field(default=(16, 16), max_length=MOST_LAYERS)
     activation: str = "tanh"
     skip: bool = False
     norm: bool = False
-    channels: tuple[int, ...] = (8, 16, 32)
+    channels: tuple[int, ...] = Field(default=(8, 16, 32), max_length=MOST_LAYERS)
     kernel: int = 3
     pooling: int = 2
     frozen: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
@@ -74,9 +79,9 @@ class SubspaceConfig(_Section):
     curve: Annotated[int, Field(ge=1)] | None = None
     select: Literal["variance", "magnitude", "swag", "last_layer"] = "variance"
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
-    snapshots: int = Field(default=20, ge=2)
+    snapshots: int = Field(default=20, ge=2, le=10_000)
     free: Free = "none"
-    subspaces: int = Field(default=1, ge=1)
+    subspaces: int = Field(default=1, ge=1, le=MOST_SUBSPACES)
     weights: Literal["equal", "stacking"] = "equal"
 
     @property
@@ -127,7 +132,7 @@ class PriorConfig(_Section):
     default they are 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     __pydantic_extra__: dict[str, str] = Field(init=False)
 
     b: str = "normal(0, 2.5)"
@@ -222,14 +227,17 @@ class PriorConfig(_Section):
 class TrainConfig(_Section):
     """``[train]``: how Algorithm 1 is run.
 
-    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024.
+    ``batch_size = 0`` means full batches up to 4096 rows, else batches of 1024. ``steps`` is how
+    many optimiser steps a training takes at the most: where the rows make epochs longer, these are
+    fewer.
     """
 
-    epochs: int = Field(default=3000, ge=1)
-    learning_rate: float = Field(default=5e-3, gt=0)
-    batch_size: int = Field(default=0, ge=0)
+    epochs: int = Field(default=3000, ge=1, le=10**9)
+    steps: int = Field(default=100_000, ge=1, le=10**12)
+    learning_rate: float = Field(default=5e-3, gt=0, le=100)
+    batch_size: int = Field(default=0, ge=0, le=10**9)
     validation: float = Field(default=0.1, ge=0, lt=0.9)
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=LARGEST_SEED)
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
 
@@ -251,19 +259,19 @@ class SampleConfig(_Section):
     """
 
     method: str = "nuts"
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0, le=1e6)
     temper: Literal["likelihood", "subspace"] = "likelihood"
-    chains: int = Field(default=4, ge=1)
-    warmup: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    draws: int = Field(default=1000, ge=1)
+    chains: int = Field(default=4, ge=1, le=1000)
+    warmup: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
+    draws: int = Field(default=1000, ge=1, le=MOST_DRAWS)
     adapt_delta: float = Field(default=0.95, gt=0, lt=1)
-    max_treedepth: int = Field(default=10, ge=1)
+    max_treedepth: int = Field(default=10, ge=1, le=30)
     metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
     starts: Literal["curve", "mode", "prior"] = "curve"
-    budget: float = Field(default=10.0, gt=0)
-    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    budget: float = Field(default=10.0, gt=0, le=1e6)
+    threads: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=LARGEST_SEED)
 
 
 class ModelConfig(_Section):
@@ -273,11 +281,16 @@ class ModelConfig(_Section):
     of terms whose variables are all in nn() (``auto``), ``all``, or none (``off``).
     ``orthogonalise_in`` says where: in each draw afterwards (``posterior``), or in the program,
     which then has the prior on the orthogonalised coefficient (``model``).
+    ``sep``, ``decimal`` and ``encoding`` say how a table that is a text file is written; ``auto``
+    is guessed from its first lines.
     """
 
     formula: str
     family: str = "gaussian"
     data: str | None = None
+    sep: str = "auto"
+    decimal: str = "auto"
+    encoding: str = "auto"
     drop_missing: bool = False
     orthogonalise: Literal["off", "auto", "all"] = "auto"
     orthogonalise_in: Literal["posterior", "model"] = "posterior"
@@ -388,7 +401,9 @@ def _first_problem(error: ValidationError) -> str:
         if tuple(before) == path and str(kind).startswith("literal["):  # a number or 'auto'
             key = ".".join(str(part) for part in path)
             wanted = f"{wanted.split(',')[0]}, or {other['msg'].removeprefix(SHOULD_BE)}"
-    return f"{key}: {wanted.lower()}, got {detail['input']!r}"
+    given = repr(detail["input"])
+    given = given if len(given) <= SHOWN else f"{given[:SHOWN]} ..."
+    return f"{key}: {wanted.lower()}, got {given}"
 
 
 def _keys(path: tuple[int | str, ...]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from semistan.bundle.onnx_graphs import open_graph
 from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
@@ -16,6 +17,7 @@ from semistan.model.bundle import Bundle
 Engine = Callable[[Array, Array, Array, Array], Array]
 
 ENGINES = ("torch", "onnx")
+GRAPH = "predictor.onnx"
 
 
 def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
@@ -32,7 +34,7 @@ def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
         )
     if name not in ENGINES:
         raise InputError(f"unknown engine '{name}'.{did_you_mean(name, ENGINES)}")
-    return onnx_engine(folder / "predictor.onnx") if name == "onnx" else torch_engine(bundle)
+    return onnx_engine(folder / GRAPH) if name == "onnx" else torch_engine(bundle)
 
 
 def torch_engine(bundle: Bundle) -> Engine:
@@ -50,16 +52,14 @@ def onnx_engine(path: Path) -> Engine:
     Raises
     ------
     InputError
-        If the graph is missing.
+        If the graph is missing or damaged.
     """
-    import onnxruntime
-
     if not path.is_file():
         raise InputError(f"'{path}' does not exist; use --engine torch")
-    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    run = open_graph(path)
 
     def engine(X: Array, U: Array, phi: Array, theta: Array) -> Array:
-        (eta,) = session.run(None, {"x": X, "u": U, "phi": phi, "theta": theta})
-        return eta  # type: ignore[no-any-return]
+        (eta,) = run({"x": X, "u": U, "phi": phi, "theta": theta})
+        return eta
 
     return engine

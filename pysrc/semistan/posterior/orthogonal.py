@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from semistan.bundle.files import atomic_file
+from semistan.bundle.foreign import TEXTS, read_arrays
 from semistan.density.features import at_features
 from semistan.density.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
 from semistan.model.arrays import Array
@@ -105,8 +106,7 @@ def read_gamma(path: Path, phi: Array, columns: tuple[int, ...]) -> Array | None
     """Read gamma (C, S, p), or None if there is none of these draws and columns."""
     if not path.is_file():
         return None
-    with np.load(path) as file:
-        kept = dict(file)
+    kept = read_arrays(path, TEXTS)
     same = str(kept["key"]) == _key(phi) and tuple(kept["columns"].tolist()) == columns
     return np.asarray(kept["gamma"]) if same else None
 

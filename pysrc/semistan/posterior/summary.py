@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
+from semistan.errors import InputError
 from semistan.model.describe import left_out
 from semistan.model.design import Design
 from semistan.model.families.cumulative import intercept_names
@@ -29,6 +30,7 @@ from semistan.posterior.diagnostics import (
     worst,
 )
 from semistan.posterior.draws import Array
+from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -152,6 +154,44 @@ class Summary:
 
         names = [row.name for row in self.rows]
         return pd.DataFrame([row.texts for row in self.rows], columns=list(COLUMNS), index=names)
+
+
+def coefficient_table(posterior: Posterior, prob: float) -> pd.DataFrame:
+    """Return the coefficient table with intervals of another probability than 95%.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        What was learnt.
+    prob : float
+        Probability of the central intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``variable`` and the columns of the table, whose intervals are named after it.
+
+    Raises
+    ------
+    InputError
+        If it is not between 0 and 1.
+    """
+    import pandas as pd
+
+    if not 0 < prob < 1:
+        raise InputError(f"--prob is a probability between 0 and 1, got {prob:g}")
+    lines = []
+    for name, values in posterior.interpreted.items():
+        figures = named_convergence(posterior, name)
+        columns = estimates(values.reshape(-1, 1), prob)
+        lines.append(
+            {"variable": name}
+            | {column: float(found[0]) for column, found in columns.items()}
+            | dict(
+                zip(COLUMNS[4:], (figures.rhat, figures.bulk_ess, figures.tail_ess), strict=True)
+            )
+        )
+    return pd.DataFrame(lines)
 
 
 def summarise(posterior: Posterior, rows: Rows) -> Summary:

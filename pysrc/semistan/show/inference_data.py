@@ -87,9 +87,27 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
 
 
 def write_inference_data(data: Any, path: Path) -> None:
-    """Write InferenceData as netCDF."""
+    """Write InferenceData as netCDF.
+
+    It is made in memory: on a full disk, HDF5 would end the whole process.
+
+    Raises
+    ------
+    SemistanError
+        If the file cannot be written.
+    """
+    tree = data.to_datatree()
+    compressed = {
+        group.path: {name: {"zlib": True} for name, x in group.data_vars.items() if _packs(x)}
+        for group in tree.subtree
+    }
+    content = tree.to_netcdf(engine="h5netcdf", encoding=compressed)
     with atomic_file(path) as temporary:
-        data.to_netcdf(str(temporary), engine="h5netcdf")
+        temporary.write_bytes(content)
+
+
+def _packs(variable: Any) -> bool:
+    return variable.dtype.kind in "iufb"
 
 
 def _by_subspace(of: Callable[[Draws], dict[str, Array]], posterior: Posterior) -> dict[str, Array]:

@@ -14,7 +14,7 @@ from semistan.density.problem import Problem
 from semistan.model.config import ModelConfig, SubspaceConfig, TrainConfig
 from semistan.model.construction import NARROW, ConstructionFacts, construction_facts
 from semistan.model.formula.formula import parse_formula
-from semistan.model.formula.patterns import with_prefixes
+from semistan.model.formula.shorthand import without_table
 from semistan.model.model import frozen_layers
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
@@ -146,6 +146,6 @@ def check_construction(config: SubspaceConfig, network: Networks) -> None:
 def training_epochs(config: ModelConfig) -> int:
     """Return the epochs of all stages: of constant layers, if there are some, and of the rest."""
     subspace, train = config.subspace, config.train
-    networks = parse_formula(with_prefixes(config.formula)).networks
+    networks = parse_formula(without_table(config.formula)).networks
     constant = train.epochs if any(frozen_layers(config.network, networks)) else 0
     return constant + construction(subspace.construction).epochs(subspace, train)

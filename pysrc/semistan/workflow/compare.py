@@ -11,15 +11,21 @@ from semistan.errors import InputError
 from semistan.model.families.categorical import level_text
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.run import Run
-from semistan.posterior.scoring.compare import compare_elpd, compare_loo
+from semistan.posterior.scoring.compare import compare_elpd, compare_loo, unreliable_text
 from semistan.posterior.scoring.folds import read_kfold
 from semistan.posterior.scoring.loo import CONDITIONAL
 from semistan.posterior.scoring.scores import Pointwise
+from semistan.show.report.results import Comparison
 from semistan.workflow.runs import RunLike, posterior_run
 from semistan.workflow.score import judge, loo
 
 if TYPE_CHECKING:
     import pandas as pd
+
+DIFFERENCES = (
+    "elpd_diff is the difference in expected log predictive density to the best model; one of less "
+    "than two of its standard errors se_diff says little. weight is that of stacking."
+)
 
 
 def compare(
@@ -52,7 +58,7 @@ def compare(
         and a tempered p(y | phi) have no PSIS-LOO.
     """
     judged = [posterior_run(run) for run in runs]
-    names = _names(judged)
+    names = names_of(judged)
     by = resolved_by(judged) if by == "auto" else by
     if frame is not None:
         rows = [judge(run, frame) for run in judged]
@@ -66,6 +72,24 @@ def compare(
     _check_same_weights(rows, names)
     elpd = {name: item.lpd for name, item in zip(names, rows, strict=True)}
     return compare_elpd(elpd, rows[0].weight)
+
+
+def comparison(run: RunLike, others: Sequence[RunLike]) -> Comparison:
+    """Compare a run with others for its page.
+
+    Raises
+    ------
+    InputError
+        As ``compare`` does.
+    """
+    runs = [posterior_run(item) for item in (run, *others)]
+    by = resolved_by(runs)
+    table = compare(runs, by=by)
+    warning = unreliable_text(table) if by == "loo" else None
+    said = (f"{text[0].upper()}{text[1:]}" for text in (warning, caveat(runs, by)) if text)
+    text = " ".join([DIFFERENCES, *(f"{item.rstrip('.')}." for item in said)])
+    how = "K-fold cross-validation" if by == "kfold" else "PSIS-LOO"
+    return Comparison("Comparison", text, f"By {how}, best model first", table)
 
 
 def resolved_by(runs: Sequence[RunLike]) -> str:
@@ -97,7 +121,7 @@ def _conditional(runs: Sequence[Run]) -> bool:
     return any(run.bundle.model.moves != "all" for run in runs)
 
 
-def _names(runs: list[Run]) -> list[str]:
+def names_of(runs: Sequence[Run]) -> list[str]:
     """Return the folders' names, or their paths where names are not unique."""
     names = [run.path.resolve().name for run in runs]
     paths = [str(run.path) for run in runs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semistan.errors import ToolchainError
-from semistan.infer.cmdstan.compile import compile_program
+from semistan.infer.cmdstan.compile import compile_program, is_compiled
 from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.infer.methods import check_version, method_of
@@ -44,8 +44,11 @@ def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel
     wanted: Kernel = "cpp" if in_cpp and chosen != "stan" else "stan"
     if not in_cpp and chosen != "stan":
         say(without_kernel(model))
+    program = stan_program(model, kernel=wanted)
+    if not is_compiled(program, toolchain, wanted):
+        say("compiling the Stan program (about 20 s, and a minute more the first time) ...")
     try:
-        compiled = compile_program(stan_program(model, kernel=wanted), toolchain, wanted)
+        compiled = compile_program(program, toolchain, wanted)
     except ToolchainError as error:
         if wanted == "stan":
             raise

@@ -9,9 +9,8 @@ import numpy as np
 
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.categories import category_position
+from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
-from semistan.posterior.effects.importance import permutation_importance
-from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.options import EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
 from semistan.workflow.images import with_pictures
@@ -69,15 +68,18 @@ def _effect(
 
 
 def marginal_effects(
-    run: RunLike,
-    variables: Sequence[str] | None = None,
-    *,
-    scale: str = "response",
-    interval: float = 0.95,
-    rows: int | None = None,
-    seed: int = 1,
+    run: RunLike, variables: Sequence[str] | None = None, **options: Any
 ) -> pd.DataFrame:
     """Average marginal effects over the training rows: slopes, and differences to a level.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    variables : sequence of str, optional
+        Columns of the data; all by default.
+    **options
+        ``scale``, ``interval``, ``rows`` and ``seed``, as of the command.
 
     Returns
     -------
@@ -90,23 +92,27 @@ def marginal_effects(
     InputError
         If a column or an option cannot be used.
     """
-    run = opened(run)
-    return average_marginal_effects(
-        read_posterior(run), run.table(), variables=variables, scale=scale,
-        interval=interval, rows=rows, generator=np.random.default_rng(seed),
-    )  # fmt: skip
+    return marginal(run, variables, **options).frame
 
 
-def importance(
+def marginal(
     run: RunLike,
-    frame: pd.DataFrame | None = None,
-    *,
     variables: Sequence[str] | None = None,
-    repeats: int = 5,
+    *,
+    scale: str = "response",
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = 1,
-) -> pd.DataFrame:
+) -> Answer:
+    """Return what ``marginal_effects`` does, and on which draws and rows it rests."""
+    run = opened(run)
+    return marginal_answer(
+        read_posterior(run), run.table(), variables=variables, scale=scale,
+        interval=interval, rows=rows, seed=seed,
+    )  # fmt: skip
+
+
+def importance(run: RunLike, frame: pd.DataFrame | None = None, **options: Any) -> pd.DataFrame:
     """Rank columns by what permuting them costs in mean log-likelihood.
 
     Parameters
@@ -115,20 +121,35 @@ def importance(
         A finished run.
     frame : pandas.DataFrame, optional
         Rows with their response that the fit has not seen; the training rows by default.
+    **options
+        ``variables``, ``repeats``, ``interval``, ``rows`` and ``seed``, as of the command.
 
     Raises
     ------
     InputError
         If a column or an option cannot be used.
     """
+    return importance_of(run, frame, **options).frame
+
+
+def importance_of(
+    run: RunLike,
+    frame: pd.DataFrame | None = None,
+    *,
+    variables: Sequence[str] | None = None,
+    repeats: int = 5,
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
+) -> Answer:
+    """Return what ``importance`` does, and on which draws and rows it rests."""
     run = posterior_run(run)
     if frame is None:
         table = run.table()
     else:
         formula = parse_formula(run.bundle.config.formula)
         _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
-    return permutation_importance(
+    return importance_answer(
         read_posterior(run), table,
-        variables=variables, repeats=repeats, interval=interval, rows=rows,
-        generator=np.random.default_rng(seed),
+        variables=variables, repeats=repeats, interval=interval, rows=rows, seed=seed,
     )  # fmt: skip

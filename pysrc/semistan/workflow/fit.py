@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import read_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
+from semistan.bundle.lock import held
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -26,19 +27,22 @@ from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
+from semistan.posterior.manifest import MARKER
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.posterior import Mixture, Posterior, read_posterior
 from semistan.posterior.run import (
-    MARKER,
     Run,
     create_run,
     read_run,
+    record_chain,
+    record_outputs,
     record_seconds,
     record_weights,
     warmup_text,
 )
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
+from semistan.posterior.sound import set_aside
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -56,7 +60,7 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,9 +147,28 @@ def fit(
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
-    config = prepared.config
+    progress = progress and counted(progress, prepared.config, config)
     for note in prepared.notes:
         say(note)
+    return fit_prepared(
+        prepared, Path(out),
+        overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
+        backend=backend,
+    )  # fmt: skip
+
+
+def fit_prepared(
+    prepared: Prepared,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    say: Say = _silent,
+    backend: Backend = LOCAL,
+) -> Fit:
+    """Fit a model that was checked against its rows; the other arguments are those of ``fit``."""
+    config = prepared.config
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     _check_weights(prepared)
@@ -153,13 +176,13 @@ def fit(
     prepared = resolved(prepared, toolchain, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
-        begin_run(prepared, Path(out), toolchain, overwrite=overwrite)
+        begin_run(prepared, out, toolchain, overwrite=overwrite)
         run = train_missing(
-            Path(out), prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+            out, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
         )
     else:
         run = _trained_run(
-            prepared, Path(out), toolchain, kernel,
+            prepared, out, toolchain, kernel,
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
@@ -208,6 +231,8 @@ def sample(
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results.
 
+    A chain that was changed, or is not whole, is set aside and drawn anew, with the same draws.
+
     Parameters
     ----------
     run : Run
@@ -220,7 +245,26 @@ def sample(
         Receives one line for each step.
     backend : Backend, optional
         What draws the chains; by default this machine.
+
+    Raises
+    ------
+    SemistanError
+        If a chain fails, or another process is at work on this run.
     """
+    with held(run.path):
+        return _sampled(run, toolchain, progress, say, backend)
+
+
+def _sampled(
+    run: Run,
+    toolchain: Toolchain | None,
+    progress: ChainProgress | None,
+    say: Say,
+    backend: Backend,
+) -> Fit:
+    """Draw what is missing, and write the results; arguments as of ``sample``."""
+    for finding in set_aside(run):
+        say(finding)
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
@@ -243,6 +287,7 @@ def sample(
     summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
+    record_outputs(run)
     return Fit(run, posterior, summary)
 
 
@@ -266,7 +311,7 @@ def draw_missing(
     if toolchain is not None:  # before any chain begins, in case that it fails
         program = (run.path / "program.stan").read_text("utf-8")
         compile_program(program, toolchain, run.kernel)
-    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+    complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
 
 
 def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:
@@ -283,6 +328,14 @@ def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
     run = run if isinstance(run, Run) else read_run(run, networks)
     posterior = read_posterior(run)
     return Fit(run, posterior, summarise(posterior, run.rows()))
+
+
+def summary(run: Run | str | Path, networks: Given | None = None) -> Summary:
+    """Return a finished run's coefficient table and diagnostics; ``networks`` as of ``read_run``.
+
+    ``semistan.read_fit`` has the posterior too.
+    """
+    return read_fit(run, networks).summary
 
 
 def new_run(

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.files import atomic_file
-from semistan.errors import InputError
+from semistan.bundle.foreign import OPENERS, check_parquet, check_plain, check_text_size
+from semistan.errors import InputError, SemistanError
 from semistan.model.config import ModelConfig, config_toml, parse_config
+from semistan.workflow.dialect import AUTO, OLD, SAMPLE, Dialect, given_dialect, guessed
 from semistan.workflow.images import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
+
+GUESSED = Dialect()
+STDIN = "-"
+LARGEST_TOML = 1_000_000  # bytes
+DEEPEST = 16  # parts of a key, whose number tomllib squares
+DEEP_KEY = re.compile(
+    rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}"""
+)
+NULLABLE = ("Int32", "Int64", "boolean")  # of pandas
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -28,75 +42,229 @@ def read_config(path: Path) -> ModelConfig:
         If the file is missing, is no TOML, or has a wrong key or value.
     """
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = _toml(path)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"'{path}' does not exist or is no file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"'{path}' is no valid TOML: {error}") from None
     config = parse_config(content, str(path))
-    if config.data is None:
+    if config.data is None or config.data == STDIN:
         return config
-    return config.model_copy(update={"data": str((path.parent / config.data).resolve())})
+    try:
+        data = str((path.parent / config.data).resolve())
+    except (ValueError, OSError, RuntimeError):  # a character 0, or links that lead in a circle
+        raise InputError(f"{path}: data: {config.data!r} is no name of a file") from None
+    return config.model_copy(update={"data": data})
 
 
-def read_table(path: Path | str) -> pd.DataFrame:
-    """Read a CSV file with a header, or a Parquet file, by its suffix.
+def _toml(path: Path) -> dict[str, Any]:
+    """Read TOML that is no larger and no deeper than a model can be."""
+    check_plain(path)
+    size = path.stat().st_size
+    if size > LARGEST_TOML:
+        raise InputError(f"'{path}' has {size:,} bytes; a model has at most {LARGEST_TOML:,}")
+    try:
+        text = path.read_text("utf-8")
+        if DEEP_KEY.search(text):
+            raise ValueError(f"a key of more than {DEEPEST} parts")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
+        raise InputError(f"'{path}' is no valid TOML: {error}") from None
+
+
+def read_table(
+    path: Path | str, dialect: Dialect = GUESSED, say: Callable[[str], None] | None = None
+) -> pd.DataFrame:
+    """Read a table with a header: text, Parquet, Feather, Stata, SPSS or RDS, by the file's suffix.
+
+    Parameters
+    ----------
+    path : path
+        The file; ``-`` is text from standard input.
+    dialect : Dialect
+        How a text file is written; what is not given is guessed.
+    say : callable, optional
+        Receives a line that says how an unusual text file was read.
 
     Raises
     ------
     InputError
-        If the file is missing, empty, or not what its suffix says, or if the rows of a CSV file
+        If the file is missing, empty, or not what its suffix says, or if the rows of a text file
         have more fields than its header has names, or two columns have the same one.
     """
     import pandas as pd
-    import pyarrow as pa
 
+    suffix = Path(path).suffix.lower()
+    if suffix in ADVICE:
+        raise InputError(f"data file '{path}' is of a kind that is not read: {ADVICE[suffix]}")
     try:
-        frame = pd.read_parquet(path) if Path(path).suffix == ".parquet" else _read_csv(path)
+        if str(path) != STDIN:
+            check_plain(path)
+        if suffix in BINARY:
+            frame = _read_binary(path, *BINARY[suffix])
+        else:
+            frame = _read_text(path, dialect, say or (lambda _: None))
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"data file '{path}' does not exist or is no file") from None
     except pd.errors.EmptyDataError:
         raise InputError(f"data file '{path}' is empty") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise InputError(f"data file '{path}' is no readable CSV: {error}") from None
-    except pa.ArrowInvalid as error:
-        raise InputError(f"data file '{path}' is no readable Parquet: {error}") from None
     if len(frame) == 0:
         raise InputError(f"data file '{path}' has a header but no rows")
     frame.attrs = {FOLDER: str(Path(path).parent)}
     return frame
 
 
-def _read_csv(path: Path | str) -> pd.DataFrame:
-    """Read a CSV file each of whose fields has a name of its own.
+def dialect_of(config: ModelConfig) -> Dialect:
+    """Return what a configuration says of how its table is written."""
+    return given_dialect(config.sep, config.decimal, config.encoding)
+
+
+def _read_binary(path: Path | str, kind: str, read: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
+    """Read a table of another program; whatever its reader raises is about the file."""
+    try:
+        return read(path)
+    except (FileNotFoundError, IsADirectoryError, SemistanError):
+        raise
+    except ImportError as error:
+        extra = {"SPSS": "spss", "RDS": "rds"}.get(kind)
+        advice = f"pip install 'semistan[{extra}]'" if extra else str(error)
+        raise InputError(f"data file '{path}' needs another package: {advice}") from None
+    except Exception as error:
+        raise InputError(f"data file '{path}' is no readable {kind} file: {error}") from None
+
+
+def _parquet(path: Path | str) -> pd.DataFrame:
+    import pandas as pd
+
+    check_parquet(path)
+    return pd.read_parquet(path)
+
+
+def _feather(path: Path | str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_feather(path)
+
+
+def _stata(path: Path | str) -> pd.DataFrame:
+    """Read a Stata file, whose labelled values are factors; an order of them is not meant."""
+    import pandas as pd
+
+    return pd.read_stata(path, order_categoricals=False)
+
+
+def _spss(path: Path | str) -> pd.DataFrame:
+    """Read an SPSS file, whose labelled values are factors."""
+    import pandas as pd
+
+    return pd.read_spss(path)
+
+
+def _rds(path: Path | str) -> pd.DataFrame:
+    """Read a data frame that R's saveRDS() wrote; whole numbers with NA become real ones."""
+    import pandas as pd
+    import rdata
+
+    frame = rdata.read_rds(path)
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError("it holds no data frame")
+    plain = {
+        name: column.to_numpy(float, na_value=float("nan"))
+        for name, column in frame.items()
+        if column.dtype in NULLABLE and column.isna().any()
+    }
+    return frame.assign(**plain).reset_index(drop=True)
+
+
+BINARY: dict[str, tuple[str, Callable[[Any], pd.DataFrame]]] = {
+    ".parquet": ("Parquet", _parquet),
+    ".feather": ("Feather", _feather),
+    ".arrow": ("Feather", _feather),
+    ".dta": ("Stata", _stata),
+    ".sav": ("SPSS", _spss),
+    ".zsav": ("SPSS", _spss),
+    ".rds": ("RDS", _rds),
+}
+_FROM_R = (
+    "in R, write.csv(data, 'data.csv', row.names = FALSE) or arrow::write_parquet(data, "
+    "'data.parquet') writes one that is"
+)
+_UNPACKED = "unpack it, or compress the table itself with gzip, as data.csv.gz"
+_AS_CSV = "save it as CSV, or as Parquet by pandas"
+ADVICE = {
+    ".rda": _FROM_R, ".rdata": _FROM_R,
+    ".zst": _UNPACKED, ".tar": _UNPACKED, ".tgz": _UNPACKED,
+    ".xlsx": _AS_CSV, ".xls": _AS_CSV, ".ods": _AS_CSV, ".json": _AS_CSV,
+}  # fmt: skip
+
+
+def _read_text(path: Path | str, dialect: Dialect, say: Callable[[str], None]) -> pd.DataFrame:
+    """Read a text file each of whose fields has a name of its own.
 
     pandas would shift the names where there are too few, and rename where one stands twice.
     """
     import pandas as pd
 
+    content = sys.stdin.buffer.read() if str(path) == STDIN else None
+    found = guessed(dialect, _sample(path) if content is None else content[:SAMPLE])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, index_col=False)
+        try:
+            frame = _parsed(path, content, found)
+        except UnicodeDecodeError:
+            if dialect.encoding != AUTO or found.encoding == OLD:
+                raise
+            found = replace(found, encoding=OLD)
+            frame = _parsed(path, content, found)
     except pd.errors.ParserWarning:
-        _check_separator(path, _header(path))
         raise InputError(
             f"the rows of data file '{path}' have more fields than its header has names, so that "
             "it is unclear which column is which; give each field a name. If the first one is the "
             "row names that R's write.table() writes, use write.csv(data, file, row.names = FALSE)"
         ) from None
-    _check_separator(path, frame.columns)
-    if {re.sub(r"\.\d+$", "", name) for name in frame.columns if "." in name} & {*frame.columns}:
-        _check_distinct(path, _header(path))  # the second x is called x.1, as another may be
+    except pd.errors.ParserError as error:
+        as_read = found.text or "separated by ','"
+        raise InputError(
+            f"data file '{path}' is no readable CSV: {error}. It was read as {as_read}; --sep, "
+            "--decimal and --encoding say otherwise"
+        ) from None
+    except UnicodeError as error:
+        raise InputError(
+            f"data file '{path}' is not encoded as {found.encoding}: {error}; give --encoding"
+        ) from None
+    if found.text and dialect != found:
+        said = f"read '{path}' as {found.text}; --sep, --decimal and --encoding say otherwise"
+        say(said)
     return frame
 
 
-def _header(path: Path | str) -> list[str]:
-    """Return the names in the first line of a CSV file, as they are there."""
+def _parsed(path: Path | str, content: bytes | None, dialect: Dialect) -> pd.DataFrame:
+    """Parse a text file, and refuse names that two columns have."""
     import pandas as pd
 
-    options = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
-    return list(pd.read_csv(path, header=None, **options).iloc[0])
+    options: dict[str, Any] = {
+        "sep": dialect.sep, "decimal": dialect.decimal, "encoding": dialect.encoding
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        index = 0 if dialect.row_names else False
+        frame = pd.read_csv(_source(path, content), index_col=index, **options)
+    if dialect.row_names:
+        frame = frame.reset_index(drop=True)
+    if {re.sub(r"\.\d+$", "", name) for name in frame.columns if "." in name} & {*frame.columns}:
+        # the second x is called x.1, as another may be
+        first = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
+        header = pd.read_csv(_source(path, content), header=None, **first, **options)
+        _check_distinct(path, list(header.iloc[0]))
+    return frame
+
+
+def _source(path: Path | str, content: bytes | None) -> Any:
+    return path if content is None else BytesIO(content)
+
+
+def _sample(path: Path | str) -> bytes:
+    """Return the first bytes of a text file, compressed or not."""
+    check_text_size(path)
+    with OPENERS.get(Path(path).suffix.lower(), open)(path, "rb") as stream:
+        return bytes(stream.read(SAMPLE))
 
 
 def _check_distinct(path: Path | str, names: Sequence[str]) -> None:
@@ -106,14 +274,6 @@ def _check_distinct(path: Path | str, names: Sequence[str]) -> None:
         raise InputError(
             f"data file '{path}' has several columns of the same name: {', '.join(repeated)}; "
             "rename them, or keep one of each"
-        )
-
-
-def _check_separator(path: Path | str, names: Sequence[str]) -> None:
-    if len(names) == 1 and (found := {";", "\t"} & set(names[0])):
-        raise InputError(
-            f"data file '{path}' seems to be separated by {found.pop()!r}; a CSV file has commas "
-            "between its columns and points in its numbers"
         )
 
 

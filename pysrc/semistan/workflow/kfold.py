@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_folder, read_json, write_json
+from semistan.bundle.files import atomic_folder, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
@@ -25,6 +25,7 @@ from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Modules, codes
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_outcome
 from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
@@ -33,8 +34,11 @@ from semistan.posterior.scoring.folds import (
     KFold,
     assign_folds,
     fold_folder,
+    read_fold_options,
     read_folds,
     read_kfold,
+    record_fold,
+    write_fold_options,
     write_folds,
     write_pointwise,
 )
@@ -43,7 +47,7 @@ from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
 from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import read_table
+from semistan.workflow.inputs import dialect_of, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,6 +239,7 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
         if found.run:
             with tarfile.open(fileobj=io.BytesIO(found.run)) as archive:
                 archive.extractall(target, filter="data")
+        record_fold(folder, target, task.number)
 
 
 def _packed(run: Path) -> bytes:
@@ -261,7 +266,7 @@ def _begin(
     if run.prior_only:
         raise InputError(f"'{run.path}' draws from the prior: there is nothing to cross-validate")
     if (folder / MANIFEST).is_file():
-        before = read_json(folder / MANIFEST)
+        before = read_fold_options(folder)
         if before == options:
             return
         if not overwrite:
@@ -281,7 +286,7 @@ def _begin(
     _check_folds(run, table, assigned)
     with atomic_folder(folder) as temporary:
         write_folds(assigned, temporary)
-        write_json(temporary / MANIFEST, options)
+        write_fold_options(temporary, options)
 
 
 def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
@@ -317,17 +322,21 @@ def _groups(
     return np.asarray(table[group].astype(str))
 
 
-def _whole_table(run: Run, table: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
+def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
     """Read the user's table again, less the rows that the fit dropped."""
     path = data or run.bundle.source.path
     if path is None:
         raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
     formula = parse_formula(run.bundle.config.formula)
-    dropping = run.bundle.config.drop_missing
-    whole, missing = complete_rows(formula, read_table(path), response=True, drop_missing=dropping)
+    config = run.bundle.config
+    table = read_table(path, dialect_of(config))
+    whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     trunks = run.bundle.design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
+    whole = with_outcome(formula, run.bundle.family.name, whole)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
-        raise InputError(f"'{path}' does not hold the {len(table)} rows that the run was fitted to")
+        raise InputError(
+            f"'{path}' does not hold the {len(fitted)} rows that the run was fitted to"
+        )
     return whole

@@ -25,6 +25,7 @@ from semistan.show.pictures.words import effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
+from semistan.workflow.compare import comparison
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
@@ -52,8 +53,8 @@ def plot(
     run : Run or path
         A finished run.
     kind : str
-        ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
-        ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
+        ``coefficients``, ``densities``, ``pairs``, ``band``, ``subspace``, ``loss``, ``ppc``,
+        ``stat``, ``loo_pit``, ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
     others : sequence of runs or paths
@@ -62,9 +63,10 @@ def plot(
         Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
         drawn, instead of the training rows.
     **options
-        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``images``, ``category``
-        of these and of ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and
-        ``what`` of ``subspace``.
+        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``pairs`` and of
+        ``images``, ``category`` of the latter, of ``band`` and of ``calibration``, ``stat`` and
+        ``by`` of ``stat``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
+        ``subspace``.
 
     Returns
     -------
@@ -179,17 +181,29 @@ def r_script(run: RunLike, out: Path | str | None = None) -> Path:
     return write_r_script(opened(run), Path(out) if out is not None else None)
 
 
-def report(run: RunLike, out: Path | str | None = None) -> Path:
+def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[RunLike] = ()) -> Path:
     """Write a run's page, ``report.html`` in its folder by default, and return its path.
+
+    Its cross-validation is on the page if it was made.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run.
+    out : path, optional
+        The HTML file.
+    compare : sequence of runs or paths
+        Runs on the same data, with which the page compares it as ``semistan.compare`` does.
 
     Raises
     ------
     InputError
-        If the run is not complete.
+        If the run is not complete, or cannot be compared with the others.
     """
     fit = read_fit(run)
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")
-    write_report(fit.run, fit.posterior, fit.summary, path)
+    comparisons = (comparison(fit.run, compare),) if compare else ()
+    write_report(fit.run, fit.posterior, fit.summary, path, comparisons)
     return path

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.methods import check_computable, method_of
@@ -18,7 +20,7 @@ from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import family, with_categories
 from semistan.model.families.family import Family, check_response
 from semistan.model.formula.formula import Formula, parse_formula
-from semistan.model.formula.patterns import has_patterns, with_columns
+from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
 from semistan.model.modules import Given, Modules, adopted, check_options
 from semistan.model.names import stan_name
@@ -28,11 +30,15 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_trials
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_levels_of, with_outcome
+from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
-from semistan.model.units import units_of
+from semistan.model.table.scale import size_notes
+from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
+from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import read_config, read_table
+from semistan.workflow.inputs import BINARY, STDIN, dialect_of, read_config, read_table
 from semistan.workflow.pixels import Reading
 
 if TYPE_CHECKING:
@@ -48,7 +54,8 @@ class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
     ``notes`` say what the user should know: dropped rows, factors of many levels. ``modules`` are
-    the user's among the networks.
+    the user's among the networks. ``units`` are those of other rows, as where responses are
+    simulated: priors must not follow these.
     """
 
     config: ModelConfig
@@ -57,11 +64,12 @@ class Prepared:
     source: Source
     notes: tuple[str, ...] = ()
     modules: Modules = field(default_factory=dict)
+    units: Units | None = None
 
     @cached_property
     def model(self) -> Model:
-        """The model in the units of the training rows."""
-        units = units_of(self.design, family(self.config.family), self.rows)
+        """The model in the units of the training rows, unless others are given."""
+        units = self.units or units_of(self.design, family(self.config.family), self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 
@@ -79,7 +87,7 @@ def configure(
         config = model
     elif "~" in str(model):
         config = ModelConfig(formula=str(model))
-    elif Path(model).suffix in (".csv", ".parquet"):
+    elif Path(model).suffix in (".csv", *BINARY):
         raise InputError(f"'{model}' is a table: give it by --data, with a formula or a model.toml")
     else:
         config = read_config(Path(model))
@@ -112,17 +120,25 @@ def prepare(
     InputError
         For anything that would make training or sampling impossible or meaningless.
     """
-    looked_up, record = has_patterns(config.formula), family(config.family)
+    looked_up, record = needs_table(config.formula), family(config.family)
     formula = None if looked_up else parse_formula(config.formula)
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
-    table = read_table(str(config.data)) if frame is None else frame
-    formula = formula or parse_formula(with_columns(config.formula, list(map(str, table.columns))))
-    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     said: list[str] = []
+    table = frame
+    if table is None:
+        table = read_table(str(config.data), dialect_of(config), said.append)
+    columns = list(map(str, table.columns))
+    formula = formula or parse_formula(with_table(config.formula, columns))
+    if others := rest(config.formula, columns):
+        said.append(f"'.' is {', '.join(others)}")
+    kept, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
+    formula, which = with_levels_of(formula, record, kept)
+    said += [which] if which else []
+    kept = with_outcome(formula, record.name, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -135,6 +151,8 @@ def prepare(
     check_trials(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
+    config, fewer = within_steps(config, len(rows))
+    said += [fewer] if fewer else []
     spec = network_spec(config, design, modules)
     config = _with_given_dimension(config, formula, spec)
     check_construction(config.subspace, spec)
@@ -143,10 +161,30 @@ def prepare(
     check_priors(config, design)
     method_of(config.sample).check(config)
     check_free_theta(config, design)
-    path = str(Path(config.data).resolve()) if frame is None and config.data else None
-    notes = (*([missing.text] if missing else []), *said, *factor_notes(design))
+    from_file = frame is None and config.data not in (None, STDIN)
+    path = str(Path(str(config.data)).resolve()) if from_file else None
+    notes = (
+        *([missing.text] if missing else []),
+        *said,
+        *factor_notes(design),
+        *_size_notes(record, design, rows),
+    )
     source = Source(path, len(rows), len(missing))
     return Prepared(config, design, rows, source, notes, modules)
+
+
+def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
+    """Yield warnings of the sizes of the response, and of the columns but those of images."""
+    assert rows.y is not None
+    of_images = any(isinstance(inputs, Pictures) for inputs in design.networks)
+    matrices = [rows.predictors[item.name].X for item in design.predictors]
+    names = [name for item in design.predictors for name in item.x.columns]
+    if not of_images:
+        matrices, names = [*matrices, rows.U], [*names, *design.u.columns]
+    seen = dict(zip(names, np.hstack(matrices).T, strict=True))  # each column once
+    counts = record.integer and not record.dispersion and not record.categories
+    columns = np.column_stack([*seen.values()]) if seen else np.empty((len(rows), 0))
+    yield from size_notes(rows.y, counts, columns, tuple(seen))
 
 
 def _with_given_dimension(config: ModelConfig, formula: Formula, networks: Networks) -> ModelConfig:
@@ -192,6 +230,8 @@ def new_rows(
         formula, kept, say or (lambda _: None),
         positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
     )  # fmt: skip
+    if response:
+        kept = with_outcome(formula, bundle.family.name, kept)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
@@ -207,10 +247,8 @@ def training_rows(
     path = data or bundle.source.path
     if path is None:
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
-    rows = new_rows(
-        bundle, read_table(path), response=True, drop_missing=bundle.config.drop_missing,
-        reading=reading,
-    )  # fmt: skip
+    table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
+    rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
+from semistan.bundle.files import atomic_folder, check_output_folder
+from semistan.bundle.foreign import read_parquet
+from semistan.bundle.lock import held
+from semistan.bundle.seal import stamp_of, stamps_of, write_record
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -25,14 +28,10 @@ from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, Source, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.modules import Given, Modules, codes
+from semistan.posterior.manifest import FORMAT_VERSION, MARKER, TRAINING, read_manifest
 from semistan.posterior.run import (
-    MARKER,
-    SEVERAL_FORMAT_VERSION,
-    SHARED,
-    TRAINING,
     Run,
     create_run,
-    read_manifest,
     read_run,
     subspace_folder,
     untrained,
@@ -52,7 +51,7 @@ from semistan.workflow.prepare import Prepared, Say, prepare
 from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def member_config(config: ModelConfig, number: int) -> ModelConfig:
@@ -127,19 +126,18 @@ def begin_run(
     with atomic_folder(path) as folder:
         frame.to_parquet(folder / TRAINING, index=False)
         manifest = {
-            "format_version": SEVERAL_FORMAT_VERSION,
+            "format_version": FORMAT_VERSION,
             "semistan": __version__,
             "formula": config.formula,
             "family": prepared.model.family.name,
             "subspaces": config.subspace.subspaces,
             "config": config.model_dump(),
             "source": asdict(prepared.source),
-            "table_sha256": sha256_file(folder / TRAINING),
             "cmdstan": toolchain.version_text if toolchain else "not used",
             "compiler": toolchain.compiler if toolchain else "not used",
             "prior_only": False,
         }
-        write_json(folder / MARKER, manifest)
+        write_record(folder / MARKER, manifest, stamps_of(folder))
 
 
 def resume(
@@ -201,9 +199,7 @@ def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
 
 def _prepared_again(path: Path, manifest: dict[str, Any], networks: Given | None) -> Prepared:
     """Learn the design once more from the rows that the run keeps."""
-    import pandas as pd
-
-    frame: pd.DataFrame = pd.read_parquet(path / TRAINING)
+    frame = read_parquet(path / TRAINING)
     prepared = prepare(parse_config(manifest["config"], MARKER), frame, networks)
     return replace(prepared, source=Source(**manifest["source"]))
 
@@ -233,6 +229,20 @@ def train_missing(
     say, backend
         As of ``semistan.fit``.
     """
+    with held(path):
+        return _trained_missing(path, prepared, toolchain, kernel, progress, say, backend)
+
+
+def _trained_missing(
+    path: Path,
+    prepared: Prepared,
+    toolchain: Toolchain | None,
+    kernel: Kernel,
+    progress: Progress | None,
+    say: Say,
+    backend: Backend,
+) -> Run:
+    """Train what is missing; arguments as of ``train_missing``."""
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
     tasks = [
@@ -326,8 +336,8 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
     program = stan_program(first.bundle.model, kernel=first.kernel)
     write_program(first.bundle.model, program, path, first.kernel)
     shared = {
+        "format_version": FORMAT_VERSION,
         "bundle_sha256": [member.bundle.sha256 for member in members],
-        **{key: sha256_file(path / name) for key, name in SHARED.items()},
         "sample": _shared_options(options, members).model_dump(),
         "warmups": sorted({member.manifest["sample"]["warmup"] for member in members}),
         "keep_metric": all(member.keep_metric for member in members),
@@ -335,7 +345,9 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
         "kernel": first.kernel,
         "seconds": {"train": seconds},
     }
-    write_json(path / MARKER, manifest | shared)
+    own = [item for item in path.iterdir() if item.is_file() and not item.name.startswith(".")]
+    stamps = {item.name: stamp_of(item) for item in own if item.name != MARKER}
+    write_record(path / MARKER, manifest | shared, stamps)
     return read_run(path, codes(modules))
 
 

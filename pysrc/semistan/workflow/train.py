@@ -15,7 +15,7 @@ from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
-from semistan.model.config import TrainConfig
+from semistan.model.config import ModelConfig, TrainConfig
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
@@ -102,6 +102,12 @@ def train(
     report = SILENT if progress is None else Report(progress)
     ((_, bundle),) = backend.map([TrainTask(prepared)], report=lambda _: report)
     return bundle
+
+
+def counted(progress: Progress, config: ModelConfig, asked: ModelConfig) -> Progress:
+    """Return a callback that counts the epochs of a configuration as those that were asked for."""
+    epochs, shown = config.train.epochs, asked.train.epochs
+    return progress if epochs == shown else as_epochs(progress, epochs, shown)
 
 
 def training_text(bundle: Bundle, seconds: float) -> str:

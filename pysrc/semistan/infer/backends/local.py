@@ -3,7 +3,7 @@
 One task at a time is done here, in this process, and so are tasks that another process could not
 read, as those with a class that a notebook defines. Processes share the processors: each has its
 own, so that libraries that take all they see do not stand in each other's way. Nothing interrupts a
-thread: a Ctrl-C at the terminal reaches the process that it waits for.
+thread: the process that it waits for is ended.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,10 +30,11 @@ from typing import IO, Any
 
 from semistan.errors import SemistanError
 from semistan.infer.backends.backend import SILENT, Report, Result, Task
+from semistan.infer.children import Children, working_with
 from semistan.infer.processors import usable_processors
 
-GRACE = 1.0  # seconds that an interrupted process has to end by itself
-PATIENCE = 5.0  # seconds that it has after it was asked to
+GRACE = 0.5  # seconds that interrupted processes have to end by themselves
+PATIENCE = 2.0  # seconds that they have after they were asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class Local:
         if at_once == 1 or not (threads or _travels(tasks[0])):
             yield from ((index, task.run(report(index))) for index, task in enumerate(tasks))
         elif threads:
-            yield from _side_by_side(tasks, _here, at_once, report, lambda: None)
+            children = Children()
+            run = partial(_here, children)
+            yield from _side_by_side(tasks, run, at_once, report, children.end)
         else:
             workers = _Workers(at_once)
             yield from _side_by_side(tasks, workers.run, at_once, report, workers.interrupt)
@@ -81,8 +86,9 @@ def _travels(task: Task[Result]) -> bool:
     return True
 
 
-def _here(task: Task[Result], report: Report) -> Result:
-    return task.run(report)
+def _here(children: Children, task: Task[Result], report: Report) -> Result:
+    with working_with(children):
+        return task.run(report)
 
 
 def _side_by_side(
@@ -102,8 +108,8 @@ def _side_by_side(
             for index, task in itertools.islice(upcoming, number):
                 waiting[pool.submit(run, task, _one_at_a_time(report(index), lock))] = index
 
-        begin(at_once)
         try:
+            begin(at_once)
             while waiting:
                 try:
                     finished = wait(waiting, return_when=FIRST_COMPLETED).done
@@ -202,16 +208,22 @@ def _environment() -> dict[str, str]:
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Let processes stop as Ctrl-C does, which the terminal may have sent them; or end them."""
+    _wait(processes, GRACE)
     for process in processes:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            process.wait(timeout=GRACE)
         if process.poll() is None:
             process.send_signal(signal.SIGINT if os.name == "posix" else signal.SIGTERM)
-    for process in processes:  # while Python starts, it may miss a signal
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            process.wait(timeout=PATIENCE)
+    _wait(processes, PATIENCE)  # while Python starts, it may miss a signal
+    for process in processes:
         if process.poll() is None:
             process.kill()
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Wait for processes to end, for some seconds in all."""
+    until = time.monotonic() + seconds
+    for process in processes:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            process.wait(timeout=max(0.0, until - time.monotonic()))
 
 
 def _follow(

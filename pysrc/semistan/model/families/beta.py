@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 TINY = 1e-300  # of a beta distribution's parameter, which may underflow but not be 0
 
 
-def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+def beta_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
+    """Return the log density of proportions whose mean has the logit eta."""
     precision = dispersion["precision"]
     log_a, log_b = (precision.log() + functional.logsigmoid(sign * eta) for sign in (1, -1))
     a, b = log_a.exp(), log_b.exp()
@@ -29,33 +30,31 @@ def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     return ways + (a - 1) * y.log() + (b - 1) * (-y).log1p()
 
 
-def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
+def beta_rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:
+    """Draw proportions."""
     precision = dispersion["precision"]
     a, b = (np.maximum(precision * expit(sign * eta), TINY) for sign in (1, -1))
     return np.asarray(generator.beta(a, b))
 
 
+PRECISION = Dispersion(
+    "precision", "precision: large values are less dispersed", "exponential(0.05)", start=10.0
+)
 BETA = Family(
     name="beta",
     link="logit",
     aliases=(),
-    parameters=(
-        Dispersion(
-            "precision",
-            "precision: large values are less dispersed",
-            "exponential(0.05)",
-            start=10.0,
-        ),
-    ),
+    parameters=(PRECISION,),
     integer=False,
     support=lambda y: (y > 0) & (y < 1),
     support_text="numbers between 0 and 1, both excluded",
     eta_units=logit_of_mean,
     mean=lambda eta, _: expit(eta),
-    log_lik=_log_lik,
-    rng=_rng,
+    log_lik=beta_log_lik,
+    rng=beta_rng,
     density="beta_proportion_lpdf({y} | inv_logit({eta}), {precision})",
     stan_rng="beta_proportion_rng(inv_logit({eta}), {precision})",
+    variance=lambda eta, disp: expit(eta) * expit(-eta) / (1 + disp["precision"]),
     links=("probit", "cloglog"),
     under_link={
         "density": "beta_logit_lpdf({y} | {eta}, {precision})",

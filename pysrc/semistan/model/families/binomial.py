@@ -41,5 +41,6 @@ BINOMIAL = Family(
     stan_rng="binomial_rng({trials}, inv_logit({eta}))",
     has_log_lik=True,
     given=("trials",),
+    variance=lambda eta, disp: disp["trials"] * expit(eta) * expit(-eta),
     links=("probit", "cloglog", "cauchit"),
 )

@@ -241,4 +241,6 @@ def of_levels(levels: tuple[str, ...]) -> Family:
 
 def read(options: list[str]) -> Family:
     """Return the record of the levels in brackets, which may be none yet."""
+    if len(options) > MOST:
+        raise InputError(f"family {CATEGORICAL} has at most {MOST} categories, got {len(options)}")
     return of_levels(tuple(options))

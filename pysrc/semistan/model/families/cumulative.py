@@ -122,13 +122,23 @@ def check_categories(y: Array, K: int, name: str) -> None:
     Raises
     ------
     InputError
-        Naming the first empty category.
+        Naming the first empty category, or if there are too many.
     """
+    _check_number(K)
     empty = sorted(set(range(1, K + 1)) - set(y.astype(int).tolist()))
     if empty:
         raise InputError(
             f"family cumulative: no row of response '{name}' is in category {empty[0]} of 1 to "
             f"{K}, so that its thresholds are not identified; merge or renumber the categories"
+        )
+
+
+def _check_number(K: int) -> None:
+    """Refuse categories of which each would have a parameter, before any is made."""
+    if K > MOST_CATEGORIES:
+        raise InputError(
+            f"family {CUMULATIVE} has at most {MOST_CATEGORIES} categories, got {K:.6g}; merge "
+            "neighbouring ones, or take a family of numbers"
         )
 
 
@@ -228,6 +238,8 @@ NOISE: dict[str, Noise] = {
 
 
 CUMULATIVE = "cumulative"
+DIGITS = 20  # of a number of categories, that are read: Python refuses to read thousands
+MOST_CATEGORIES = 1000  # each has a threshold that is sampled, and text in the program
 CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
 GAP_PRIOR = "lognormal(0, 1)"  # 95% from 0.14 to 7.1; normal on the scale on which NUTS works
 
@@ -241,7 +253,7 @@ def read(options: list[str]) -> Family:
             f"family {CUMULATIVE} takes a link and a number of categories, as "
             f"'{CUMULATIVE}(logit, 5)', got '{', '.join(options)}'"
         )
-    link, K = (links or ["logit"])[0], int((numbers or ["0"])[0])
+    link, K = (links or ["logit"])[0], int((numbers or ["0"])[0][:DIGITS])
     if link not in NOISE:
         refuse_link(CUMULATIVE, link, tuple(NOISE))
     if numbers and K < 2:
@@ -251,6 +263,7 @@ def read(options: list[str]) -> Family:
 
 def of_categories(link: str, K: int) -> Family:
     """Return the record of K ordered categories, or of a number that is not known yet."""
+    _check_number(K)
     noise, gaps = NOISE[link], gap_names(K)
     tau = f"cumulative_sum([{', '.join(('0', *gaps))}]')"
     written = ", ".join((link, *([str(K)] if K else [])))

@@ -19,15 +19,24 @@ from semistan.model.arrays import Array
 from semistan.model.families import categorical, cumulative
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
+from semistan.model.families.beta_binomial import BETA_BINOMIAL
 from semistan.model.families.binomial import BINOMIAL
+from semistan.model.families.exponential import EXPONENTIAL
 from semistan.model.families.family import Family, Given
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.gaussian import GAUSSIAN
+from semistan.model.families.hurdle_negbinomial import HURDLE_NEGBINOMIAL
+from semistan.model.families.hurdle_poisson import HURDLE_POISSON
 from semistan.model.families.links import LINKS, Link, refuse_link
 from semistan.model.families.lognormal import LOGNORMAL
 from semistan.model.families.negbinomial import NEGBINOMIAL
 from semistan.model.families.poisson import POISSON
+from semistan.model.families.skew_normal import SKEW_NORMAL
 from semistan.model.families.student import STUDENT
+from semistan.model.families.weibull import WEIBULL
+from semistan.model.families.zero_inflated_negbinomial import ZERO_INFLATED_NEGBINOMIAL
+from semistan.model.families.zero_inflated_poisson import ZERO_INFLATED_POISSON
+from semistan.model.families.zero_one_inflated_beta import ZERO_ONE_INFLATED_BETA
 
 FAMILIES: tuple[Family, ...] = (
     GAUSSIAN,
@@ -39,6 +48,15 @@ FAMILIES: tuple[Family, ...] = (
     LOGNORMAL,
     GAMMA,
     BETA,
+    WEIBULL,
+    EXPONENTIAL,
+    SKEW_NORMAL,
+    BETA_BINOMIAL,
+    ZERO_INFLATED_POISSON,
+    ZERO_INFLATED_NEGBINOMIAL,
+    HURDLE_POISSON,
+    HURDLE_NEGBINOMIAL,
+    ZERO_ONE_INFLATED_BETA,
 )
 OF_CATEGORIES: Mapping[str, Callable[[list[str]], Family]] = {
     cumulative.CUMULATIVE: cumulative.read,
@@ -92,7 +110,7 @@ def _linked(record: Family, name: str) -> Family:
     if name not in record.links:
         refuse_link(record.name, name, (record.link, *record.links))
     link = next(link for link in LINKS if link.name == name and link.default == record.link)
-    mean = record.mean
+    mean, variance = record.mean, record.variance
     assert mean is not None
     return replace(
         record,
@@ -102,6 +120,7 @@ def _linked(record: Family, name: str) -> Family:
         mean=lambda eta, disp: mean(link.to_default(eta), disp),
         log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
         rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
+        variance=variance and (lambda eta, disp: variance(link.to_default(eta), disp)),
         glm="",
         is_normal=False,
         cumulant="",

@@ -16,6 +16,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.common import expit
 from semistan.model.parameter import POSITIVE, REAL, UNIT_INTERVAL, Kind
+from semistan.model.table.scale import check_count, check_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -174,6 +175,8 @@ class Family:
         Whether the response is 0 or 1, so that its mean is the probability of 1.
     is_normal : bool
         Whether the likelihood is normal in eta, so that coefficients can be integrated out exactly.
+    variance : callable, optional
+        Maps ``eta`` and the dispersion to the variance of the response, infinite where it has none.
     cumulant : str
         File of ``stan/`` with the derivatives of its log density in eta, with which coefficients
         are integrated out by Laplace's method; empty if there is none.
@@ -210,6 +213,7 @@ class Family:
     levels: tuple[str, ...] = ()
     binary: bool = False
     is_normal: bool = False
+    variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
     cumulant: str = ""
 
     def __str__(self) -> str:
@@ -242,3 +246,6 @@ def check_response(record: Family, y: Array, name: str) -> None:
         )
     if np.ptp(y) == 0:
         raise InputError(f"response '{name}' is constant ({y[0]:g}): there is nothing to explain")
+    check_spread(f"response {name}", float(np.ptp(y)))
+    if record.integer:
+        check_count(f"response '{name}'", y)

@@ -40,6 +40,7 @@ GAMMA = Family(
     mean=lambda eta, _: np.exp(eta),
     log_lik=_log_lik,
     rng=_rng,
+    variance=lambda eta, disp: np.exp(2 * eta) / disp["shape"],
     density="gamma_lpdf({y} | {shape}, {shape} {times} exp(-{eta}))",
     stan_rng="gamma_rng({shape}, {shape} * exp(-{eta}))",
 )

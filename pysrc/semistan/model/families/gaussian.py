@@ -25,5 +25,6 @@ GAUSSIAN = Family(
     has_log_lik=True,
     links=("log",),
     is_normal=True,
+    variance=lambda eta, disp: disp["sigma"] ** 2 + 0 * eta,
     cumulant="cumulant_gaussian.stanfunctions",
 )

@@ -25,6 +25,11 @@ def _mean(eta: Array, dispersion: Mapping[str, Array]) -> Array:
     return np.asarray(np.exp(eta + dispersion["sigma"] ** 2 / 2))
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    square = dispersion["sigma"] ** 2
+    return np.asarray(np.expm1(square) * np.exp(2 * eta + square))
+
+
 LOGNORMAL = Family(
     name="lognormal",
     link="identity",
@@ -39,4 +44,5 @@ LOGNORMAL = Family(
     rng=lambda eta, disp, generator: generator.lognormal(eta, disp["sigma"]),
     density="lognormal_lpdf({y} | {eta}, {sigma})",
     stan_rng="lognormal_rng({eta}, {sigma})",
+    variance=_variance,
 )

@@ -30,6 +30,13 @@ def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Gener
     return np.asarray(eta + dispersion["sigma"] * generator.standard_t(nu))
 
 
+def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
+    nu, sigma = np.broadcast_arrays(dispersion["nu"], dispersion["sigma"])
+    finite = np.maximum(nu, 2.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(sigma**2 * finite / (finite - 2) + 0 * eta)
+
+
 STUDENT = Family(
     name="student",
     link="identity",
@@ -45,4 +52,5 @@ STUDENT = Family(
     density="student_t_lpdf({y} | {nu}, {eta}, {sigma})",
     stan_rng="student_t_rng({nu}, {eta}, {sigma})",
     links=("log",),
+    variance=_variance,
 )

@@ -81,7 +81,7 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
     for first, last in _parts(plain, start, end, "+"):
         call = re.fullmatch(r"(\w*)\s*\((.*)\)", plain[first:last], re.DOTALL)
         inside = first + (call.start(2) if call else 0)
-        closed = _enclosing(plain, (inside, inside), first)[1] == last
+        closed = enclosing(plain, (inside, inside), first)[1] == last
         if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,
@@ -95,7 +95,7 @@ def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
 
 
 def _group(text: str, plain: str, bar: Span, tilde: int) -> GroupText:
-    start, end = _enclosing(plain, bar, tilde)
+    start, end = enclosing(plain, bar, tilde)
     alone = f"a group-level term stands by itself in parentheses, as y ~ x + {GROUP_EXAMPLE}"
     if start < 0 or "|" in plain[start : bar[0]] or "|" in plain[bar[1] : end]:
         raise formula_error(text, alone, bar)
@@ -111,7 +111,7 @@ def _group(text: str, plain: str, bar: Span, tilde: int) -> GroupText:
     return GroupText((start, end), effects, group, bar[1] - bar[0] == 1)
 
 
-def _enclosing(plain: str, bar: Span, tilde: int) -> Span:
+def enclosing(plain: str, bar: Span, tilde: int) -> Span:
     """Return the span of the innermost parentheses around a bar, or (-1, -1)."""
     depth, start = 0, bar[0] - 1
     while start > tilde and not (plain[start] == "(" and depth == 0):

@@ -18,16 +18,33 @@ class TermCall:
         Its argument.
     options : tuple of pairs
         Names and values of the options, as written.
+    others : tuple of str
+        Its other arguments.
+    by : str
+        The column by which it varies, empty without.
     """
 
     kind: str
     expression: str
     options: tuple[tuple[str, Any], ...] = ()
+    others: tuple[str, ...] = ()
+    by: str = ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All arguments."""
+        return (self.expression, *self.others)
 
     @property
     def text(self) -> str:
         """The call without its options."""
-        return f"{self.kind}({self.expression})"
+        by = (f"by={self.by}",) if self.by else ()
+        return f"{self.kind}({', '.join([*self.arguments, *by])})"
+
+    @property
+    def naming(self) -> str:
+        """What its names in Stan are made of, as in brms: ``sxg`` of ``s(x, by=g)``."""
+        return f"{self.kind}({''.join([*self.arguments, self.by])})"
 
     def option(self, name: str, default: Any) -> Any:
         """Return the value of an option, or the default if it is left out."""

@@ -17,14 +17,17 @@ from semistan.errors import InputError
 from semistan.model.formula.bars import Bars, GroupText, split_bars
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.images import Image, image_of
+from semistan.model.formula.shorthand import written_out
 from semistan.model.formula.syntax import (
     DAYS,
     EXAMPLE,
     LAYERS,
     PARTS,
     SHARED,
+    Span,
     check_expression,
     check_part,
+    check_size,
     check_text,
     closing,
     formula_error,
@@ -56,6 +59,9 @@ class GroupTerm:
         The columns whose combinations are the levels.
     correlated : bool
         Whether the coefficients' correlations are sampled (one bar, not two).
+    per : str
+        The column for each of whose levels there are standard deviations of their own, as in
+        ``gr(g, by=h)``; empty without.
     """
 
     text: str
@@ -63,11 +69,17 @@ class GroupTerm:
     terms: tuple[str, ...]
     by: tuple[str, ...]
     correlated: bool
+    per: str = ""
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the term uses."""
-        return _unique((*(v for term in self.terms for v in variables(term)), *self.by))
+        return _unique((*(v for term in self.terms for v in variables(term)), *self.levels_of))
+
+    @property
+    def levels_of(self) -> tuple[str, ...]:
+        """Columns whose levels it uses."""
+        return (*self.by, self.per) if self.per else self.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +117,7 @@ class PredictorFormula:
     def expressions(self) -> tuple[str, ...]:
         """All terms but the levels of groups."""
         effects = (term for group in self.groups for term in group.terms)
-        called = (call.expression for call in self.calls)
+        called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
         inputs = (term for network in self.networks for term in network)
         return (*self.structured, *called, *inputs, *self.offsets, *effects)
 
@@ -122,7 +134,7 @@ class PredictorFormula:
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the predictor uses."""
-        levels = (name for group in self.groups for name in group.by)
+        levels = (name for group in self.groups for name in group.levels_of)
         return _unique((*(v for term in self.expressions for v in variables(term)), *levels))
 
 
@@ -163,6 +175,8 @@ class Formula:
         That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    levels : tuple of str
+        The response's values in order, of ``C(y, levels=['No', 'Yes']) ~``; empty without.
     """
 
     text: str
@@ -170,6 +184,7 @@ class Formula:
     predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
+    levels: tuple[str, ...] = ()
 
     @property
     def mean(self) -> PredictorFormula:
@@ -240,8 +255,9 @@ def parse_formula(text: str) -> Formula:
         the predictors, removes the intercept, or has no ``nn()`` term or two with the same
         arguments.
     """
+    check_size(text)
     try:
-        formula = _all_parts(text)
+        formula = _all_parts(written_out(text))
     except (RecursionError, MemoryError):  # the latter from Python's parser
         raise InputError(
             f"the formula '{text[:60]} ...' is too long or too deeply nested to be read"
@@ -359,7 +375,7 @@ def _check_images(formula: Formula) -> None:
     expressions = (term for part in formula.predictors for term in part.expressions)
     others = {v for term in expressions if image_of(term) is None for v in variables(term)}
     groups = (group for part in formula.predictors for group in part.groups)
-    others |= {name for group in groups for name in group.by} | {*formula.outcome}
+    others |= {name for group in groups for name in group.levels_of} | {*formula.outcome}
     for name in sorted(images & others):
         raise formula_error(
             formula.text, f"'{name}' is a column of images, which image() in nn() takes alone", name
@@ -430,7 +446,7 @@ def _predictor(name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str) -> 
                   for kind in KINDS for term in _calls_of(rhs, kind, text))  # fmt: skip
     plain = (term for term in rhs if not any(_calls(term, call) for call in term_calls()))
     structured = (":".join(term) for term in plain if term != ("1",))
-    straight = (call.expression for call in calls if term_kind(call.kind).straight)
+    straight = (item for call in calls for item in term_kind(call.kind).straight(call))
     has_networks = name == MU or any(_calls(term, "nn") for term in rhs)
     networks = _network_terms(rhs, text, right) if has_networks else ()
     return PredictorFormula(
@@ -473,9 +489,21 @@ def _checked_formula(text: str) -> Formula:
     if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     mean = _predictor(MU, rhs, bars, text)
-    return Formula(
-        text, lhs[0][0], (mean,), _addition("weights", bars, text), _addition("trials", bars, text)
-    )
+    response, levels = _response(lhs[0][0], text, left)
+    weights, trials = (_addition(name, bars, text) for name in ("weights", "trials"))
+    return Formula(text, response, (mean,), weights, trials, levels)
+
+
+def _response(factor: str, text: str, left: tuple[int, int]) -> tuple[str, tuple[str, ...]]:
+    """Return the response and its levels, which ``C(y, levels=['No', 'Yes'])`` gives."""
+    if not factor.startswith("C("):
+        return factor, ()
+    levels = listed_levels(factor)
+    words = [str(level) for level in levels] if isinstance(levels, list) else []
+    if len(words) < 2 or len({*words}) < len(words):
+        message = "C() left of '~' gives the values in order, as C(y, levels=['low', 'high'])"
+        raise formula_error(text, message, left)
+    return in_formula(variables(factor)[0]), tuple(words)
 
 
 def _addition(name: str, bars: Bars, text: str) -> str:
@@ -508,6 +536,7 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
             raise formula_error(text, f"{called}() cannot vary by group", (start, end))
         for factor in term:
             check_expression(_python(factor, text)[0], text)
+    (first, last), per = _per(source, (first, last), text)
     if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
         raise formula_error(
             text, "expected a column, or several as g:h, behind the bar", (first, last)
@@ -517,7 +546,17 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
     if not terms:
         raise formula_error(text, "expected 1 or a column before the bar", (start, end))
     whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated)
+    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per)
+
+
+def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
+    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
+    first, last = span
+    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
+    if call is None:
+        return span, ""
+    at = first + call.start(2), first + call.end(2)
+    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
 
 
 def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:
@@ -542,10 +581,16 @@ def _argument(call: str, text: str) -> str:
 
 def _term_call(kind: str, call: str, text: str) -> TermCall:
     """Read ``s(x, k=10)``."""
-    tree, _ = _python(call, text)
+    tree, quoted = _python(call, text)
     assert isinstance(tree.body, ast.Call)
-    options = ((str(item.arg), ast.literal_eval(item.value)) for item in tree.body.keywords)
-    return TermCall(kind, _argument(call, text), tuple(options))
+    written = {str(item.arg): item.value for item in tree.body.keywords}
+    by = _operand(written.pop("by"), quoted) if "by" in written else ""
+    options = tuple((name, ast.literal_eval(value)) for name, value in written.items())
+    others = tuple(_operand(node, quoted) for node in tree.body.args[1:])
+    for other in others:
+        if not variables(other):
+            raise formula_error(text, f"'{other}' needs a column", call)
+    return TermCall(kind, _argument(call, text), options, others, by)
 
 
 def _parse(plain: str, text: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from semistan.model.formula.syntax import formula_error, masked
+from semistan.model.formula.syntax import check_size, formula_error, masked
 from semistan.model.spelling import in_formula
 
 _PATTERN = re.compile(r"[^\W\d]\w*\s*\*(?=\s*[,)])")
@@ -68,13 +68,14 @@ def shortened(text: str) -> str:
 
 def _patterns(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of patterns, which stand within ``nn()`` and before a comma or its end."""
+    check_size(text)
     source = masked(text)
     for match in _PATTERN.finditer(source):
-        if _inside_network(source[: match.start()]):
+        if inside_network(source[: match.start()]):
             yield match.span()
 
 
-def _inside_network(before: str) -> bool:
+def inside_network(before: str) -> bool:
     """Say whether the innermost call that is open at the end of a text is ``nn()``."""
     depth = 0
     for position in range(len(before) - 1, -1, -1):

@@ -116,7 +116,9 @@ IMAGE_TAKES = (
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
-MOST_TERMS = 5_000
+MOST_TERMS = 1_000  # of one predictor, once products are expanded
+MOST_INPUTS = 5_000  # of one network
+MOST_PARTS = 200  # networks, smooths, offsets, group-level terms and predictors, each
 LARGEST_DEGREE = 1_000
 LARGEST_WHOLE = 10**15
 SAME_LENGTH = {":": "@", "{": "(", "}": ")", "\n": " ", "\r": " ", "#": "?", "`": "?"}
@@ -166,6 +168,27 @@ def formula_error(text: str, message: str, place: Span | str | None = None) -> I
     return InputError(f"in the formula\n  {before}{line[first:last]}{after}\n  {carets}\n{message}")
 
 
+def check_size(text: str) -> None:
+    """Refuse a formula that is too long to be worth reading, before anything reads it.
+
+    Raises
+    ------
+    InputError
+        With how much there is, and how much there may be.
+    """
+    if len(text) > LONGEST:
+        raise InputError(f"a formula has at most {LONGEST} characters, got {len(text)}")
+    if (half := re.search("[\ud800-\udfff]", text)) is not None:
+        raise InputError(f"the formula has half a character, {half[0]!r}, which is no text")
+    for part, found in {
+        "bars": text.count("|"),
+        "'~'": text.count("~"),
+        **{f"{name}()": len(re.findall(rf"\b{name}\s*\(", text)) for name in term_calls()},
+    }.items():
+        if found > MOST_PARTS:
+            raise InputError(f"a formula has at most {MOST_PARTS} {part}, got {found}")
+
+
 def check_text(text: str, plain: str | None = None) -> None:
     """Refuse a formula whose text holds anything but terms, arithmetic and listed functions.
 
@@ -181,8 +204,6 @@ def check_text(text: str, plain: str | None = None) -> None:
     InputError
         With the place.
     """
-    if len(text) > LONGEST:
-        raise InputError(f"a formula has at most {LONGEST} characters, got {len(text)}")
     _check_quoted_names(text)
     source = masked(text if plain is None else plain)
     tildes = [match.start() for match in re.finditer("~", source)]
@@ -190,7 +211,8 @@ def check_text(text: str, plain: str | None = None) -> None:
         place = (tildes[1], tildes[1] + 1) if tildes else (len(text), len(text) + 1)
         raise formula_error(text, f"a formula looks like '{EXAMPLE}', with one '~'", place)
     if found := re.search(r"(?<![\w.)])\.(?![\w.])", source):
-        raise formula_error(text, "'.' is not understood; name the columns", found.span())
+        message = "'.' is all other columns of a table, of which none is here; name the columns"
+        raise formula_error(text, message, found.span())
     for start, end in ((0, tildes[0]), (tildes[0] + 1, len(source))):
         if source[start:end].strip():
             check_part(text, source, start, end)
@@ -367,16 +389,32 @@ def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
     takes = PARTS[name] if name in PARTS else term_kind(name).takes
     known: Options = {"nn": NN}.get(name, {}) if name in PARTS else term_kind(name).options
     starred = [argument for argument in node.args if isinstance(argument, ast.Starred)]
-    further = [] if name == "nn" else node.args[1:]
+    least, most = _numbers_of_arguments(name, len(node.args))
     options = [
         option
         for option in node.keywords
         if not known.get(str(option.arg), _never)(_literal(option.value))
+        and not _is_by(name, option)
     ]
-    for part in (*starred, *further, *options):
+    for part in (*starred, *node.args[most:], *options):
         report.refuse(part, f"'{report.shown(part)}' is not allowed: {name}() takes {takes}")
-    if not node.args:
+    if len(node.args) < least:
         report.refuse(node, f"{name}() takes {takes}")
+    if len(node.args) > MOST_INPUTS:
+        report.refuse(node, f"{name}() takes at most {MOST_INPUTS} inputs, got {len(node.args)}")
+
+
+def _numbers_of_arguments(name: str, given: int) -> tuple[int, int]:
+    """Return how many arguments a term's call takes at least and at most."""
+    if name in PARTS:
+        return (1, given) if name == "nn" else (1, 1)
+    return term_kind(name).arguments
+
+
+def _is_by(name: str, option: ast.keyword) -> bool:
+    """Say whether an option is the column by which a term varies."""
+    varies = name not in PARTS and term_kind(name).has_by
+    return varies and option.arg == "by" and isinstance(option.value, ast.Name)
 
 
 def _never(_: object) -> bool:

@@ -19,6 +19,7 @@ from semistan.model.formula.formula import Formula, check_term, factors, listed_
 from semistan.model.formula.syntax import DAYS, MATH
 from semistan.model.spelling import marked, spelled, unmarked
 from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
+from semistan.model.table.scale import check_size, check_spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,6 +116,8 @@ def learn_terms(
     }
     matrix, columns = _without_intercept(table, coded)
     check_finite(matrix, columns, frame)
+    for column, spread in zip(columns, np.ptp(matrix, axis=0), strict=True):
+        check_spread(column, float(spread))
     loc = tuple(float(value) for value in matrix.mean(axis=0))
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
     state = to_plain(spec.transform_state)
@@ -226,7 +229,7 @@ def evaluate(expression: str, frame: pd.DataFrame, *, finite: bool = True) -> Ar
 
 
 def check_finite(matrix: Array, columns: tuple[str, ...], frame: pd.DataFrame) -> None:
-    """Refuse values that are not finite.
+    """Refuse values that are not finite, or too large to compute with.
 
     Raises
     ------
@@ -240,6 +243,7 @@ def check_finite(matrix: Array, columns: tuple[str, ...], frame: pd.DataFrame) -
             f"'{columns[column]}' is {matrix[row, column]} in row {row + 1} "
             f"(index {frame.index[row]}); it must be finite after transformation"
         )
+    check_size(matrix, columns)
 
 
 def check_varies(terms: Learnt) -> None:

@@ -11,6 +11,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import Formula
 from semistan.model.table.columns import evaluate
+from semistan.model.table.scale import check_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +73,8 @@ def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Ar
     if "trials" not in record.given:
         if formula.trials:
             raise InputError(
-                f"trials() is for family binomial, the family is {record.name}; leave it out"
+                "trials() is for family binomial and beta_binomial, the family is "
+                f"{record.name}; leave it out"
             )
         return
     if not formula.trials:
@@ -81,6 +83,7 @@ def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Ar
             f"{formula.response} | trials(n) ~ ...; if it is 1 in each row, use family bernoulli"
         )
     trials = given["trials"]
+    check_count(f"trials({formula.trials})", trials)
     _refuse(trials != np.floor(trials), trials, f"trials({formula.trials})", "whole numbers")
     _refuse(
         trials < y, trials, f"trials({formula.trials})",

@@ -28,8 +28,14 @@ class TermKind:
         What the call takes, in words, for error messages.
     options : dict of callables
         Each option's name, and whether a literal can be its value.
-    straight : bool
-        Whether the expression is a structured column besides, with a coefficient of its own.
+    straight : callable
+        Maps the call to the structured terms that belong to it, whose coefficients have no penalty.
+    also : callable
+        Maps the call and the training rows to further ones, which only the rows tell.
+    arguments : pair of int
+        The least and the largest number of arguments.
+    has_by : bool
+        Whether it may vary by a column, as ``s(x, by=g)``.
     stored : str
         The key under which a bundle has the learnt terms of this kind.
     learn : callable
@@ -45,11 +51,19 @@ class TermKind:
     learn: Callable[[TermCall, pd.DataFrame, str, str], Term]
     from_plain: Callable[[Mapping[str, Any], str], Term]
     options: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
-    straight: bool = False
+    straight: Callable[[TermCall], tuple[str, ...]] = lambda _: ()
+    also: Callable[[TermCall, pd.DataFrame], tuple[str, ...]] = lambda *_: ()
+    arguments: tuple[int, int] = (1, 1)
+    has_by: bool = False
 
 
 # A module whose KIND is the record, or the record itself.
-KINDS: dict[str, str | TermKind] = {"s": "semistan.model.terms.smooth"}
+KINDS: dict[str, str | TermKind] = {
+    "s": "semistan.model.terms.smooths",
+    "gp": "semistan.model.terms.gp",
+    "mo": "semistan.model.terms.monotonic",
+    "t2": "semistan.model.terms.tensor",
+}
 
 
 def term_kind(name: str) -> TermKind:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.lazy import torch
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
+from semistan.model.parameter import Shape
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
 
 if TYPE_CHECKING:
@@ -159,6 +160,74 @@ class Penalised(ABC):
     def _as_declared(self, z: Array) -> Array:
         """Lay z (rows, effects) out as the program declares it."""
         return z
+
+
+class Several(Penalised):
+    """Uncorrelated coefficients of which some share one standard deviation, others another.
+
+    The program has them as a vector, or as a matrix (levels, m) like r.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def which(self) -> Index:
+        """The standard deviation of each coefficient, counted from 0, level by level."""
+
+    @property
+    @abstractmethod
+    def z_shape(self) -> Shape:
+        """The shape of z in the program."""
+
+    @property
+    def each_unit(self) -> Array:
+        """The units of the coefficients, level by level."""
+        return np.asarray(self.units[self.which])
+
+    def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return r (levels, m) in the user's units."""
+        sd = self.sd(values)[torch.as_tensor(self.which)]
+        return (sd * values[self.names[0]].reshape(-1)).reshape(self.n_levels, self.size)
+
+    def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
+        """Return what standardised coefficients add, in the predictor's unit."""
+        r = x / torch.as_tensor(self.each_unit).to(x)
+        return block.product(r.reshape(self.n_levels, -1))
+
+    def training_columns(self, block: TensorBlock) -> Tensor | None:
+        """Return what each standardised coefficient multiplies, (n, size)."""
+        return block.columns(self.n_levels) / torch.as_tensor(self.each_unit)
+
+    def training_units(self, scale: float) -> Array:
+        """Return the units of the coefficients, level by level."""
+        return scale / self.each_unit
+
+    def start(self, x: Array, scale: float) -> dict[str, Any]:
+        """Return z at the trained coefficients x, with the spread of those that share one."""
+        return self._with_sd(x, self._spread(x**2, scale))
+
+    def reestimated(
+        self, values: Mapping[str, Any], covariance: Array, fixed: set[str], scale: float
+    ) -> dict[str, Any]:
+        """Return new standard deviations, and z with the same coefficients, as ``Penalised``."""
+        old = np.array([float(values[name]) for name in self.spread])
+        z = np.asarray(values[self.names[0]], dtype=float).ravel()
+        variance = np.diag(covariance).reshape(self.z_shape[::-1]).T.ravel()
+        new = self._spread((z**2 + variance) * old[self.which] ** 2, scale)
+        held = np.array([name in fixed for name in self.spread])
+        return self._with_sd(z * old[self.which], np.where(held, old, new))
+
+    def _spread(self, squares: Array, scale: float) -> Array:
+        """Return the root mean square of the coefficients that share a standard deviation."""
+        effects = len(self.spread)
+        sums = np.bincount(self.which, squares, minlength=effects)
+        mean = sums / np.bincount(self.which, minlength=effects)
+        return np.maximum(np.sqrt(mean), LEAST_SPREAD * scale / self.units)
+
+    def _with_sd(self, r: Array, sd: Array) -> dict[str, Any]:
+        z = (r / sd[self.which]).reshape(self.z_shape)
+        return {self.names[0]: z, **dict(zip(self.spread, sd.tolist(), strict=True))}
 
 
 def _correlation(covariance: Array) -> Array:

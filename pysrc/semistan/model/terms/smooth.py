@@ -1,4 +1,4 @@
-"""Penalised splines ``s(x, k)``: what is learnt from the training rows, and its use on new ones.
+"""Penalised splines ``s(x, k, bs, by)``: what is learnt from the training rows, and its use.
 
 A natural cubic spline with k knots is a straight line and k - 2 directions that bend. The line
 is a structured coefficient. With g the values at the knots, the bending of
@@ -9,7 +9,10 @@ has the prior exp(-g' S g / (2 sds^2)), so that g = T s with S = (T T')^-1 where
 s ~ normal(0, sds) one by one. The columns of the basis a(x)' T are orthogonal to 1 and x over the
 training rows, which leaves the penalty as it is, and are scaled so that sds is the prior standard
 deviation of f at an average row. The knots are quantiles of the distinct values; beyond them f
-goes on as a straight line.
+goes on as a straight line. With ``bs="cc"`` it is periodic (``splines.py``) and has no line. With
+a numeric ``by=z`` it is z f(x), the effect of z that varies with x; z and the product x z have
+coefficients of their own. ``smooth_by.py`` has one smooth for each level of a factor, and
+``smooth_re.py`` effects of levels, ``bs="re"``.
 
 Wood (2017), Generalized Additive Models, 2nd edition, sections 5.3.1 and 5.8.
 """
@@ -29,8 +32,8 @@ from semistan.model.formula.calls import TermCall
 from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
-from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.splines import SPLINES, Spline
 from semistan.model.terms.term import Hyperparameter, Lines
 
 if TYPE_CHECKING:
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
 STORED = "smooths"
 DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
-LARGEST_BASIS = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +59,19 @@ class Smooth(Penalised):
     knots : array, shape (k,)
         In standardised units, increasing.
     T : array, shape (k, m)
-        From the m = k - 2 penalised coefficients to the values at the knots.
+        From the m = k - 2 penalised coefficients to the values at the knots; of a periodic spline
+        k - 1 of these.
     line : array, shape (2, m)
-        The part along 1 and x of each column of a(x)' T, which is taken out.
+        The part along 1 and x of each column of a(x)' T, which is taken out; of a periodic spline
+        that along 1.
     key : str
         What its other names in the program end in.
+    bs : str
+        Which spline it is, a key of ``SPLINES``.
+    by : str
+        The column that it is multiplied by, empty without.
+    by_scale : float
+        The root mean square of that column over the training rows.
     """
 
     expression: str
@@ -72,6 +82,14 @@ class Smooth(Penalised):
     T: Array
     line: Array
     key: str = "1"
+    bs: str = "cr"
+    by: str = ""
+    by_scale: float = 1.0
+
+    @property
+    def spline(self) -> Spline:
+        """Which spline it is."""
+        return SPLINES[self.bs]
 
     @property
     def stored(self) -> str:
@@ -81,12 +99,12 @@ class Smooth(Penalised):
     @property
     def text(self) -> str:
         """The term as users write it."""
-        return f"s({self.expression})"
+        return TermCall("s", self.expression, by=self.by).text
 
     @property
     def described(self) -> tuple[str, str]:
         """What kind of term it is, and what was learnt, in words."""
-        return "Smooth", f"{self.text}, a spline with {len(self.knots)} knots"
+        return "Smooth", f"{self.text}, {self.spline.text} with {len(self.knots)} knots"
 
     @property
     def size(self) -> int:
@@ -95,8 +113,8 @@ class Smooth(Penalised):
 
     @property
     def units(self) -> Array:
-        """Standard deviation of what the coefficients multiply, which is 1."""
-        return np.ones(1)
+        """Size of what the coefficients multiply, which is 1 but for the column ``by``."""
+        return np.array([self.by_scale])
 
     @property
     def n_levels(self) -> int:
@@ -114,12 +132,16 @@ class Smooth(Penalised):
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
         """Return the basis (N, m) for each row."""
-        return self.basis(evaluate(self.expression, table))
+        block = self.basis(evaluate(self.expression, table))
+        if not self.by:
+            return block
+        return Block(block.Z * evaluate(self.by, table)[:, None], block.level)
 
     def basis(self, x: Array) -> Block:
         """Return the basis (N, m) at values of the expression."""
         z = (x - self.loc) / self.scale
-        columns = _basis(self.knots, z) @ self.T - _line(z) @ self.line
+        columns = self.spline.basis(self.knots, z) @ self.T
+        columns -= self.spline.left_free(z) @ self.line
         return Block(columns, np.zeros(len(x), dtype=int))
 
     def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
@@ -130,7 +152,8 @@ class Smooth(Penalised):
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviation."""
-        return (Hyperparameter(f"sds_{self.name}_1", f"standard deviation of {self.text}", "sds"),)
+        text, unit = f"standard deviation of {self.text}", 1 / self.by_scale
+        return (Hyperparameter(f"sds_{self.name}_1", text, "sds", unit),)
 
     def data_lines(self) -> Lines:
         """Declare the basis."""
@@ -205,7 +228,8 @@ def learn_smooth(call: TermCall, x: Array, name: str, key: str = "1") -> Smooth:
     InputError
         If there are fewer distinct values than knots.
     """
-    distinct, k = np.unique(x), call.option("k", DEFAULT_BASIS)
+    spline, k = SPLINES[call.option("bs", "cr")], call.option("k", DEFAULT_BASIS)
+    distinct = _distinct(call, x)
     if len(distinct) < k:
         enough = f"; use s({call.expression}, k={len(distinct)})" if len(distinct) > 2 else ""
         raise InputError(
@@ -215,12 +239,30 @@ def learn_smooth(call: TermCall, x: Array, name: str, key: str = "1") -> Smooth:
     loc, scale = float(x.mean()), float(x.std(ddof=1))
     z = (x - loc) / scale
     knots = np.quantile((distinct - loc) / scale, np.linspace(0, 1, k))
-    values, vectors = np.linalg.eigh(_penalty(knots))
-    T = vectors[:, 2:] / np.sqrt(values[2:])
-    line = np.linalg.lstsq(_line(z), _basis(knots, z) @ T, rcond=None)[0]
-    columns = _basis(knots, z) @ T - _line(z) @ line
+    T = spline.directions(knots)
+    columns = spline.basis(knots, z) @ T
+    line = np.linalg.lstsq(spline.left_free(z), columns, rcond=None)[0]
+    columns -= spline.left_free(z) @ line
     size = np.sqrt((columns**2).sum(axis=1).mean())
-    return Smooth(call.expression, name, loc, scale, knots, T / size, line / size, key)
+    bs = call.option("bs", "cr")
+    return Smooth(call.expression, name, loc, scale, knots, T / size, line / size, key, bs)
+
+
+def _distinct(call: TermCall, x: Array) -> Array:
+    """Return the distinct values, with the ends of a period that the user gives."""
+    ends = call.option("knots", None)
+    if ends is None:
+        return np.unique(x)
+    if call.option("bs", "cr") != "cc":
+        raise InputError(
+            f"{call.text}: knots=[from, to] are the ends of a period, of bs='cc' alone"
+        )
+    if x.min() < ends[0] or x.max() > ends[1]:
+        raise InputError(
+            f"{call.text} has the period {ends[0]:g} to {ends[1]:g}, but '{call.expression}' goes "
+            f"from {x.min():g} to {x.max():g}"
+        )
+    return np.unique([*x, *ends])
 
 
 def smooth_from_plain(content: Mapping[str, Any], key: str = "1") -> Smooth:
@@ -232,59 +274,21 @@ def smooth_from_plain(content: Mapping[str, Any], key: str = "1") -> Smooth:
         If its sizes do not fit.
     """
     knots, T, line = (np.array(content[name], dtype=float) for name in ("knots", "T", "line"))
-    k = len(knots)
-    if k < 3 or T.shape != (k, k - 2) or line.shape != (2, k - 2) or not (np.diff(knots) > 0).all():
+    k, bs, by = len(knots), str(content.get("bs", "cr")), str(content.get("by", ""))
+    spline = SPLINES[bs]
+    fit = T.shape == (spline.values(k), k - 2) and line.shape == (spline.free, k - 2)
+    if k < 3 or not fit or not (np.diff(knots) > 0).all():
         raise ValueError("a smooth's knots and directions do not fit")
     loc, scale = float(content["loc"]), float(content["scale"])
     names = str(content["expression"]), str(content["name"])
-    return Smooth(*names, loc, scale, knots, T, line, key)
+    by_scale = float(content.get("by_scale", 1))
+    return Smooth(*names, loc, scale, knots, T, line, key, bs, by, by_scale)
 
 
 def smooth_to_plain(smooth: Smooth) -> dict[str, Any]:
     """Return the state as JSON-ready data."""
     arrays = {name: getattr(smooth, name).tolist() for name in ("knots", "T", "line")}
     numbers = {name: getattr(smooth, name) for name in ("expression", "name", "loc", "scale")}
-    return numbers | arrays
-
-
-def _line(z: Array) -> Array:
-    return np.column_stack([np.ones(len(z)), z])
-
-
-def _basis(knots: Array, z: Array) -> Array:
-    """Return a(z) (N, k): each natural cubic spline that is 1 at one knot and 0 at the others."""
-    from scipy.interpolate import CubicSpline
-
-    spline = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
-    inside = np.clip(z, knots[0], knots[-1])
-    return np.asarray(spline(inside) + spline(inside, 1) * (z - inside)[:, None])
-
-
-def _penalty(knots: Array) -> Array:
-    """Return S (k, k): second derivatives are linear between the knots, so that it is exact."""
-    from scipy.interpolate import CubicSpline
-
-    bends = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")(knots, 2)
-    h = np.diff(knots)
-    mass = np.zeros((len(knots), len(knots)))
-    for j, width in enumerate(h):
-        mass[j : j + 2, j : j + 2] += width / 6 * np.array([[2, 1], [1, 2]])
-    return np.asarray(bends.T @ mass @ bends)
-
-
-def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Smooth:
-    return learn_smooth(call, evaluate(call.expression, table), name, key)
-
-
-def _is_dimension(value: object) -> bool:
-    return type(value) is int and 3 <= value <= LARGEST_BASIS
-
-
-KIND = TermKind(
-    takes="one expression and k, as s(x) or s(x, k=10)",
-    options={"k": _is_dimension},
-    straight=True,
-    stored=STORED,
-    learn=_learn,
-    from_plain=smooth_from_plain,
-)
+    bs = {} if smooth.bs == "cr" else {"bs": smooth.bs}
+    by = {"by": smooth.by, "by_scale": smooth.by_scale} if smooth.by else {}
+    return numbers | arrays | bs | by

@@ -194,11 +194,21 @@ def psis_loo(log_lik: Array, temperature: float = 1.0) -> Loo:
     """
     from scipy.special import logsumexp
 
-    by_row = np.ascontiguousarray(log_lik.T)
-    log_weights, pareto_k = quiet_arviz().psislw(_lifted_ties(-by_row / temperature))
+    by_row = log_lik.T
+    log_weights, pareto_k = psis_weights(log_lik, temperature)
     elpd = logsumexp(by_row + log_weights, axis=1)
     lpd = logsumexp(by_row, axis=1) - np.log(len(log_lik))
-    return Loo(np.asarray(elpd), np.asarray(lpd), np.asarray(pareto_k), len(log_lik))
+    return Loo(np.asarray(elpd), np.asarray(lpd), pareto_k, len(log_lik))
+
+
+def psis_weights(log_lik: Array, temperature: float = 1.0) -> tuple[Array, Array]:
+    """Return the log weights (N, S) with which draws leave each row out, and Pareto k (N,).
+
+    The weights of a row sum to 1. Arguments as of ``psis_loo``.
+    """
+    log_weights = -np.ascontiguousarray(log_lik.T) / temperature
+    smoothed, pareto_k = quiet_arviz().psislw(_lifted_ties(log_weights))
+    return np.asarray(smoothed), np.asarray(pareto_k)
 
 
 def _lifted_ties(log_weights: Array) -> Array:

@@ -271,11 +271,11 @@ def _step(material: Material, category: str | None) -> Step:
 
 
 def _response_label(material: Material, category: str | None) -> str:
-    if category is not None:
-        return f"{mean_words(material, category)}; points: 1 if {material.response} = {category}"
-    if _is_probability(material, category):
-        return f"{mean_words(material)}; points: {material.response}"
-    return material.response
+    return (
+        mean_words(material, category)
+        if _is_probability(material, category)
+        else (material.response)
+    )
 
 
 def _handles(
@@ -305,4 +305,16 @@ def _handles(
         Line2D([], [], color=shade, linewidth=2, label=mean_words(material, category)),
         Patch(color=shade, alpha=0.4, linewidth=0, label=f"50% of {what}"),
         Patch(color=shade, alpha=0.15, linewidth=0, label=f"90% of {what}"),
+        *([_points_handle(by)] if _is_probability(material, category) else []),
     ]
+
+
+def _points_handle(by: str | None) -> Any:
+    """Say where points lie that are no values of the axis."""
+    from matplotlib.lines import Line2D
+
+    shade = INK if by is None else "#777777"
+    return Line2D(
+        [], [], color=shade, marker="o", markersize=3.2, linestyle="",
+        label="rows: 1 where it is so, else 0",
+    )  # fmt: skip

@@ -3,7 +3,8 @@
 The probability integral transform of the responses is uniform under a calibrated model, up to
 binomial noise in each bar; responses agree on average with their predicted means
 (Gneiting, Balabdaoui and Raftery, 2007, JRSS B 69). Unordered categories have neither transform nor
-mean: the share of each is held against its predicted probability. Training rows flatter the model.
+mean: the share of each is held against its predicted probability. Rows count by their weights.
+Training rows flatter the model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, category_position
-from semistan.posterior.scoring.scores import Pointwise, reliability
+from semistan.posterior.scoring.scores import Pointwise, reliability, weighting
 from semistan.show.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.show.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
 from semistan.show.pictures.words import mean_words, number
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 
 BAND = 0.99
 NARROW = 25  # characters in a line of a label where three panels are side by side
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Of:
+    """Rows that were judged, what they are, and in words which."""
+
+    judged: Pointwise
+    what: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +54,7 @@ def draw_calibration(
     rows: Rows | None = None,
     rows_label: str = "new rows",
     category: str | None = None,
+    judged: Pointwise | None = None,
 ) -> Figure:
     """Draw the histogram of the transform and the reliability curve, or that of each category.
 
@@ -57,28 +68,30 @@ def draw_calibration(
         What the caption calls them.
     category : str, optional
         Draw the reliability of this category's probability alone.
+    judged : Pointwise, optional
+        Rows that have been judged already, as those held out in cross-validation, instead.
 
     Raises
     ------
     InputError
         For an unknown category, or one of a response without.
     """
-    judged = _judged(material, rows)
-    curves = _curves(material, judged, category)
+    of = _of(material, rows, rows_label, judged)
+    curves = _curves(material, of.judged, category)
     transform = _has_transform(material)
     n = len(curves) + transform
     figure = new_figure(3.1 if n <= 2 else 2.5 * -(-n // 3))
     axes = panels(figure, n, 3 if n > 2 else 2)
     if transform:
-        _histogram(axes[0], judged)
+        _histogram(axes[0], of.judged)
     for each, curve in zip(axes[transform:], curves, strict=True):
         _reliability(each, curve, short=n > 2)
     bars = "; bars should end within the shaded 99% band" * transform
     return finish(
         figure,
-        f"Calibration on {'training rows' if rows is None else rows_label}",
-        caption=f"{_rows_words(material, rows, rows_label)} Dashed line: calibrated{bars}. Error "
-        "bars are two standard errors.",
+        f"Calibration on {of.what}",
+        caption=f"{of.words} Dashed line: calibrated{bars}. Error bars are two standard errors."
+        f"{_weights_words(material)}",
         handles=_handles(transform=transform),
     )
 
@@ -89,22 +102,23 @@ def calibration_alt(
     rows: Rows | None = None,
     rows_label: str = "new rows",
     category: str | None = None,
+    judged: Pointwise | None = None,
 ) -> str:
     """Say how many bars leave the band and how many bins are off the diagonal."""
-    judged = _judged(material, rows)
+    of = _of(material, rows, rows_label, judged)
     parts = []
     if _has_transform(material):
-        heights, (lower, upper) = _bars(judged)
+        heights, (lower, upper) = _bars(of.judged)
         outside = int(((heights < lower) | (heights > upper)).sum())
         parts.append(
             f"{outside} of {len(heights)} bars of the PIT histogram leave the 99% band of a "
             "uniform distribution"
         )
-    curves = _curves(material, judged, category)
+    curves = _curves(material, of.judged, category)
     parts += [_near(curve) for curve in curves]
     predicted = np.concatenate([curve.judged.mean for curve in curves])
     return (
-        f"Calibration on {'training rows' if rows is None else rows_label}: {'; '.join(parts)}. "
+        f"Calibration on {of.what}: {'; '.join(parts)}. "
         f"Predictions range from {number(predicted.min())} to {number(predicted.max())}."
     )
 
@@ -116,8 +130,22 @@ def calibration_refusal(material: Material) -> str:
     return "it draws from the prior, which was not fitted to the data; draw 'ppc' instead"
 
 
-def _judged(material: Material, rows: Rows | None) -> Pointwise:
-    return material.judged if rows is None else material.judge(rows)
+def _of(material: Material, rows: Rows | None, label: str, judged: Pointwise | None) -> _Of:
+    """Judge the rows unless that is done."""
+    if judged is not None:
+        return _Of(judged, label, f"{which_rows(len(judged.y), len(judged.y), label)}.")
+    if rows is not None:
+        shown = which_rows(min(len(rows), MOST_ROWS), len(rows), label)
+        return _Of(material.judge(rows), label, f"{shown}.")
+    shown = which_rows(len(material.judged.y), len(material.rows))
+    return _Of(
+        material.judged, "training rows", f"{shown}: rows that the model has seen flatter it."
+    )
+
+
+def _weights_words(material: Material) -> str:
+    weights = weighting(material.posterior.config)
+    return f" All of it is {weights}." if weights else ""
 
 
 def _has_transform(material: Material) -> bool:
@@ -150,23 +178,19 @@ def _near(curve: _Curve) -> str:
     )
 
 
-def _rows_words(material: Material, rows: Rows | None, rows_label: str) -> str:
-    if rows is not None:
-        return f"{which_rows(min(len(rows), MOST_ROWS), len(rows), rows_label)}."
-    count = which_rows(len(material.judged.y), len(material.rows))
-    return f"{count}: rows that the model has seen flatter it."
-
-
 def _bars(judged: Pointwise) -> tuple[Any, tuple[float, float]]:
-    """Return the bars' heights, 1 if calibrated, and the band in which they should be."""
+    """Return the bars' heights, 1 if calibrated, and the band in which they should be.
+
+    Of weighted rows the band is that of Kish's effective number, (sum w)^2 / sum w^2.
+    """
     from scipy.stats import binom
 
-    n = len(judged.pit)
+    weight = judged.weight
+    n = round(weight.sum() ** 2 / np.square(weight).sum())
     bins = 20 if n >= 400 else 10
-    counts = np.histogram(judged.pit, bins, range=(0, 1))[0]
-    lower, upper = binom.ppf(((1 - BAND) / 2, (1 + BAND) / 2), n, 1 / bins)
-    expected = n / bins
-    return counts / expected, (lower / expected, upper / expected)
+    heights = np.histogram(judged.pit, bins, range=(0, 1), weights=weight)[0] * bins / weight.sum()
+    lower, upper = binom.ppf(((1 - BAND) / 2, (1 + BAND) / 2), n, 1 / bins) * bins / n
+    return heights, (lower, upper)
 
 
 def _histogram(axes: Axes, judged: Pointwise) -> None:

@@ -53,7 +53,7 @@ def draw_coefficients(material: Material, *, standardise: bool = False) -> Figur
     for i, group in enumerate(groups):
         axes = figure.add_subplot(grid[i])
         _forest(axes, group, fits, material.posterior.design.respelled)
-        if _coefficients(material).intersection(group):
+        if _slopes(material).intersection(group):
             axes.axvline(0, color=FAINT, linewidth=1, zorder=0)
         if words[i] not in words[i + 1 :]:
             axes.set_xlabel(words[i])
@@ -83,6 +83,11 @@ def _coefficients(material: Material) -> set[str]:
     return {name for _, fit in material.several for name in fit.coefficients}
 
 
+def _slopes(material: Material) -> set[str]:
+    """Return the coefficients that could be zero; intercepts have no such point."""
+    return _coefficients(material) - set(_all_intercepts(material))
+
+
 def _values(material: Material, fit: Posterior, standardise: bool) -> dict[str, Array]:
     """Return the draws of each quantity by name, on the scale that is shown."""
     if not standardise:
@@ -104,10 +109,19 @@ def _groups(
     names = list(dict.fromkeys(name for _, values in fits for name in values))
     varying = [name for item in material.posterior.design.of_dispersion for name in item.names]
     apart = (*_all_intercepts(material), *material.posterior.family.dispersion, *varying)
-    theta = [name for name in names if name not in apart]
-    shared = standardise or _readable(theta, fits)
-    groups = [theta] if shared and theta else [[name] for name in theta]
+    slopes = _coefficients(material)
+    theta = [name for name in names if name not in apart and name in slopes]
+    of_terms = [name for name in names if name not in apart and name not in slopes]
+    groups = _sharing(theta, fits, shared=standardise) + _sharing(of_terms, fits)
     return groups + [[name] for name in apart if name in names]
+
+
+def _sharing(
+    names: list[str], fits: list[tuple[str, dict[str, Array]]], *, shared: bool = False
+) -> list[list[str]]:
+    """Put names on one axis if they are readable there, or must be, else each on its own."""
+    together = bool(names) and (shared or _readable(names, fits))
+    return [names] if together else [[name] for name in names]
 
 
 def _readable(names: list[str], fits: list[tuple[str, dict[str, Array]]]) -> bool:
@@ -167,6 +181,8 @@ def _axis(material: Material, group: list[str], standardise: bool) -> str:
             return parameter.words
     if group[0] in _all_intercepts(material):
         return f"{coefficient_words(material)}, with structured columns at 0"
+    if group[0] not in _coefficients(material):  # of terms: standard deviations, correlations
+        return f"in the units of {coefficient_words(material)}"
     unit = "one standard deviation" if standardise else "one unit"
     return f"change of {coefficient_words(material)} for {unit} of the column"
 

@@ -162,7 +162,11 @@ def _caption(effect: Effect, numeric: list[str]) -> str:
 
 
 def _is_numeric(effect: Effect, name: str, factors: Sequence[str] = ()) -> bool:
-    return name not in factors and effect.grid[name].dtype.kind in "iuf"
+    """Say whether a column has an axis; 0 and 1 alone are two places."""
+    values = effect.grid[name]
+    if name in factors or values.dtype.kind not in "iuf":
+        return False
+    return len(effect.variables) > 1 or not np.array_equal(np.unique(values), (0, 1))
 
 
 def _series(effect: Effect, along: str, response: str) -> list[_Series]:
@@ -230,9 +234,14 @@ def _dots(axes: Axes, effect: Effect, response: str) -> list[Any]:
         for i, values in zip(series.index, series.draws.T, strict=True):
             at = levels.index(effect.grid[along].iloc[i]) + offset
             _dot(axes, at, values, colour(j))
-    label_levels(axes, levels)
+    label_levels(axes, [_whole(level) for level in levels])
     axes.set_xlabel(along)
     return _handles(several)
+
+
+def _whole(level: Any) -> Any:
+    """Write 1.0 as 1."""
+    return int(level) if isinstance(level, float) and level.is_integer() else level
 
 
 def _dot(axes: Axes, at: float, draws: Array, shade: str) -> None:

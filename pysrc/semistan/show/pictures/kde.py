@@ -8,10 +8,15 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Array
 
 
-def density(values: Array) -> tuple[Array, Array]:
-    """Return a grid and the density there; a constant has a spike of height 1."""
+def density(values: Array, *, bounded: bool = True) -> tuple[Array, Array]:
+    """Return a grid and the density there; a constant has a spike of height 1.
+
+    With ``bounded`` no value is held to be possible beyond the smallest and the largest one: the
+    density is reflected there. Without, it fades out, as that of R's ``density``.
+    """
     flat = np.ravel(values)
     if np.ptp(flat) == 0:
         return np.repeat(flat[:1], 2), np.array([0.0, 1.0])
-    grid, pdf = quiet_arviz().kde(flat)
+    beyond = {} if bounded else {"bound_correction": False, "extend": True, "extend_fct": 1.0}
+    grid, pdf = quiet_arviz().kde(flat, **beyond)
     return np.asarray(grid), np.asarray(pdf)

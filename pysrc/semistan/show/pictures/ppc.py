@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Array
@@ -43,11 +44,21 @@ MOST_BARS = 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Check:
-    """Observed responses (N,), replicated ones (S, N), and the number of training rows."""
+    """Observed responses (N,), replicated ones (S, N), weights (N,), the number of all rows.
+
+    Rows count by their weights where they are counted; densities are of rows that count alike.
+    """
 
     y: Array
     replicated: Array
+    weight: Array
     rows: int
+    weights: str
+
+    @property
+    def noun(self) -> str:
+        """What is counted."""
+        return f"sum of {self.weights}" if self.weights else "rows"
 
 
 def draw_ppc(material: Material) -> Figure:
@@ -56,6 +67,7 @@ def draw_ppc(material: Material) -> Figure:
     figure = new_figure(3.4)
     axes = figure.add_subplot()
     counts = material.posterior.family.integer
+    unweighted = bool(check.weights) and not counts
     if names := category_names(material.posterior.family, material.posterior.design):
         handles, counts = _category_bars(axes, check, names), False
     else:
@@ -64,7 +76,8 @@ def draw_ppc(material: Material) -> Figure:
     return finish(
         figure,
         f"{material.source} predictive check of {material.response}",
-        caption=f"{which_rows(len(check.y), check.rows)}.{_beyond(check) if counts else ''}",
+        caption=f"{which_rows(len(check.y), check.rows)}{', unweighted' * unweighted}."
+        f"{_beyond(check) if counts else ''}",
         handles=handles,
     )
 
@@ -76,7 +89,9 @@ def ppc_alt(material: Material) -> str:
         names = category_names(material.posterior.family, material.posterior.design)
         observed, replicated = _counts(check, _around(names))
         parts = [
-            f"{name} has {count} rows, replications {interval_words(draws)}"
+            f"{name} has {number(count)} {check.noun}, replications {interval_words(draws)}"
+            if check.weights
+            else f"{name} has {count:.0f} rows, replications {interval_words(draws)}"
             for name, count, draws in zip(names, observed, replicated.T, strict=True)
         ]
         return f"{material.source} predictive check of {material.response}: {listed(parts)}."
@@ -94,14 +109,16 @@ def _check(material: Material) -> _Check:
     posterior = material.posterior.thin(MOST_DRAWS)
     assert rows.y is not None
     y = posterior_predict(posterior, rows, material.generator())
-    return _Check(rows.y, y, len(material.rows))
+    weight = rows.given.get("weights", np.ones(len(rows)))
+    weights = parse_formula(material.posterior.config.formula).weights or ""
+    return _Check(rows.y, y, weight, len(material.rows), weights)
 
 
 def _densities(axes: Axes, check: _Check) -> list[Any]:
     chosen = check.replicated[evenly_spaced(len(check.replicated), REPLICATIONS)]
     for y in chosen:
-        axes.plot(*density(y), color=colour(0), alpha=0.25, linewidth=0.8)
-    axes.plot(*density(check.y), color=INK, linewidth=2)
+        axes.plot(*density(y, bounded=False), color=colour(0), alpha=0.25, linewidth=0.8)
+    axes.plot(*density(check.y, bounded=False), color=INK, linewidth=2)
     axes.set_ylim(bottom=0)
     axes.set_yticks([])
     axes.set_ylabel("density")
@@ -124,7 +141,7 @@ def _bars(axes: Axes, check: _Check) -> list[Any]:
     width = int(np.ceil((top + 1) / MOST_BARS))
     edges = np.arange(0, top + width + 1, width) - 0.5
     handles, centres = _counted(axes, check, edges), (edges[:-1] + edges[1:]) / 2
-    axes.set_ylabel("rows" if width == 1 else f"rows in {width} values")
+    axes.set_ylabel(check.noun if width == 1 else f"{check.noun} in {width} values")
     if len(centres) <= 12 and width == 1:
         axes.set_xticks(centres)
         axes.set_xlim(-0.8, max(centres[-1], 2) + (0.8 if len(centres) > 2 else -0.2))
@@ -134,7 +151,7 @@ def _bars(axes: Axes, check: _Check) -> list[Any]:
 def _category_bars(axes: Axes, check: _Check, names: tuple[str, ...]) -> list[Any]:
     """Draw the rows in each category, above its name."""
     handles = _counted(axes, check, _around(names))
-    axes.set_ylabel("rows")
+    axes.set_ylabel(check.noun)
     label_levels(axes, names, first=1)
     return handles
 
@@ -157,8 +174,9 @@ def _counted(axes: Axes, check: _Check, edges: Array) -> list[Any]:
 
 def _counts(check: _Check, edges: Array) -> tuple[Array, Array]:
     """Return the observed rows between edges, and those of each replication."""
-    replicated = [np.histogram(y, edges)[0] for y in check.replicated]
-    return np.histogram(check.y, edges)[0], np.array(replicated)
+    weight = check.weight
+    replicated = [np.histogram(y, edges, weights=weight)[0] for y in check.replicated]
+    return np.histogram(check.y, edges, weights=weight)[0], np.array(replicated)
 
 
 def _top(check: _Check) -> float:

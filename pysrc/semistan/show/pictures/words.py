@@ -78,9 +78,19 @@ def held_words(held: Mapping[str, Any], most: int = 14) -> str:
     """Say at which values other columns are held; an equation is never broken into lines."""
     if not held:
         return ""
-    parts = [f"{name}\xa0=\xa0{value_words(value)}" for name, value in held.items()]
+    parts = [
+        f"{name}\xa0=\xa0{value_words(value)}" for name, value in held.items() if value is not None
+    ]
     left = len(parts) - most
-    return f"Other columns at {', '.join(parts[:most])}{f' and {left} more' if left > 0 else ''}."
+    more = f" and {left} more" if left > 0 else ""
+    said = f"Other columns at {', '.join(parts[:most])}{more}." if parts else ""
+    return f"{said} {_without_groups(held)}".strip()
+
+
+def _without_groups(held: Mapping[str, Any]) -> str:
+    """Say of which grouping columns the effects are left out."""
+    groups = [name for name, value in held.items() if value is None]
+    return f"Without the effects of {' and '.join(groups)}." if groups else ""
 
 
 def listed(parts: Sequence[str], most: int = 8) -> str:

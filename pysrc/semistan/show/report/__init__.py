@@ -16,7 +16,7 @@ from semistan.posterior.summary import Summary
 from semistan.show.report.content import report_content
 from semistan.show.report.evidence import gather
 from semistan.show.report.page import render
-from semistan.show.report.results import Results, results_of
+from semistan.show.report.results import Comparison, Results, results_of
 
 
 def report_html(results: Results, generator: np.random.Generator) -> str:
@@ -27,19 +27,26 @@ def report_html(results: Results, generator: np.random.Generator) -> str:
     results : Results
         A finished run, in memory.
     generator : numpy.random.Generator
-        Draws rows, permutations and replicated responses.
+        Draws the rows over which effects are averaged in pictures.
     """
     return render(report_content(results, gather(results, generator)))
 
 
-def write_report(run: Run, posterior: Posterior, summary: Summary, path: Path) -> None:
-    """Write a run's page; the sampling seed draws the rows and permutations that it rests on.
+def write_report(
+    run: Run,
+    posterior: Posterior,
+    summary: Summary,
+    path: Path,
+    comparisons: tuple[Comparison, ...] = (),
+) -> None:
+    """Write a run's page; the sampling seed draws the rows over which its pictures average.
 
     Raises
     ------
     InputError
         If a file of the run is missing.
     """
-    page = report_html(results_of(run, posterior, summary), np.random.default_rng(run.options.seed))
+    results = results_of(run, posterior, summary, comparisons)
+    page = report_html(results, np.random.default_rng(run.options.seed))
     with atomic_file(path) as temporary:
         temporary.write_text(page, "utf-8")

@@ -38,7 +38,7 @@ def report_content(results: Results, evidence: Evidence) -> Report:
             fitted_section(results),
             coefficients_section(results, evidence),
             sampling_section(results, evidence),
-            effects_section(evidence),
+            effects_section(results, evidence),
             *checks,
             subspace_section(results, evidence),
             program_section(results),

@@ -1,7 +1,7 @@
 """What is computed for a page: effects, scores, leave-one-out, and pictures of all of it.
 
-A page must be ready in seconds, whatever the run's size: where rows or draws are many, a part
-of them is used, and the page says which.
+Tables have the numbers that the commands print by default: the same functions compute both, from
+the same rows, draws and seeds. Pictures of effects use a part of many rows or draws, and say which.
 """
 
 from __future__ import annotations
@@ -12,28 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.table.rows import Rows
+from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
-from semistan.posterior.effects.importance import permutation_importance
-from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.scoring.loo import Loo, leave_one_out, loo_obstacle
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table, weighting
-from semistan.show.pictures.material import evenly
 from semistan.show.report.blocks import Picture
-from semistan.show.report.illustrate import effect_pictures, run_pictures
-from semistan.show.report.numbers import part_of
+from semistan.show.report.illustrate import effect_pictures, held_out_picture, run_pictures
+from semistan.show.report.numbers import count, part_of
 from semistan.show.report.results import Results
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_WORK = 1e9  # draws times rows times weights of one kind of effect
+MOST_WORK = 1e9  # draws times rows times weights of the pictures of one kind of effect
 FEWEST_DRAWS, MOST_DRAWS = 100, 1000
-MOST_ROWS = 2000  # rows that are scored and left out
-MARGINAL_ROWS = 500  # rows over which marginal effects are averaged
-IMPORTANCE_ROWS = 300  # rows among which columns are shuffled
-PERMUTATIONS = 100  # of all columns together, at the most five of each
+SEED = 1  # the default of 'semistan score'
 PICTURES = 8  # effects shown of either kind
 POINTS = 20  # of a numeric column in a partial dependence
 AVERAGED_ROWS = 100  # rows of a partial dependence
@@ -57,6 +51,16 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """How well rows are predicted by fits that did not see them: elpd, scores, and a picture."""
+
+    elpd: pd.DataFrame
+    scores: Estimates
+    picture: Picture
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """Computed from a run.
 
@@ -66,6 +70,8 @@ class Evidence:
         Average marginal effects.
     importance, scores : Estimates or None
         Permutation importance, and scores on the training rows; None for draws from the prior.
+    held_out : HeldOut or None
+        What cross-validation found, if it was made.
     loo : Loo or None
         Leave-one-out; None for draws from the prior, and where weighting draws cannot give it.
     pictures : mapping
@@ -78,6 +84,7 @@ class Evidence:
     importance: Estimates | None = None
     scores: Estimates | None = None
     loo: Loo | None = None
+    held_out: HeldOut | None = None
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     conditional: Effects = field(default_factory=Effects)
     dependence: Effects = field(default_factory=Effects)
@@ -91,14 +98,15 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
     results : Results
         A finished run.
     generator : numpy.random.Generator
-        Draws rows, permutations and replicated responses.
+        Draws the rows over which effects are averaged in pictures.
     """
     judged = not results.prior_only
-    importance = _importance(results, generator) if judged else None
+    importance = _importance(results) if judged else None
     return Evidence(
-        marginal=_marginal(results, generator),
+        marginal=_estimates(marginal_answer(results.posterior, results.table)),
         importance=importance,
-        scores=_scores(results, generator) if judged else None,
+        scores=_scores(results) if judged else None,
+        held_out=_held_out(results),
         loo=_loo(results) if judged else None,
         pictures=run_pictures(results),
         conditional=_conditional(results, importance),
@@ -106,40 +114,40 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
     )
 
 
-def _judged_rows(results: Results) -> Rows:
-    return evenly(results.rows, MOST_ROWS)
+def _estimates(answer: Answer) -> Estimates:
+    return Estimates(answer.frame, answer.basis)
 
 
-def _marginal(results: Results, generator: np.random.Generator) -> Estimates:
-    rows = min(MARGINAL_ROWS, len(results.rows))
-    posterior = _affordable(results, 2 * len(results.formula.predictors) * rows)
-    frame = average_marginal_effects(posterior, results.table, rows=rows, generator=generator)
-    return Estimates(frame, _basis(results, posterior, rows))
+def _importance(results: Results) -> Estimates:
+    return _estimates(importance_answer(results.posterior, results.table))
 
 
-def _importance(results: Results, generator: np.random.Generator) -> Estimates:
-    columns = len(results.formula.predictors)
-    repeats = min(5, max(1, PERMUTATIONS // columns))
-    rows = min(IMPORTANCE_ROWS, len(results.rows))
-    posterior = _affordable(results, columns * repeats * rows)
-    frame = permutation_importance(
-        posterior, results.table, repeats=repeats, rows=rows, generator=generator
-    )
-    return Estimates(frame, _basis(results, posterior, rows))
-
-
-def _scores(results: Results, generator: np.random.Generator) -> Estimates:
-    posterior, rows = results.posterior.thin(MOST_DRAWS), _judged_rows(results)
-    judged = pointwise(posterior, rows, generator=generator)
+def _scores(results: Results) -> Estimates:
+    posterior, rows = results.posterior, results.rows
+    judged = pointwise(posterior, rows, generator=np.random.default_rng(SEED))
     frame = scores_table(scores(posterior.family, judged))
+    return Estimates(frame, _basis(results, posterior, len(rows)) + _weighted(results))
+
+
+def _held_out(results: Results) -> HeldOut | None:
+    found = results.kfold
+    if found is None or results.prior_only:
+        return None
+    frame = scores_table(scores(results.posterior.family, found.rows, found.interval))
+    basis = f"{count(len(found.fold), 'row')} in {found.fold.max()} folds{_weighted(results)}"
+    picture = held_out_picture(results, found)
+    return HeldOut(found.table(), Estimates(frame, basis), picture, tuple(sorted(found.failed)))
+
+
+def _weighted(results: Results) -> str:
     weights = weighting(results.posterior.config)
-    return Estimates(frame, _basis(results, posterior, len(rows)) + f", {weights}" * bool(weights))
+    return f", {weights}" * bool(weights)
 
 
 def _loo(results: Results) -> Loo | None:
     if loo_obstacle(results.posterior) is not None:
         return None
-    return leave_one_out(results.posterior, _judged_rows(results))
+    return leave_one_out(results.posterior, results.rows)
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:

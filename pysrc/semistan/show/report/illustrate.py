@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.posterior.effects.columns import predictors_of
 from semistan.posterior.effects.effect import Effect
+from semistan.posterior.scoring.folds import KFold
 from semistan.show.pictures import alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.material import Material
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
-APART = ("band",)  # not shown: the page has the effects of every column
+# Not shown: the page has the effects of every column.
+APART = ("band", "pairs", "stat", "loo_pit")
 CHECKS = ("ppc", "calibration", "images")
 
 HINTS: Mapping[str, str] = {
@@ -42,6 +44,17 @@ def run_pictures(results: Results) -> dict[str, Picture]:
         for kind in available(material)
         if kind not in apart
     }
+
+
+def held_out_picture(results: Results, found: KFold) -> Picture:
+    """Draw the calibration of rows that the fits of a cross-validation did not see."""
+    material = material_of(results)
+    options: dict[str, Any] = {"judged": found.rows, "rows_label": "rows held out"}
+    return embedded(
+        draw(material, "calibration", **options),
+        "Each row is predicted by the fit that did not see it: no row flatters this picture.",
+        alt_text(material, "calibration", **options),
+    )
 
 
 def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, ...]:

@@ -22,9 +22,9 @@ from semistan.show.report.blocks import (
     gallery_of,
     number_cell,
 )
-from semistan.show.report.evidence import Effects, Estimates, Evidence
-from semistan.show.report.numbers import count, part_of
-from semistan.show.report.results import Results
+from semistan.show.report.evidence import Effects, Estimates, Evidence, HeldOut
+from semistan.show.report.numbers import count, joined, part_of
+from semistan.show.report.results import Comparison, Results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,17 +47,27 @@ SCORES = (
     "These compare the model with the rows that trained it: they can find a wrong model, but not "
     "an overfitted one."
 )
+HELD_OUT = (
+    "Cross-validation: each row is predicted by a fit, its training included, that did not see it. "
+    "This is how well new rows of this kind can be expected to be predicted."
+)
+NO_FOLDS = (
+    "There is no cross-validation of this run. `semistan kfold` makes it, training included, and "
+    "`semistan report` then shows it here: what follows has been seen by the fit."
+)
 LOO = "Each row's predictive density as if it had been left out, by importance sampling."
-WORDS = ("term", "contrast", "category", "score", "")
-ERRORS = ("Est.Error", "SE")
+WORDS = ("term", "contrast", "category", "score", "model", "")
+DIGITS = {"Relative": 2, "weight": 2, "largest_k": 2, "k_above": 0}
+ERRORS = ("Est.Error", "SE", "se")
 
 
-def effects_section(evidence: Evidence) -> Section:
+def effects_section(results: Results, evidence: Evidence) -> Section:
     """Show what each column does to the response."""
     return Section(
         "effects",
         "Effects",
         (
+            *_caveat(results),
             *_shown("Structured terms", CONDITIONAL, evidence.conditional),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
             *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
@@ -67,11 +77,14 @@ def effects_section(evidence: Evidence) -> Section:
 
 
 def checks_section(results: Results, evidence: Evidence) -> Section:
-    """Hold the model against the rows it was trained on."""
+    """Hold the model against rows held out and other models, and the rows it was trained on."""
     return Section(
         "checks",
         "Checks",
         (
+            *_cross_validation(evidence.held_out),
+            *(block for each in results.comparisons for block in _compared(each)),
+            Heading("On the training rows"),
             Paragraph(SCORES),
             *gallery_of(evidence.pictures, "ppc", "calibration", "images"),
             *_estimated("Scores on the training rows", "", evidence.scores),
@@ -153,6 +166,36 @@ def frame_table(frame: pd.DataFrame, caption: str) -> Table:
     )
 
 
+def _caveat(results: Results) -> tuple[Block, ...]:
+    """Say what the intervals leave out; a prior's leave nothing out."""
+    text = left_out(results.bundle, len(results.posterior.members))
+    return (Paragraph(text),) if text and not results.prior_only else ()
+
+
+def _cross_validation(found: HeldOut | None) -> tuple[Block, ...]:
+    heading = Heading("Rows held out")
+    if found is None:
+        return heading, Paragraph(NO_FOLDS)
+    failed = (
+        f" The fits without fold {joined(tuple(map(str, found.failed)))} failed a diagnostic."
+        if found.failed
+        else ""
+    )
+    return (
+        heading,
+        Paragraph(HELD_OUT + failed),
+        *galleries((found.picture,)),
+        *_estimated("", "", found.scores),
+        frame_table(found.elpd, "Expected log predictive density, summed over rows"),
+    )
+
+
+def _compared(found: Comparison) -> tuple[Block, ...]:
+    return (
+        Heading(found.title), Paragraph(found.text), frame_table(found.frame, found.caption)
+    )  # fmt: skip
+
+
 def _marginal_text(evidence: Evidence) -> str:
     by_category = "category" in evidence.marginal.frame
     return MARGINAL.format("each category's probability" if by_category else "the mean response")
@@ -161,15 +204,15 @@ def _marginal_text(evidence: Evidence) -> str:
 def _cell(name: str, value: str | float, error: float) -> Cell:
     if isinstance(value, str):
         return Cell(value)
-    return number_cell(value, 2 if name == "Relative" else digits_of(error))
+    return number_cell(value, DIGITS[name] if name in DIGITS else digits_of(error))
 
 
 def _estimated(title: str, text: str, estimates: Estimates | None) -> tuple[Block, ...]:
     if estimates is None:
         return ()
+    heading = (Heading(title),) if title else ()
     paragraph = (Paragraph(text),) if text else ()
-    table = frame_table(estimates.frame, f"From {estimates.basis}")
-    return (Heading(title), *paragraph, table)
+    return (*heading, *paragraph, frame_table(estimates.frame, f"From {estimates.basis}"))
 
 
 def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:

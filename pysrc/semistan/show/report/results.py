@@ -12,10 +12,29 @@ from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
+from semistan.posterior.scoring.folds import KFold, finished_kfold
 from semistan.posterior.summary import Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """A table in which the run stands beside other models.
+
+    Attributes
+    ----------
+    title, text, caption : str
+        A heading, what is compared and how to read it, and the table's caption.
+    frame : pandas.DataFrame
+        One line for each model.
+    """
+
+    title: str
+    text: str
+    caption: str
+    frame: pd.DataFrame
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +55,10 @@ class Results:
         The Stan program.
     manifest : dict
         Versions, seeds, hashes and timings, as in ``manifest.json``.
+    kfold : KFold or None
+        Its cross-validation, if it was made.
+    comparisons : tuple of Comparison
+        With other models.
     """
 
     posterior: Posterior
@@ -44,6 +67,8 @@ class Results:
     table: pd.DataFrame
     program: str
     manifest: dict[str, Any]
+    kfold: KFold | None = None
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def bundle(self) -> Bundle:
@@ -78,7 +103,9 @@ class Results:
         return None if path is None else PurePath(path).name
 
 
-def results_of(run: Run, posterior: Posterior, summary: Summary) -> Results:
+def results_of(
+    run: Run, posterior: Posterior, summary: Summary, comparisons: tuple[Comparison, ...] = ()
+) -> Results:
     """Read what else a page needs from a run's folder."""
     return Results(
         posterior=posterior,
@@ -87,4 +114,6 @@ def results_of(run: Run, posterior: Posterior, summary: Summary) -> Results:
         table=run.table(),
         program=(run.path / "program.stan").read_text("utf-8"),
         manifest=run.manifest,
+        kfold=finished_kfold(run),
+        comparisons=comparisons,
     )

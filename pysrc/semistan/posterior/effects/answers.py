@@ -1,0 +1,143 @@
+"""Marginal effects and importance as commands print them and the report shows them.
+
+Both ask here, so that a number has one value. All draws and rows are used, unless that would take
+long: then draws are fewer, evenly spaced, and next rows, drawn by the seed, and the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.model.formula.formula import parse_formula
+from semistan.posterior.effects.importance import permutation_importance
+from semistan.posterior.effects.marginal import average_marginal_effects
+from semistan.posterior.posterior import Posterior
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_WORK = 3e10  # draws times rows times versions of a row times weights of the networks
+FEWEST_DRAWS, FEWEST_ROWS = 1000, 300
+REPEATS, SEED = 5, 1  # defaults of the commands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """A table of estimates, and on what it rests.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        The estimates.
+    draws, rows : tuple of int
+        How many were used, of how many there are.
+    weights : str
+        What is to be said of the rows' weights, if the formula has some.
+    """
+
+    frame: pd.DataFrame
+    draws: tuple[int, int]
+    rows: tuple[int, int]
+    weights: str = ""
+
+    @property
+    def partial(self) -> bool:
+        """Whether draws or rows are left out."""
+        return self.draws[0] < self.draws[1] or self.rows[0] < self.rows[1]
+
+    @property
+    def basis(self) -> str:
+        """On what it rests, as ``1,000 of 4,000 draws, 442 rows, unweighted``."""
+        parts = [_part(*self.draws, "draw"), _part(*self.rows, "row")]
+        return ", ".join(parts + [self.weights] * bool(self.weights))
+
+
+def marginal_answer(
+    posterior: Posterior,
+    table: pd.DataFrame,
+    *,
+    variables: Sequence[str] | None = None,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = SEED,
+) -> Answer:
+    """Average marginal effects over a table's rows; arguments as of the command.
+
+    Rows count alike here whatever their weights, which ``basis`` then says.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    names = parse_formula(posterior.design.formula).columns if variables is None else variables
+    used, number = _affordable(posterior, len(table), rows, 2 * len(names))
+    frame = average_marginal_effects(
+        used, table, variables=variables, scale=scale, interval=interval, rows=number,
+        generator=np.random.default_rng(seed),
+    )  # fmt: skip
+    weighted = parse_formula(posterior.config.formula).weights
+    return _answer(frame, posterior, used, table, number, "unweighted" if weighted else "")
+
+
+def importance_answer(
+    posterior: Posterior,
+    table: pd.DataFrame,
+    *,
+    variables: Sequence[str] | None = None,
+    repeats: int = REPEATS,
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = SEED,
+) -> Answer:
+    """Rank columns by what permuting them costs; arguments as of the command.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    names = parse_formula(posterior.design.formula).columns if variables is None else variables
+    used, number = _affordable(posterior, len(table), rows, repeats * len(names))
+    frame = permutation_importance(
+        used, table, variables=variables, repeats=repeats, interval=interval, rows=number,
+        generator=np.random.default_rng(seed),
+    )  # fmt: skip
+    weights = parse_formula(posterior.config.formula).weights
+    return _answer(frame, posterior, used, table, number, f"weighted by {weights}" * bool(weights))
+
+
+def _answer(
+    frame: pd.DataFrame,
+    posterior: Posterior,
+    used: Posterior,
+    table: pd.DataFrame,
+    rows: int | None,
+    weights: str,
+) -> Answer:
+    number = len(table) if rows is None else min(rows, len(table))
+    return Answer(frame, (used.size, posterior.size), (number, len(table)), weights)
+
+
+def _affordable(
+    posterior: Posterior, size: int, rows: int | None, versions: int
+) -> tuple[Posterior, int | None]:
+    """Return the draws and the number of rows to use, of a number that the user did not choose."""
+    bundle = posterior.members[0].bundle
+    each = max(1, versions) * (bundle.network.d + len(bundle.trained.w_frozen))
+    number = size if rows is None else min(rows, size)
+    draws = int(np.clip(MOST_WORK / (each * number), FEWEST_DRAWS, posterior.size))
+    if rows is None and draws * number * each > MOST_WORK:
+        affordable = max(FEWEST_ROWS, int(MOST_WORK / (each * draws)))
+        rows = affordable if affordable < size else None
+    return posterior if draws >= posterior.size else posterior.thin(draws), rows
+
+
+def _part(used: int, of: int, noun: str) -> str:
+    words = f"{of:,} {noun}{'s' * (of != 1)}"
+    return words if used >= of else f"{used:,} of {words}"

@@ -1,0 +1,132 @@
+"""How sensitive the posterior is to the prior and to the likelihood, by power-scaling.
+
+    p(q)^a p(y | q)   and   p(q) p(y | q)^a,    a = 1 / 1.01 and 1.01,
+
+of each of which the draws are reweighted, without sampling again. The sensitivity of a quantity is
+the distance between its distributions, by the cumulative Jensen-Shannon divergence, per
+doubling of a (Kallioinen, Paananen, Bürkner and Vehtari, 2023, Statistics and Computing 34). Above
+0.05 it is not negligible. The weights of a mixture's draws are found within each subspace, whose
+weight stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.table.rows import Rows
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import One, Posterior
+from semistan.posterior.predictive import log_lik, row_chunks
+from semistan.posterior.scoring.loo import loo_obstacle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STEP = 0.01  # a is 1 + STEP and 1 / (1 + STEP)
+LIMIT = 0.05
+
+
+def sensitivity(posterior: Posterior, rows: Rows) -> pd.DataFrame:
+    """Power-scale prior and likelihood.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        What was learnt.
+    rows : Rows
+        The training rows.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``variable``, ``prior`` and ``likelihood`` (sensitivities), and a ``diagnosis``: "prior and
+        data disagree" where both are above 0.05, "strong prior or weak data" where that of the
+        prior alone is.
+
+    Raises
+    ------
+    InputError
+        If the draws are not such that powers of the densities can be had by weighting them.
+    """
+    import pandas as pd
+
+    obstacle = loo_obstacle(posterior)
+    if obstacle is not None:
+        raise InputError(obstacle.replace("PSIS-LOO", "power-scaling").partition(";")[0])
+    weights = [_scaled(member, rows) for member in posterior.counted]
+    lines = []
+    for name, pooled in posterior.pooled_by_name(lambda draws: draws.interpreted).items():
+        found = [
+            _sensitivity(pooled.ravel(), [np.concatenate(each) for each in both])
+            for both in ([_of(weights, part, side) for side in (0, 1)] for part in (0, 1))
+        ]
+        lines.append((name, *found, _diagnosis(*found)))
+    return pd.DataFrame(lines, columns=["variable", "prior", "likelihood", "diagnosis"])
+
+
+Scaled = tuple[tuple[Array, Array], tuple[Array, Array]]  # by part, then by a below or above 1
+
+
+def _of(weights: list[Scaled], part: int, side: int) -> list[Array]:
+    return [each[part][side] for each in weights]
+
+
+def _scaled(member: One, rows: Rows) -> Scaled:
+    """Return weights (S,) of a member's draws, which sum to their number."""
+    chunks: Iterator[Rows] = row_chunks(member, rows)
+    likelihood = np.sum([log_lik(member, chunk).sum(axis=1) for chunk in chunks], axis=0)
+    likelihood = likelihood / member.config.sample.temperature
+    prior, likelihood = (_both(part) for part in (member.draws.lprior.ravel(), likelihood))
+    return prior, likelihood
+
+
+def _both(log_density: Array) -> tuple[Array, Array]:
+    lower, upper = (_weights((a - 1) * log_density) for a in (1 / (1 + STEP), 1 + STEP))
+    return lower, upper
+
+
+def _weights(log_ratios: Array) -> Array:
+    smoothed, _ = quiet_arviz().psislw(log_ratios)
+    weights = np.exp(np.asarray(smoothed))
+    return np.asarray(weights / weights.mean())
+
+
+def _sensitivity(draws: Array, weights: list[Array]) -> float:
+    """Return the second difference of the distance in log2 a, from weights (S,) below and above."""
+    distances = [max(distance(draws, each), distance(-draws, each)) for each in weights]
+    return float(sum(distances) / (2 * np.log2(1 + STEP)))
+
+
+def distance(draws: Array, weights: Array) -> float:
+    """Return the cumulative Jensen-Shannon distance between draws (S,) and weighted ones.
+
+    With the distribution functions P and Q of both, it is the root of the sum of
+
+        int P log2(2 P / (P + Q)) + (Q - P) / (2 log 2) dx
+
+    and the same with P and Q exchanged, over the sum of the integrals of P and Q, which bounds it.
+    """
+    order = np.argsort(draws, kind="stable")
+    x, width = draws[order], np.diff(draws[order])
+    if not width.any():
+        return float("nan")
+    P = np.arange(1, len(x)) / len(x)
+    Q = np.cumsum(weights[order] / weights.sum())[:-1]
+    apart = _divergence(P, Q, width) + _divergence(Q, P, width)
+    return float(np.sqrt(apart / ((P + Q) @ width)))
+
+
+def _divergence(P: Array, Q: Array, width: Array) -> float:
+    ratio = np.log2(2 * P / (P + Q))
+    return max(0.0, float((P * ratio) @ width + (Q - P) @ width / (2 * np.log(2))))
+
+
+def _diagnosis(prior: float, likelihood: float) -> str:
+    if not prior >= LIMIT:
+        return "-"
+    return "prior and data disagree" if likelihood >= LIMIT else "strong prior or weak data"

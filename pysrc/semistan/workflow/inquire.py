@@ -1,0 +1,186 @@
+"""What a finished run says of hypotheses, explained variance, its prior, and the data's looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.formula.formula import parse_formula
+from semistan.posterior import hypothesis as judging
+from semistan.posterior.checks import Checks, predictive_checks
+from semistan.posterior.effects.comparisons import average_comparisons
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.scoring.r2 import R2, r2
+from semistan.posterior.sensitivity import sensitivity as power_scaling
+from semistan.workflow.images import with_pictures
+from semistan.workflow.runs import RunLike, opened, posterior_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def hypothesis(
+    run: RunLike,
+    hypotheses: str | Sequence[str],
+    *,
+    interval: float = 0.95,
+    rope: tuple[float, float] | None = None,
+    seed: int = 1,
+) -> judging.Hypotheses:
+    """Judge hypotheses about parameters, as ``b_x > 0``, ``b_x / b_z = 1`` or ``exp(b_x) < 2``.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    hypotheses : str or sequence of str
+        Two expressions of the table's names and one of >, < and = between them.
+    interval : float
+        Probability p of the interval; that of a one-sided hypothesis has 2 p - 1, as in brms.
+    rope : tuple of float, optional
+        Range of the difference of both sides that is as good as 0.
+    seed : int
+        Seed of draws from the prior, for hypotheses with =.
+
+    Returns
+    -------
+    Hypotheses
+        Its ``table`` and ``notes``.
+
+    Raises
+    ------
+    InputError
+        If a hypothesis cannot be read, or a number is out of its range.
+    """
+    run = opened(run)
+    texts = [hypotheses] if isinstance(hypotheses, str) else list(hypotheses)
+    return judging.hypotheses(
+        read_posterior(run), run.rows(), texts,
+        interval=interval, rope=rope, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def bayes_r2(run: RunLike, *, interval: float = 0.95, seed: int = 1) -> R2:
+    """Compute R2, LOO-R2, and the shares of the structured and the network part.
+
+    Raises
+    ------
+    InputError
+        If the run draws from the prior, its response has categories, or the interval is no
+        probability.
+    """
+    run = posterior_run(run)
+    return r2(
+        read_posterior(run), run.rows(), interval=interval, generator=np.random.default_rng(seed)
+    )
+
+
+def sensitivity(run: RunLike) -> pd.DataFrame:
+    """Say how sensitive each parameter is to the prior and to the likelihood, by power-scaling.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``variable``, ``prior``, ``likelihood`` and ``diagnosis``.
+
+    Raises
+    ------
+    InputError
+        If the run draws from the prior or an approximation, or p(y | phi) is tempered.
+    """
+    run = posterior_run(run)
+    try:
+        return power_scaling(read_posterior(run), run.rows())
+    except InputError as error:
+        raise InputError(f"'{run.path}': {error}") from None
+
+
+def pp_check(
+    run: RunLike, stat: str | Sequence[str] = "mean,sd", *, by: str | None = None, seed: int = 1
+) -> Checks:
+    """Compare statistics of the response with those of replicated responses.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run; one that draws from the prior is checked before its data are seen.
+    stat : str or sequence of str
+        ``mean``, ``sd``, ``min``, ``max``, ``median``, ``zeros`` (their share) and ``skewness``.
+    by : str, optional
+        Column of the training table, in each of whose values they are taken.
+    seed : int
+        Seed of the replicated responses.
+
+    Returns
+    -------
+    Checks
+        Its ``table()`` has a posterior predictive p-value for each.
+
+    Raises
+    ------
+    InputError
+        For an unknown statistic or column, or a response of unordered categories.
+    """
+    run = opened(run)
+    groups = None
+    if by is not None:
+        table = run.table()
+        if by not in table.columns:
+            raise InputError(
+                f"the run's table, which has the columns of the formula, has no column '{by}'."
+                f"{did_you_mean(by, list(table.columns))}"
+            )
+        groups = table[by].to_numpy()
+    return predictive_checks(
+        read_posterior(run), run.rows(), stat,
+        groups=groups, by=by, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def comparisons(
+    run: RunLike,
+    variables: str | Sequence[str] | None = None,
+    *,
+    frame: pd.DataFrame | None = None,
+    seed: int = 1,
+    **options: Any,
+) -> pd.DataFrame:
+    """Compare predictions before and after a change of a column, averaged over rows.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    variables : str or sequence of str, optional
+        Columns; all by default.
+    frame : pandas.DataFrame, optional
+        Rows over which to average; the training rows by default.
+    seed : int
+        Draws rows if ``rows`` says how many.
+    **options
+        Those of ``average_comparisons``: ``contrast``, ``comparison``, ``by``, ``scale``,
+        ``interval`` and ``rows``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``term``, ``contrast``, the groups, ``Estimate``, ``Est.Error`` and an interval.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = opened(run)
+    if frame is None:
+        table = run.table()
+    else:
+        formula = parse_formula(run.bundle.config.formula)
+        _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
+    return average_comparisons(
+        read_posterior(run), table,
+        variables=variables, generator=np.random.default_rng(seed), **options,
+    )  # fmt: skip

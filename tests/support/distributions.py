@@ -1,0 +1,68 @@
+"""Distributions that SciPy lacks, from those that it has: with extra zeros, without zeros."""
+
+import numpy as np
+
+COUNTS = np.arange(5000.0)
+
+
+class Mixed:
+    """What SciPy's frozen distributions have, from raw moments."""
+
+    def mean(self):
+        return self.raw(1)
+
+    def stats(self, _):
+        m1, m2, m3, m4 = map(self.raw, range(1, 5))
+        variance = m2 - m1**2
+        fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
+        return m1, variance, fourth / variance**2 - 3
+
+
+class ZeroInflated(Mixed):
+    """Counts of a frozen distribution, and a share of extra zeros."""
+
+    def __init__(self, counts, share):
+        self.counts, self.share = counts, share
+
+    def logpmf(self, y):
+        found = np.log1p(-self.share) + self.counts.logpmf(y)
+        return np.where(np.asarray(y) == 0, np.logaddexp(np.log(self.share), found), found)
+
+    def pmf(self, y):
+        return np.exp(self.logpmf(y))
+
+    def raw(self, order):
+        y = COUNTS.reshape(-1, *[1] * np.ndim(self.counts.mean()))
+        return (y**order * self.pmf(y)).sum(axis=0)
+
+
+class Hurdle(ZeroInflated):
+    """Counts of a frozen distribution without its zeros, and a share of zeros."""
+
+    def logpmf(self, y):
+        above = np.log1p(-self.share) + self.counts.logpmf(y) - np.log(self.counts.sf(0))
+        return np.where(np.asarray(y) == 0, np.log(self.share), above)
+
+
+class InflatedBeta(Mixed):
+    """Proportions of a beta distribution, and a share of zeros and ones."""
+
+    def __init__(self, a, b, share, ones):
+        self.a, self.b, self.share, self.ones = a, b, share, ones
+
+    def logpdf(self, y):
+        from scipy import stats
+
+        inner = np.log1p(-self.share) + stats.beta.logpdf(
+            np.clip(y, 1e-9, 1 - 1e-9), self.a, self.b
+        )
+        end = np.log(self.share * np.where(y == 1, self.ones, 1 - self.ones))
+        return np.where((y == 0) | (y == 1), end, inner)
+
+    def pdf(self, y):
+        return np.exp(self.logpdf(y))
+
+    def raw(self, order):
+        j = np.arange(order).reshape(-1, *[1] * np.ndim(self.a))
+        beta = ((self.a + j) / (self.a + self.b + j)).prod(axis=0)
+        return self.share * self.ones + (1 - self.share) * beta
