@@ -28,6 +28,7 @@ test: lint cmdstan
 test-all: lint cmdstan
 	$(PYTEST) -m "not faults"
 
+# Kills, full disks and damaged files by the hundred, within 20 minutes each.
 test-faults: .venv/installed-dev cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
 

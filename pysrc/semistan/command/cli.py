@@ -48,6 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "baseline": study_commands.baseline,
     "simulate": study_commands.simulate,
     "sbc": study_commands.sbc,
     "plot": show_commands.plot,
