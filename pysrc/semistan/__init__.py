@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
     from semistan.workflow.average import predict_average as predict_average
+    from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
     "comparisons": ("workflow.inquire", "comparisons"),
+    "baseline": ("workflow.baseline", "baseline"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),

@@ -15,7 +15,7 @@ COMMANDS = (
     "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
     "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
     "hypothesis", "r2",
-    "sensitivity", "simulate", "sbc", "plot", "draws", "generate", "r-script",
+    "sensitivity", "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 

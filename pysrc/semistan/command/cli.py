@@ -48,6 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "baseline": study_commands.baseline,
     "simulate": study_commands.simulate,
     "sbc": study_commands.sbc,
     "plot": show_commands.plot,
@@ -72,7 +73,6 @@ PANELS = {  # what the commands of a file are for
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
