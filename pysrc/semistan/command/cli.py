@@ -77,7 +77,6 @@ PANELS = {  # what the commands of a file are for
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
