@@ -13,6 +13,7 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.bundle.seal import trust_edited as trust_edited
     from semistan.command.doctor import examine
     from semistan.infer.cmdstan.install import install_cmdstan as install_cmdstan
     from semistan.posterior.posterior import Mixture as Mixture
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.average import predict_average as predict_average
+    from semistan.workflow.baseline import baseline as baseline
+    from semistan.workflow.check import check as check
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -54,9 +58,11 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.simulate import simulate as simulate
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
@@ -64,14 +70,17 @@ if TYPE_CHECKING:
     from semistan.workflow.terms import ranef as ranef
     from semistan.workflow.terms import smooths as smooths
     from semistan.workflow.train import train as train
+    from semistan.workflow.update import update as update
 
     doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "check": ("workflow.check", "check"),
     "comparisons": ("workflow.inquire", "comparisons"),
     "coef": ("workflow.terms", "coef"),
+    "baseline": ("workflow.baseline", "baseline"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -100,6 +109,7 @@ _PUBLIC = {
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
     "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
+    "predict_average": ("workflow.average", "predict_average"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
@@ -113,7 +123,9 @@ _PUBLIC = {
     "ranef": ("workflow.terms", "ranef"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
+    "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
+    "simulate": ("workflow.simulate", "simulate"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
     "smooths": ("workflow.terms", "smooths"),
@@ -123,6 +135,8 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "trust_edited": ("bundle.seal", "trust_edited"),
+    "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

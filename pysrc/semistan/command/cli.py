@@ -20,14 +20,17 @@ from semistan.command import (
     screen,
     show_commands,
     term_commands,
+    study_commands,
     tool_commands,
 )
+from semistan.command.trusting import trusting
 from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": model_commands.new,
     "fit": model_commands.fit,
+    "update": model_commands.update,
     "train": model_commands.train,
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
@@ -50,14 +53,20 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ranef": term_commands.ranef,
     "coef": term_commands.coef,
     "smooths": term_commands.smooths,
+    "baseline": study_commands.baseline,
+    "simulate": study_commands.simulate,
+    "sbc": study_commands.sbc,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
     "r-script": show_commands.r_script,
     "report": show_commands.report,
+    "check": tool_commands.check,
     "doctor": tool_commands.doctor,
     "install-cmdstan": tool_commands.install_cmdstan,
 }
+
+WITHOUT_RUN = {"new", "fit", "train", "check", "install-cmdstan"}  # all others may read one
 
 PANELS = {  # what the commands of a file are for
     "model_commands": "Specify and fit",
@@ -65,6 +74,7 @@ PANELS = {  # what the commands of a file are for
     "answer_commands": "Predict, judge and explain",
     "inquiry_commands": "Ask what was learnt",
     "term_commands": "Ask what was learnt",
+    "study_commands": "Study the model",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
 }
@@ -72,12 +82,13 @@ PANELS = {  # what the commands of a file are for
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
+    panel = PANELS.get(command.__module__.rpartition(".")[2])
+    whole = command if name in WITHOUT_RUN else trusting(command)
+    app.command(name, rich_help_panel=panel)(whole)
 
 
 @app.callback(invoke_without_command=True)

@@ -60,7 +60,15 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import (
+    checkpoint_file,
+    counted,
+    goes_on,
+    prior_text,
+    train,
+    training_text,
+    warn_of_overfitting,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,9 +156,27 @@ def fit(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
     progress = progress and counted(progress, prepared.config, config)
-    config = prepared.config
     for note in prepared.notes:
         say(note)
+    return fit_prepared(
+        prepared, Path(out),
+        overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
+        backend=backend,
+    )  # fmt: skip
+
+
+def fit_prepared(
+    prepared: Prepared,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    say: Say = _silent,
+    backend: Backend = LOCAL,
+) -> Fit:
+    """Fit a model that was checked against its rows; the other arguments are those of ``fit``."""
+    config = prepared.config
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     _check_weights(prepared)
@@ -158,13 +184,13 @@ def fit(
     prepared = resolved(prepared, toolchain, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
-        begin_run(prepared, Path(out), toolchain, overwrite=overwrite)
+        begin_run(prepared, out, toolchain, overwrite=overwrite)
         run = train_missing(
-            Path(out), prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+            out, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
         )
     else:
         run = _trained_run(
-            prepared, Path(out), toolchain, kernel,
+            prepared, out, toolchain, kernel,
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
@@ -190,17 +216,25 @@ def _trained_run(
     backend: Backend,
 ) -> Run:
     """Train one subspace and make the run's folder."""
-    started = time.monotonic()
-    bundle = train(prepared, progress, backend=backend)
+    started, checkpoint = time.monotonic(), checkpoint_file(out)
+    if goes_on(prepared, checkpoint):
+        say("training goes on where it was interrupted")
+    try:
+        bundle = train(prepared, progress, checkpoint=checkpoint, backend=backend)
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on with the training")
+        raise
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], say)
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
-    return new_run(
+    run = new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
+    checkpoint.unlink(missing_ok=True)
+    return run
 
 
 def sample(
