@@ -19,8 +19,8 @@ from semistan.command import (
     run_commands,
     screen,
     show_commands,
-    term_commands,
     study_commands,
+    term_commands,
     tool_commands,
 )
 from semistan.command.trusting import trusting
