@@ -14,9 +14,9 @@ HEAVY = {
 COMMANDS = (
     "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
     "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
-    "hypothesis", "r2",
+    "hypothesis", "r2", "ranef", "coef", "smooths",
     "sensitivity", "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
-    "report", "doctor", "install-cmdstan",
+    "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 
