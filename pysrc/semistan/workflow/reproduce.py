@@ -132,8 +132,8 @@ def _compared(member: Run, again: Run) -> list[dict[str, object]]:
     """Compare the trained arrays, Stan's files, the chains and the table."""
     lines = [_line("trained arrays", _arrays_differ(member.bundle, again.bundle))]
     for name, content in (("program.stan", without_comments), ("data.json", str)):
-        old, new = (content((run.path / name).read_text("utf-8")) for run in (member, again))
-        lines.append(_line(name, "" if old == new else "another content"))
+        then, now = (content((run.path / name).read_text("utf-8")) for run in (member, again))
+        lines.append(_line(name, "" if then == now else "another content"))
     files = zip(member.csv_files, again.csv_files, strict=True)
     for chain, (old, new) in enumerate(files, start=1):
         lines.append(_line(f"draws of chain {chain}", _draws_differ(old, new)))
