@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -54,13 +55,16 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.simulate import simulate as simulate
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
+    from semistan.workflow.update import update as update
 
     doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
@@ -96,6 +100,7 @@ _PUBLIC = {
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
     "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
+    "predict_average": ("workflow.average", "predict_average"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
@@ -108,7 +113,9 @@ _PUBLIC = {
     "report": ("workflow.outputs", "report"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
+    "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
+    "simulate": ("workflow.simulate", "simulate"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
     "stan_code": ("program.program", "bundle_program"),
@@ -117,6 +124,7 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

@@ -148,9 +148,27 @@ def fit(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
     progress = progress and counted(progress, prepared.config, config)
-    config = prepared.config
     for note in prepared.notes:
         say(note)
+    return fit_prepared(
+        prepared, Path(out),
+        overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
+        backend=backend,
+    )  # fmt: skip
+
+
+def fit_prepared(
+    prepared: Prepared,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    say: Say = _silent,
+    backend: Backend = LOCAL,
+) -> Fit:
+    """Fit a model that was checked against its rows; the other arguments are those of ``fit``."""
+    config = prepared.config
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     _check_weights(prepared)
@@ -158,13 +176,13 @@ def fit(
     prepared = resolved(prepared, toolchain, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
-        begin_run(prepared, Path(out), toolchain, overwrite=overwrite)
+        begin_run(prepared, out, toolchain, overwrite=overwrite)
         run = train_missing(
-            Path(out), prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+            out, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
         )
     else:
         run = _trained_run(
-            prepared, Path(out), toolchain, kernel,
+            prepared, out, toolchain, kernel,
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)

@@ -34,7 +34,7 @@ from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
-from semistan.model.units import units_of
+from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
@@ -54,7 +54,8 @@ class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
     ``notes`` say what the user should know: dropped rows, factors of many levels. ``modules`` are
-    the user's among the networks.
+    the user's among the networks. ``units`` are those of other rows, as where responses are
+    simulated: priors must not follow these.
     """
 
     config: ModelConfig
@@ -63,11 +64,12 @@ class Prepared:
     source: Source
     notes: tuple[str, ...] = ()
     modules: Modules = field(default_factory=dict)
+    units: Units | None = None
 
     @cached_property
     def model(self) -> Model:
-        """The model in the units of the training rows."""
-        units = units_of(self.design, family(self.config.family), self.rows)
+        """The model in the units of the training rows, unless others are given."""
+        units = self.units or units_of(self.design, family(self.config.family), self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 
