@@ -37,7 +37,7 @@ from support.small import (
 )
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
-OF_NUMBERS = tuple(kind for kind in KINDS if kind != "images")  # of models without images
+OF_NUMBERS = tuple(kind for kind in KINDS if kind not in ("images", "survival"))  # of most models
 
 
 def with_energy(draws, seed=0):

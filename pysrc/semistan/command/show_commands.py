@@ -18,8 +18,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="coefficients, densities, band, subspace, loss, ppc, calibration, images, trace, "
-            "rank or energy."
+            help="coefficients, densities, band, subspace, loss, ppc, calibration, images, "
+            "survival, trace, rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
@@ -28,7 +28,9 @@ def plot(
     variable: Annotated[
         str | None, typer.Option(help="Column along which a band is drawn, or column of images.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Factor that colours a band.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Factor that colours a band or survival curves.")
+    ] = None,
     category: Annotated[
         str | None,
         typer.Option(help="Category of the response, for a band, calibration or images."),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from semistan.errors import InputError
-from semistan.model.formula.bars import Bars, GroupText, split_bars
+from semistan.model.formula.bars import Bars, GroupText, split_at, split_bars
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.images import Image, image_of
 from semistan.model.formula.shorthand import written_out
@@ -165,6 +165,8 @@ class Formula:
         That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    cens : tuple of str
+        Arguments of ``cens()``: how each row is censored and, if given, where its interval ends.
     """
 
     text: str
@@ -172,6 +174,7 @@ class Formula:
     predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
+    cens: tuple[str, ...] = ()
 
     @property
     def mean(self) -> PredictorFormula:
@@ -227,9 +230,10 @@ class Formula:
 
     @property
     def outcome(self) -> tuple[str, ...]:
-        """Columns of the response and its weights, not needed to predict."""
-        weights = variables(self.weights) if self.weights else ()
-        return _unique((*variables(self.response), *weights))
+        """Columns of the response, its weights and its censoring, not needed to predict."""
+        beside = (self.weights, *self.cens)
+        named = (name for text in beside if text for name in variables(text))
+        return _unique((*variables(self.response), *named))
 
 
 def parse_formula(text: str) -> Formula:
@@ -416,8 +420,8 @@ def _other_predictor(text: str) -> PredictorFormula:
     tilde = masked(text).index("~")
     left = _stripped(text, 0, tilde)
     if bars.additions:
-        message = "weights() and trials() stand beside the response alone; expected the name of a "
-        raise formula_error(text, f"{message}parameter left of '~'", left)
+        message = "weights(), trials() and cens() stand beside the response alone; expected the "
+        raise formula_error(text, f"{message}name of a parameter left of '~'", left)
     if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
         raise formula_error(text, "expected the name of a parameter left of '~'", left)
     return _predictor(text[slice(*left)], rhs, bars, text)
@@ -477,15 +481,32 @@ def _checked_formula(text: str) -> Formula:
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     mean = _predictor(MU, rhs, bars, text)
     return Formula(
-        text, lhs[0][0], (mean,), _addition("weights", bars, text), _addition("trials", bars, text)
+        text,
+        lhs[0][0],
+        (mean,),
+        "".join(_addition("weights", 1, bars, text)),
+        "".join(_addition("trials", 1, bars, text)),
+        _addition("cens", 2, bars, text),
     )
 
 
-def _addition(name: str, bars: Bars, text: str) -> str:
-    """Return the argument of ``weights()`` or ``trials()``, checked; empty if there is none."""
+def _addition(name: str, most: int, bars: Bars, text: str) -> tuple[str, ...]:
+    """Return the arguments of ``weights()``, ``trials()`` or ``cens()``, checked; none without."""
     if name not in bars.additions:
-        return ""
-    (start, end), takes = bars.additions[name], f"{name}() takes one expression, as {name}(n)"
+        return ()
+    whole = bars.additions[name]
+    spans, takes = [whole], f"{name}() takes one expression, as {name}(n)"
+    if most > 1:
+        spans = split_at(masked(text), *whole, ",")
+        takes = f"{name}() takes one or two expressions, as {name}(c) or {name}(c, y2)"
+    if len(spans) > most:
+        raise formula_error(text, takes, whole)
+    return tuple(_added(span, takes, text) for span in spans)
+
+
+def _added(span: tuple[int, int], takes: str, text: str) -> str:
+    """Return one argument."""
+    start, end = span
     if start >= end:
         raise formula_error(text, takes, (start, start + 1))
     source = masked(text)

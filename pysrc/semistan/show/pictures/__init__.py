@@ -29,9 +29,10 @@ from semistan.show.pictures.images import draw_images, images_alt, images_refusa
 from semistan.show.pictures.importance import draw_importance, importance_alt
 from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
-from semistan.show.pictures.ppc import draw_ppc, ppc_alt
+from semistan.show.pictures.ppc import draw_ppc, ppc_alt, ppc_refusal
 from semistan.show.pictures.style import look, reserve
 from semistan.show.pictures.subspace import draw_subspace, subspace_alt, subspace_refusal
+from semistan.show.pictures.survival import draw_survival, survival_alt, survival_refusal
 from semistan.show.pictures.write import check_suffix, write_picture
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ PICTURES: tuple[Picture, ...] = (
         loss_alt,
         refusal=loss_refusal,
     ),
-    Picture("ppc", "predictive check", draw_ppc, ppc_alt),
+    Picture("ppc", "predictive check", draw_ppc, ppc_alt, refusal=ppc_refusal),
     Picture(
         "calibration",
         "calibration of predictions",
@@ -102,6 +103,7 @@ PICTURES: tuple[Picture, ...] = (
         images_alt,
         refusal=images_refusal,
     ),
+    Picture("survival", "survival curves", draw_survival, survival_alt, refusal=survival_refusal),
     Picture("trace", "traces by chain", draw_trace, trace_alt),
     Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
     Picture(
