@@ -2,6 +2,7 @@
 # make test   set everything up and run the linters and the tests
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
+# make test-faults run what breaks things on purpose, for minutes, and print its totals
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
@@ -13,19 +14,23 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
+.PHONY: demo test test-all test-faults lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not (slow or faults)"
 
 test-all: lint cmdstan
-	$(PYTEST)
+	$(PYTEST) -m "not faults"
+
+# Kills, full disks and damaged files by the hundred, within 20 minutes each.
+test-faults: .venv/installed-dev cmdstan
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
 
 fast-test: .venv/installed-dev
-	$(PYTEST) -m "not (cmdstan or lengthy or slow)"
+	$(PYTEST) -m "not (cmdstan or lengthy or slow or faults)"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

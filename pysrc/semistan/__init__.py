@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.average import predict_average as predict_average
+    from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from semistan.workflow.fit import sample as sample
     from semistan.workflow.fit import summary as summary
     from semistan.workflow.inquire import bayes_r2 as bayes_r2
+    from semistan.workflow.inquire import comparisons as comparisons
     from semistan.workflow.inquire import hypothesis as hypothesis
+    from semistan.workflow.inquire import pp_check as pp_check
     from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
     from semistan.workflow.new import new as new
@@ -52,19 +56,24 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
     from semistan.workflow.several import resume as resume
+    from semistan.workflow.simulate import simulate as simulate
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
     from semistan.workflow.train import train as train
+    from semistan.workflow.update import update as update
 
     doctor, marginal, r2, stan_code = examine, marginal_effects, bayes_r2, bundle_program
 
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "comparisons": ("workflow.inquire", "comparisons"),
+    "baseline": ("workflow.baseline", "baseline"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -91,7 +100,9 @@ _PUBLIC = {
     "posterior_epred": ("posterior.predictive", "posterior_epred"),
     "posterior_linpred": ("posterior.predictive", "posterior_linpred"),
     "posterior_predict": ("posterior.predictive", "posterior_predict"),
+    "pp_check": ("workflow.inquire", "pp_check"),
     "predict": ("workflow.predict", "predict"),
+    "predict_average": ("workflow.average", "predict_average"),
     "prepare": ("workflow.prepare", "prepare"),
     "prior_draws": ("posterior.prior_draws", "prior_draws"),
     "priors": ("workflow.priors", "priors"),
@@ -104,7 +115,9 @@ _PUBLIC = {
     "report": ("workflow.outputs", "report"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
+    "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
+    "simulate": ("workflow.simulate", "simulate"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
     "stan_code": ("program.program", "bundle_program"),
@@ -113,6 +126,7 @@ _PUBLIC = {
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }
 

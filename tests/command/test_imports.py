@@ -12,9 +12,10 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "train", "subspace", "stan", "sample", "summary", "predict", "score", "loo",
-    "kfold", "compare", "effect", "marginal", "importance", "hypothesis", "r2",
-    "sensitivity", "plot", "draws", "generate", "r-script",
+    "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
+    "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
+    "hypothesis", "r2",
+    "sensitivity", "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
     "report", "doctor", "install-cmdstan",
 )  # fmt: skip
 

@@ -237,7 +237,7 @@ def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
         values = {name: getattr(found, name)[part] for name in Pointwise.__dataclass_fields__}
         write_pointwise(Pointwise(**values), np.arange(15), folder)
         write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2})
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2, "interval": 0.9})
     rows = read_kfold(tmp_path).rows
     assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
     assert np.array_equal(rows.crps, found.crps, equal_nan=True)
@@ -374,7 +374,7 @@ def test_a_row_of_weight_w_counts_w_times_in_cross_validation(tmp_path):
     write_folds(np.ones(30, int), tmp_path / "kfold")
     write_pointwise(weighted, np.arange(30), folder)
     write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1})
+    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1, "interval": 0.9})
     table = read_kfold(tmp_path).table().set_index("measure")
     expected = found.lpd[1::3].sum() + 2 * found.lpd[2::3].sum()
     assert table.loc["elpd_kfold", "Estimate"] == pytest.approx(expected)

@@ -8,11 +8,13 @@ from scipy.special import gamma
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from semistan.errors import InputError
+from semistan.posterior.checks import predictive_checks
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.scoring.r2 import r2
 from semistan.posterior.survival import kaplan_meier, survival
 from semistan.show.pictures import alt_text, available, draw, memory_material
+from semistan.workflow.simulate import check_simulated
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -70,7 +72,7 @@ def test_rows_in_intervals_have_no_steps():
     assert "no estimate of Kaplan and Meier" in " ".join(words)
 
 
-@pytest.mark.parametrize("kind", ["ppc", "calibration"])
+@pytest.mark.parametrize("kind", ["ppc", "calibration", "stat", "loo_pit"])
 def test_a_censored_response_is_compared_with_no_prediction(fitted, kind):
     material = memory_material(*fitted)
     assert kind not in available(material)
@@ -78,6 +80,10 @@ def test_a_censored_response_is_compared_with_no_prediction(fitted, kind):
         draw(material, kind)
     with pytest.raises(InputError, match="may be censored"):
         r2(*fitted, generator=np.random.default_rng(1))
+    with pytest.raises(InputError, match="may be censored"):
+        predictive_checks(*fitted, "max", generator=np.random.default_rng(1))
+    with pytest.raises(InputError, match="leave cens"):
+        check_simulated(fitted[0].family)
 
 
 @pytest.mark.parametrize("name", ["poisson", "gaussian"])

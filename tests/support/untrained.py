@@ -64,7 +64,7 @@ def random_frame(name, generator, n=30):
         y=responses.get(family(name).name, responses["poisson"]),
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
-        h=np.arange(n) // 5, v=apart.normal(3, 2, n),
+        h=np.arange(n) // 5, t=np.array(["a", "b"])[np.arange(n) // 5 % 2], v=apart.normal(3, 2, n),
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from semistan.posterior.scoring.loo import leave_one_out
 from semistan.workflow.kfold import fold_config
 from semistan.workflow.several import epochs_left
 from support.command import command_in
+from support.sealed import rewrite
 from support.small import files, small_config, small_frame
 
 HELPER = Path(__file__).parents[1] / "show" / "read_run.R"
@@ -174,6 +175,11 @@ COMMANDS = (
     ("summary", "run", "--prob", "0.9"),
     ("hypothesis", "run", "b_x > 0", "b_x = 0", "--rope=-1,1"),
     ("r2", "run"),
+    ("comparisons", "run", "--variables", "x", "--contrast", "sd"),
+    ("pp-check", "run", "--stat", "max,sd"),
+    ("plot", "run", "--kind", "loo_pit"),
+    ("plot", "run", "--kind", "pairs"),
+    ("plot", "run", "--kind", "stat"),
     ("sensitivity", "run"),
     ("plot", "run", "--kind", "trace"),
     ("report", "run"),
@@ -315,10 +321,8 @@ def test_a_killed_training_goes_on_with_what_is_not_trained(fit, tmp_path, comma
 def test_a_training_that_left_half_a_folder_is_done_again(fit, tmp_path, command):
     path = tmp_path / "run"
     shutil.copytree(fit.run.path, path)
-    manifest = json.loads((path / "manifest.json").read_text())
-    shared = {"bundle_sha256", "program_sha256", "sample", "warmups", "plan", "kernel", "seconds"}
-    begun = {key: value for key, value in manifest.items() if key not in shared}
-    (path / "manifest.json").write_text(json.dumps(begun))
+    shared = {"bundle_sha256", "sample", "warmups", "plan", "kernel", "keep_metric", "seconds"}
+    rewrite(path, lost=shared)
     (path / "subspaces" / "2" / "manifest.json").unlink()
     code, _, err = command("sample", path)
     assert code in (0, 3), err
@@ -343,11 +347,13 @@ def test_an_existing_run_needs_overwrite(copy):
     assert not again.run.parts
 
 
+def by_stacking(manifest):
+    manifest["config"]["subspace"]["weights"] = "stacking"
+
+
 def stacked(copy):
     """Sample a copy of the run once more, by stacking."""
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["config"]["subspace"]["weights"] = "stacking"
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(copy, by_stacking)
     said = []
     return semistan.sample(read_run(copy), say=said.append), said
 
@@ -388,10 +394,7 @@ def test_weights_that_rest_on_few_rows_stay_equal(copy, monkeypatch):
 
 @pytest.mark.parametrize("arguments", COMMANDS[:-2], ids=" ".join)
 def test_every_command_answers_with_unequal_weights(command, fit, copy, arguments):
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["weights"] = [0.3, 0.7]
-    manifest["config"]["subspace"]["weights"] = "stacking"
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(copy, lambda manifest: manifest.update(weights=[0.3, 0.7]) or by_stacking(manifest))
     given = [str(copy) if item == "run" else item for item in arguments]
     for name in ("draws.parquet", "effect.png", "trace.png", "all.csv"):
         (fit.run.path.parent / name).unlink(missing_ok=True)

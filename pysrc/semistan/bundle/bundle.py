@@ -1,6 +1,6 @@
 """The bundle: what training hands over, enough to sample and to predict without PyTorch.
 
-bundle.json     model, design state, versions, sha256 of the arrays
+bundle.json     model, design state, versions, and the seal: hashes of all files and of itself
 arrays.npz      p_bar, Pi, control points, frozen weights, trained theta
 network.onnx    f(u; w)
 predictor.onnx  eta(u, x; phi, theta)
@@ -19,9 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_folder, check_output_folder, read_json, write_json
+from semistan.bundle.arrays import check_arrays
+from semistan.bundle.files import atomic_folder, check_output_folder, damage
 from semistan.bundle.foreign import check_no_links, read_arrays
 from semistan.bundle.onnx_graphs import network_graph, predictor_graph, save_checked
+from semistan.bundle.seal import (
+    FILES,
+    RESTORE,
+    SEAL,
+    changed,
+    read_record,
+    read_seal,
+    stamps_of,
+    write_record,
+)
 from semistan.density.features import inputs_at_features
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
@@ -36,8 +47,14 @@ from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units, column_units
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+SEALED_FORMAT_VERSION = 2  # the first whose record has the hashes of all files and of itself
 MARKER = "bundle.json"
+ARRAYS = "arrays.npz"
+KEYS = {
+    "format_version", "config", "family", "design", "eta_units", "dispersion", "subspace", "source",
+    "modules", "versions", "sha256", FILES, SEAL,
+}  # fmt: skip
 
 
 def library_versions() -> dict[str, str]:
@@ -59,14 +76,16 @@ def write_bundle(bundle: Bundle, path: Path | str, *, overwrite: bool = False) -
     path = Path(path)
     check_output_folder(path, MARKER, overwrite=overwrite)
     with atomic_folder(path) as folder:
-        np.savez(folder / "arrays.npz", **bundle_arrays(bundle))  # type: ignore[arg-type]
+        np.savez(folder / ARRAYS, **bundle_arrays(bundle))  # type: ignore[arg-type]
         if not bundle.modules:
             _write_graphs(bundle, folder)
-        write_json(folder / MARKER, _summary(bundle))
+        write_record(folder / MARKER, _summary(bundle), stamps_of(folder))
 
 
 def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
-    """Read a bundle's folder and check it against its recorded hash.
+    """Read a bundle's folder, and hold it to its seal; the graphs, when they are run.
+
+    Bundles of format 1 have no seal: their arrays alone are held to a hash.
 
     Parameters
     ----------
@@ -85,24 +104,45 @@ def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
     path = Path(path)
     if not (path / MARKER).is_file():
         raise InputError(f"'{path}' is not a bundle (it has no {MARKER})")
-    content = read_json(path / MARKER)
-    if not isinstance(content, dict) or not {"format_version", "sha256"} <= content.keys():
-        raise InputError(f"'{path / MARKER}' is damaged: it is not what semistan writes")
-    if content["format_version"] > FORMAT_VERSION:
-        raise InputError(
-            f"'{path}' has bundle format {content['format_version']}, this semistan reads up to "
-            f"{FORMAT_VERSION}; upgrade semistan"
-        )
     check_no_links(path)
-    arrays = read_arrays(path / "arrays.npz")
+    content = read_bundle_record(path)
+    read_seal(path / MARKER, content).verify(*((ARRAYS,) if FILES in content else ()))
+    arrays = read_arrays(path / ARRAYS)
     if arrays_hash(arrays) != content["sha256"]:
-        raise InputError(f"'{path}/arrays.npz' does not match the hash in {MARKER}; it was changed")
-    try:
-        return _assemble(content, arrays, networks)
-    except KeyError as error:
+        changed(
+            str(path / ARRAYS),
+            f"'{path / ARRAYS}' does not match the hash in {MARKER}: it was changed; {RESTORE}",
+        )
+    with damage(path):
+        try:
+            bundle = _assemble(content, arrays, networks)
+        except KeyError as error:
+            raise InputError(
+                f"'{path}' lacks {error}: another version of semistan wrote it; train the model "
+                "anew"
+            ) from None
+        check_arrays(bundle, path / ARRAYS)
+    return bundle
+
+
+def read_bundle_record(path: Path) -> dict[str, Any]:
+    """Read a bundle's ``bundle.json``, held to its own hash.
+
+    Raises
+    ------
+    InputError
+        If it is damaged or was changed, or is of a newer format.
+    """
+    content = read_record(
+        path / MARKER, "bundle", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION
+    )
+    if "sha256" not in content:
+        raise InputError(f"'{path / MARKER}' is damaged: it is not what semistan writes")
+    if unknown := sorted(content.keys() - KEYS):
         raise InputError(
-            f"'{path}' lacks {error}: another version of semistan wrote it; train the model anew"
-        ) from None
+            f"'{path / MARKER}' is damaged: it has the unknown key '{unknown[0]}'; {RESTORE}"
+        )
+    return content
 
 
 def _write_graphs(bundle: Bundle, folder: Path) -> None:

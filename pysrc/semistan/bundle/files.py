@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from semistan.errors import InputError, file_error
+from semistan.errors import InputError, SemistanError, file_error
 
 LONGEST = 50  # characters of a name that its temporaries have, so that theirs is not too long
 TEMPORARY = re.compile(
@@ -236,13 +236,46 @@ def read_json(path: Path) -> Any:
         If the file is missing or is no JSON.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(
+            path.read_text("utf-8"), parse_constant=_refused, object_pairs_hook=_distinct
+        )
     except FileNotFoundError:
         raise InputError(f"'{path}' does not exist") from None
     except OSError as error:
         raise file_error(error, path) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"'{path}' is damaged: {error}") from None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return content
+
+
+@contextmanager
+def damage(path: Path | str) -> Iterator[None]:
+    """Turn whatever a damaged file makes other code raise into an error that names the file.
+
+    Raises
+    ------
+    InputError
+        Instead of every other exception.
+    """
+    try:
+        yield
+    except (SemistanError, MemoryError):
+        raise
+    except OSError as error:
+        raise file_error(error, Path(path)) from error
+    except Exception as error:
+        kind = type(error).__name__
+        raise InputError(f"'{path}' is damaged: {kind}: {str(error)[:200]}") from None
 
 
 def sha256_file(path: Path) -> str:

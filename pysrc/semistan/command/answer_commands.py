@@ -24,17 +24,24 @@ from semistan.command.arguments import (
     wrote,
 )
 from semistan.command.flags import EFFECT_FLAGS, PREDICT_FLAGS, configurable
+from semistan.errors import InputError
 
 
 @configurable(*PREDICT_FLAGS, into="options")
 def predict(
-    run: RunFolder,
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN ...", help="A run's folder, or several to average.")
+    ],
     newdata: NewData,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
     ] = None,
     draws: Annotated[
         Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Of several runs: stacking (the default), equal, or as 0.3,0.7."),
     ] = None,
     overwrite: Overwrite = False,
     *,
@@ -43,19 +50,25 @@ def predict(
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
     from semistan.bundle.files import check_output_file
     from semistan.posterior.run import read_run
+    from semistan.workflow.average import write_average
     from semistan.workflow.inputs import read_table
     from semistan.workflow.predict import write_predictions
+
+    if weights is not None and len(runs) == 1:
+        raise InputError("--weights is for several runs: semistan predict RUN1 RUN2 --newdata ...")
 
     for path in (out, draws):
         if path is not None:
             check_output_file(path, overwrite=overwrite)
-    opened = read_run(run)
+    opened = [read_run(run) for run in runs]
+    said = {"say": screen.say, **options}
     with screen.image_bar() as reading:
-        write_predictions(
-            opened, read_table(newdata), out or sys.stdout, draws,
-            say=screen.say, reading=reading, **options,
-        )  # fmt: skip
-    screen.say_caveat(opened)
+        to = read_table(newdata), out or sys.stdout, draws
+        if len(opened) == 1:
+            write_predictions(opened[0], *to, reading=reading, **said)
+        else:
+            write_average(opened, *to, weights=weights or "stacking", reading=reading, **said)
+    screen.say_caveat(opened[0])
     wrote(out, draws)
 
 

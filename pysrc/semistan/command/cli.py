@@ -19,6 +19,7 @@ from semistan.command import (
     run_commands,
     screen,
     show_commands,
+    study_commands,
     tool_commands,
 )
 from semistan.errors import SemistanError, file_error
@@ -27,6 +28,7 @@ from semistan.version import __version__
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": model_commands.new,
     "fit": model_commands.fit,
+    "update": model_commands.update,
     "train": model_commands.train,
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
@@ -41,9 +43,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": answer_commands.effect,
     "marginal": answer_commands.marginal,
     "importance": answer_commands.importance,
+    "comparisons": inquiry_commands.comparisons,
+    "pp-check": inquiry_commands.pp_check,
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "baseline": study_commands.baseline,
+    "simulate": study_commands.simulate,
+    "sbc": study_commands.sbc,
     "plot": show_commands.plot,
     "draws": show_commands.draws,
     "generate": show_commands.generate,
@@ -58,6 +65,7 @@ PANELS = {  # what the commands of a file are for
     "run_commands": "Sample, and read the result",
     "answer_commands": "Predict, judge and explain",
     "inquiry_commands": "Ask what was learnt",
+    "study_commands": "Study the model",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
 }

@@ -1,4 +1,4 @@
-"""Commands that question a finished run: hypotheses, explained variance, prior sensitivity."""
+"""Commands that question a finished run: hypotheses, comparisons, checks, prior sensitivity."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Json, RunFolder, Seed
+from semistan.command.arguments import Json, RunFolder, Scale, Seed, SomeRows
 from semistan.errors import InputError
 
 Central = Annotated[float, typer.Option(help="Probability of the interval.")]
@@ -53,6 +53,74 @@ def sensitivity(run: RunFolder, as_json: Json = False) -> None:
 
     screen.show_table(inquire.sensitivity(run), as_json=as_json)
     screen.say("Above 0.05 (per doubling of the density's power) a sensitivity is not negligible.")
+
+
+def pp_check(
+    run: RunFolder,
+    stat: Annotated[
+        str, typer.Option(help="Statistics: mean, sd, min, max, median, zeros, skewness.")
+    ] = "mean,sd",
+    by: Annotated[
+        str | None, typer.Option(help="Column of the training table whose values are groups.")
+    ] = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Check statistics of the response against replicated ones, with predictive p-values."""
+    from semistan.workflow import inquire
+
+    found = inquire.pp_check(run, stat, by=by, seed=seed)
+    screen.show_table(found.table(interval), as_json=as_json)
+    if found.note:
+        screen.say(found.note)
+
+
+def comparisons(
+    run: RunFolder,
+    variables: Annotated[
+        str | None, typer.Option(help="Columns that change, as x,g; all by default.")
+    ] = None,
+    contrast: Annotated[
+        str | None,
+        typer.Option(
+            help="Of numbers: a step (1 by default), sd, 2sd, iqr, minmax or FROM,TO. Of factors: "
+            "reference (the default), sequential, pairwise or FROM,TO."
+        ),
+    ] = None,
+    comparison: Annotated[
+        str, typer.Option(help="difference, ratio, lnratio, lift or lnor.")
+    ] = "difference",
+    by: Annotated[
+        str | None, typer.Option(help="Factor in each of whose levels rows are averaged.")
+    ] = None,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows over which to average; the training rows by default.")
+    ] = None,
+    scale: Scale = "response",
+    rows: SomeRows = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Compare predictions before and after a change of a column, averaged over rows."""
+    from semistan.posterior.effects.comparisons import averaging_text
+    from semistan.posterior.run import read_run
+    from semistan.workflow import inquire
+    from semistan.workflow.inputs import read_table
+
+    opened, frame = read_run(run), read_table(newdata) if newdata else None
+    table = inquire.comparisons(
+        opened, variables.split(",") if variables else None,
+        frame=frame,
+        contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
+        interval=interval, seed=seed,
+    )  # fmt: skip
+    screen.show_table(table, as_json=as_json)
+    columns = opened.table().columns if frame is None else frame.columns
+    if weighting := averaging_text(opened.bundle.config, columns):
+        screen.say(weighting)
+    screen.say_caveats(opened)
 
 
 def _say(notes: tuple[str, ...]) -> None:

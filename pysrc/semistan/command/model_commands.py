@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Data, Json, Model, Out, Overwrite, finish, wrote
+from semistan.command.arguments import Data, Json, Model, Out, Overwrite, RunFolder, finish, wrote
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, SEED_FLAG, TRAIN_FLAGS, configurable
 
 
@@ -64,6 +64,38 @@ def fit(
     finish(result, as_json)
 
 
+@configurable(*FIT_FLAGS)
+def update(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new run.")],
+    formula: Annotated[str | None, typer.Option(help="Another formula.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    *,
+    overrides: dict[str, Any],
+) -> None:
+    """Fit a run's model once more, with another formula, --data or settings, into a new run."""
+    screen.begin("reading the run")
+    from semistan.model.config import with_overrides
+    from semistan.posterior.run import read_run
+    from semistan.subspace.construction import training_epochs
+    from semistan.workflow.update import update as updated
+
+    old = read_run(run)
+    data = overrides.pop("data", None)
+    config = with_overrides(old.config, overrides)
+    with (
+        screen.image_bar() as reading,
+        screen.training_bar(config.subspace.subspaces * training_epochs(config)) as progress,
+        screen.chain_bars() as chain_progress,
+    ):
+        result = updated(
+            old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
+            progress=progress, chain_progress=chain_progress, reading=reading, say=screen.say,
+        )  # fmt: skip
+    finish(result, as_json)
+
+
 @configurable(*MODEL_FLAGS, *TRAIN_FLAGS, SEED_FLAG)
 def train(
     model: Model,
@@ -94,11 +126,13 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
+    checkpoint = training.checkpoint_file(out)
     with screen.training_bar(training_epochs(prepared.config)) as progress:
-        bundle = training.train(prepared, progress)
+        bundle = training.train(prepared, progress, checkpoint=checkpoint)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)
     write_bundle(bundle, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
 
@@ -120,7 +154,7 @@ def subspace(
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
     from semistan.errors import InputError
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
     from semistan.workflow.prepare import training_rows

@@ -65,7 +65,7 @@ def sample(
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
     screen.begin("reading the rows")
-    from semistan.posterior.run import MARKER
+    from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
     from semistan.workflow.stan import bundle_of
@@ -118,15 +118,17 @@ def summary(
     """Print a run's coefficient table and diagnostics."""
     from semistan.posterior.mcse import mcse_table
     from semistan.posterior.posterior import read_posterior
+    from semistan.posterior.run import read_run
     from semistan.posterior.summary import by_subspace, coefficient_table
     from semistan.workflow.fit import read_fit
 
     if sum((mcse, by is not None, prob is not None)) > 1:
         raise InputError("--by, --mcse and --prob print a table each: give one of them")
     if prob is not None:
-        posterior = read_posterior(run)
-        screen.show_table(coefficient_table(posterior, prob), as_json=as_json)
-        screen.show_reservations(posterior)
+        opened = read_run(run)
+        table = coefficient_table(read_posterior(opened), prob)
+        screen.show_table(table, as_json=as_json)
+        screen.say_caveats(opened)
     elif mcse:
         screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
     elif by is None:

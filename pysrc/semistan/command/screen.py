@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.effects.answers import Answer
-    from semistan.posterior.posterior import Posterior
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.subspace.descent import Progress
@@ -240,14 +239,13 @@ def say_caveat(run: Run) -> None:
         say(text)
 
 
-def show_reservations(posterior: Posterior) -> None:
+def say_caveats(run: Run) -> None:
     """Say what keeps draws from being the posterior's, and what intervals leave out."""
-    from semistan.model.describe import left_out
+    from semistan.infer.methods import reservations
 
-    for text in posterior.reservations:
+    for text in reservations(run.options):
         say(f"Not the posterior: {text}.")
-    if missing := left_out(posterior.members[0].bundle, len(posterior.members)):
-        say(missing)
+    say_caveat(run)
 
 
 def say_weighting(config: ModelConfig) -> None:

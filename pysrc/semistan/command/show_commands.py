@@ -18,19 +18,25 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="coefficients, densities, band, subspace, loss, ppc, calibration, images, "
-            "survival, trace, rank or energy."
+            help="coefficients, densities, pairs, band, subspace, loss, ppc, stat, loo_pit, "
+            "calibration, images, survival, trace, rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="PNG or SVG; KIND.png by default.")
     ] = None,
     variable: Annotated[
-        str | None, typer.Option(help="Column along which a band is drawn, or column of images.")
+        str | None,
+        typer.Option(
+            help="Column along which a band is drawn, or of images; parameters of pairs, as "
+            "b_x,sigma."
+        ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Factor that colours a band or survival curves.")
+        str | None,
+        typer.Option(help="Factor that colours a band or survival curves; groups of stat."),
     ] = None,
+    stat: Annotated[str | None, typer.Option(help="Statistics of stat, as max,sd,zeros.")] = None,
     category: Annotated[
         str | None,
         typer.Option(help="Category of the response, for a band, calibration or images."),
@@ -61,7 +67,8 @@ def plot(
     check_suffix(out)
     check_output_file(out, overwrite=overwrite)
     given = {
-        "variable": variable, "by": by, "category": category, "standardise": standardise or None,
+        "variable": variable, "by": by, "stat": stat, "category": category,
+        "standardise": standardise or None,
         "directions": _directions(directions), "what": density,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}

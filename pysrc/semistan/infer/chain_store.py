@@ -23,6 +23,7 @@ from semistan.model.table.rows import Rows
 from semistan.program.program import Kernel
 
 ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
+Before = Callable[[Path, bytes], None]
 
 
 class FileTask(Task[bytes], Protocol):
@@ -130,6 +131,7 @@ def complete_all(
     *,
     at_once: int | None = None,
     progress: ChainProgress | None = None,
+    before: Before = lambda _path, _content: None,
 ) -> None:
     """Let a backend do tasks, and keep each chain's file as soon as it is there.
 
@@ -143,6 +145,8 @@ def complete_all(
         Chains at a time.
     progress : callable, optional
         Called with a chain's number, its iteration and the number of iterations.
+    before : callable
+        Called with a file's path and content before it is written, as by what records its hash.
     """
 
     def report(index: int) -> Report:
@@ -158,6 +162,7 @@ def complete_all(
     tasks = [item.task for item in filed]
     for index, content in backend.map(tasks, at_once=at_once, report=report):
         folder, chain = filed[index].folder, tasks[index].number
+        before(chain_file(folder, chain), content)
         _write(chain_file(folder, chain), content)
         partial_file(folder, chain).unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.cumulative import category_numbers
-from semistan.model.formula.formula import Formula, parse_formula, variables
+from semistan.model.formula.formula import Formula, factors, parse_formula, variables
 from semistan.model.formula.images import image_of
 from semistan.model.formula.trunks import Trunk
 from semistan.model.names import MU, tells
@@ -53,6 +53,7 @@ from semistan.model.table.inputs import Inputs, inputs_from_plain, inputs_to_pla
 from semistan.model.table.kinds import (
     check_columns,
     check_kinds,
+    check_stray,
     first_dates,
     in_days,
     is_factor,
@@ -230,6 +231,7 @@ def learn_design(
     numbers = in_days(table, origins)
     images = {image.column for image in formula.images}
     check_kinds(numbers, [name for name in formula.columns if name not in images])
+    check_stray(numbers, _bare(formula))
     _check_intercept_column(formula)
     inputs = [
         _learn_network(network.arguments, network.trunk, numbers) for network in formula.networks
@@ -250,6 +252,14 @@ def learn_design(
     columns = {predictor.name: found for predictor, found in learnt}
     U = np.hstack([matrix for _, matrix in inputs])
     return design, Rows(y, columns, U, tuple(frame.index), table, given)
+
+
+def _bare(formula: Formula) -> tuple[str, ...]:
+    """Return the columns that are terms as they are, numbers or factors by their values."""
+    terms = (term for part in formula.predictors for term in part.expressions)
+    bare = (f for term in terms for f in factors(term) if may_be_factor(f) and f[:2] != "C(")
+    images = {image.column for image in formula.images}
+    return tuple(dict.fromkeys(v for f in bare for v in variables(f) if v not in images))
 
 
 def _prefixes(formula: Formula, categories: tuple[str, ...]) -> tuple[str, ...]:

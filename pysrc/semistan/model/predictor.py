@@ -36,6 +36,7 @@ from semistan.model.table.columns import (
 from semistan.model.table.given import offset_values
 from semistan.model.table.rows import Columns
 from semistan.model.terms.group import Group, group_from_plain, learn_group
+from semistan.model.terms.group_by import group_by_from_plain, learn_group_by
 from semistan.model.terms.kinds import term_kind
 
 if TYPE_CHECKING:
@@ -200,11 +201,12 @@ def predictor_from_plain(
         for call, (number, item) in _with_stored(part.calls, plain)
     ]
     groups = [
-        group_from_plain(item, formula, _key(of, i), of)
+        (group_by_from_plain if "per" in item else group_from_plain)(item, formula, _key(of, i), of)
         for i, item in enumerate(plain.get("groups", ()), 1)
     ]
     same = [term.text for term in calls] == [call.text for call in part.calls]
-    if not same or [group.by for group in groups] != [term.by for term in part.groups]:
+    per = [(group.by, getattr(group, "per", "")) for group in groups]
+    if not same or per != [(term.by, term.per) for term in part.groups]:
         raise ValueError("the smooths and groups are not the formula's")
     x = terms_from_plain(plain["x"], formula)
     terms: tuple[Term, ...] = (*calls, *groups)
@@ -280,7 +282,8 @@ def _with_stored(
 
 def _learn_groups(terms: tuple[GroupTerm, ...], table: pd.DataFrame, of: str) -> tuple[Group, ...]:
     return tuple(
-        learn_group(term, table, _key(of, number), of) for number, term in enumerate(terms, start=1)
+        (learn_group_by if term.per else learn_group)(term, table, _key(of, number), of)
+        for number, term in enumerate(terms, start=1)
     )
 
 

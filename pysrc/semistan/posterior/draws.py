@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from semistan.errors import InputError
 from semistan.infer.method import Method
 from semistan.infer.methods import method_named, method_of, reservations
 from semistan.model.bundle import Bundle
@@ -18,6 +18,7 @@ from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import evenly_spaced
+from semistan.posterior.chain_csv import ChainForm, copied, read_chain
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
 
@@ -143,10 +144,9 @@ def read_draws(run: Run) -> Draws:
     Raises
     ------
     InputError
-        If a chain is missing.
+        If a chain is missing, was changed, or is not what the run's method writes.
     """
-    method = method_of(run.options)
-    files, bundle = [_read_chain(path) for path in run.csv_files], run.bundle
+    files, bundle, method = read_chains(run), run.bundle, method_of(run.options)
     chains = [_lines(file, slice(method.lines_before, None)) for file in files]
     draws = draws_of_columns(bundle, chains, run.options)
     if method.linearised:
@@ -155,13 +155,43 @@ def read_draws(run: Run) -> Draws:
     columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
-    gamma = read_gamma(run.path / STORED, draws.phi, columns)
+    kept = run.path / STORED if run.seal.state(STORED).ok else None
+    gamma = read_gamma(kept, draws.phi, columns) if kept else None
     if gamma is None:
         rows = run.rows()
         gamma = np.concatenate(
             [network_along(own, rows, some.phi, columns) for own, some in by_network(bundle, draws)]
         )
     return orthogonalised(bundle, draws, gamma)
+
+
+def read_chains(run: Run) -> list[dict[str, Array]]:
+    """Read the columns of the chains of a run of one subspace.
+
+    Raises
+    ------
+    InputError
+        As ``read_draws``.
+    """
+    run.check_complete()
+    names, form = run.chain_names, chain_form(run)
+    known = run.seal.verify(*names, remedy=run.remedy)
+    chains = [
+        read_chain(run.path / name, form, known=name in known, remedy=run.remedy) for name in names
+    ]
+    if (copy := copied(chains)) is not None:
+        one, other = copy
+        raise InputError(f"'{run.path / names[other]}' is a copy of {names[one]}; {run.remedy}")
+    return chains
+
+
+def chain_form(run: Run) -> ChainForm:
+    """Return what the chains of a run must have."""
+    method = method_of(run.options)
+    return ChainForm(
+        method.lines_before + run.options.draws,
+        lambda chain: draws_of_columns(run.bundle, [chain], run.options),
+    )
 
 
 def draws_of_columns(
@@ -281,14 +311,6 @@ def by_network(bundle: Bundle, draws: Draws) -> list[tuple[Bundle, Draws]]:
         return [(bundle, draws)]
     chains = enumerate(draws.around)
     return [(bundle.linearised(phi), draws.chain(number)) for number, phi in chains]
-
-
-def _read_chain(path: Path) -> dict[str, Array]:
-    """Read the columns of one CSV."""
-    import pandas as pd
-
-    table = pd.read_csv(path, comment="#", dtype=float)
-    return {str(name): table[name].to_numpy() for name in table.columns}
 
 
 def _lines(columns: dict[str, Array], which: slice) -> dict[str, Array]:

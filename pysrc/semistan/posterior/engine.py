@@ -17,6 +17,7 @@ from semistan.model.bundle import Bundle
 Engine = Callable[[Array, Array, Array, Array], Array]
 
 ENGINES = ("torch", "onnx")
+GRAPH = "predictor.onnx"
 
 
 def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
@@ -33,7 +34,7 @@ def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
         )
     if name not in ENGINES:
         raise InputError(f"unknown engine '{name}'.{did_you_mean(name, ENGINES)}")
-    return onnx_engine(folder / "predictor.onnx") if name == "onnx" else torch_engine(bundle)
+    return onnx_engine(folder / GRAPH) if name == "onnx" else torch_engine(bundle)
 
 
 def torch_engine(bundle: Bundle) -> Engine:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file
+from semistan.bundle.files import atomic_file, damage
+from semistan.bundle.seal import stamp_of
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -24,7 +25,7 @@ from semistan.infer.methods import method_of
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.task import content_of
 from semistan.posterior.draws import Array
-from semistan.posterior.run import Run
+from semistan.posterior.run import Run, record_chain, record_files
 from semistan.program.data import stan_data
 from semistan.program.quantities import quantities_program
 
@@ -91,8 +92,10 @@ def generate_quantities(
     program = quantities_program(run.bundle)
     compile_program(program, toolchain)
     for member in run.members:
-        with atomic_file(member.path / FOLDER / PROGRAM) as temporary:
+        path = member.path / FOLDER / PROGRAM
+        with atomic_file(path) as temporary:
             temporary.write_text(program, "utf-8")
+        record_files(member.path, {f"{FOLDER}/{PROGRAM}": stamp_of(path)})
     with tempfile.TemporaryDirectory(prefix="semistan-") as name:
         filed = [
             task
@@ -101,7 +104,7 @@ def generate_quantities(
                 member, program, Path(name, f"{i}.json"), None if seed is None else seed + i
             )
         ]
-        complete_all(filed, backend, at_once=run.plan.chains)
+        complete_all(filed, backend, at_once=run.plan.chains, before=record_chain)
     return [
         chain_file(member.path / FOLDER, chain)
         for member in run.members
@@ -138,7 +141,7 @@ def read_generated(run: Run) -> Generated:
     Raises
     ------
     InputError
-        If it has not been written, or only in part.
+        If it has not been written, or only in part, or was changed.
     """
     chains = run.options.chains
     folders = [member.path / FOLDER for member in run.members]
@@ -148,6 +151,8 @@ def read_generated(run: Run) -> Generated:
                 f"'{folder}' lacks chains {missing}; write them with 'semistan generate {run.path}'"
             )
     files = [chain_file(folder, chain) for folder in folders for chain in range(1, chains + 1)]
+    for member in run.members:
+        member.seal.verify(*(f"{FOLDER}/{chain_file(Path(), c)}" for c in range(1, chains + 1)))
     log_lik, y_rep = np.split(np.concatenate([_read(file) for file in files]), 2, axis=1)
     return Generated(log_lik, y_rep)
 
@@ -156,4 +161,5 @@ def _read(path: Path) -> Array:
     """Read one CSV (S, 2 N): a column of ``log_lik`` for each row, then of ``y_rep``."""
     import pandas as pd
 
-    return np.asarray(pd.read_csv(path, comment="#"), dtype=float)
+    with damage(path):
+        return np.asarray(pd.read_csv(path, comment="#", index_col=False), dtype=float)

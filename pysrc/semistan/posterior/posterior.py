@@ -26,7 +26,7 @@ from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Array, Draws, by_network, read_draws
-from semistan.posterior.engine import Engine, engine_named
+from semistan.posterior.engine import GRAPH, Engine, engine_named
 from semistan.posterior.predictors import Known, known_at, parameter_draws, predictor_draws
 from semistan.posterior.run import Run, read_run
 
@@ -408,7 +408,7 @@ def read_posterior(run: Run | str | Path, engine: str = "torch") -> Posterior:
         If a chain is missing.
     """
     run = run if isinstance(run, Run) else read_run(run)
-    _ = run.csv_files  # a missing chain is told of the whole run
+    run.check_complete()  # a missing chain is told of the whole run
     members = tuple(
         One(member.bundle, read_draws(member), member_engine(member, engine))
         for member in run.members
@@ -421,4 +421,9 @@ def member_engine(member: Run, name: str) -> Engine | None:
 
     PyTorch is none, with which each chain has its own network where draws are linearised.
     """
-    return None if name == "torch" else engine_named(name, member.bundle, member.path / "bundle")
+    if name == "torch":
+        return None
+    folder = member.path / "bundle"
+    if (folder / GRAPH).is_file():
+        member.seal.verify(f"bundle/{GRAPH}")
+    return engine_named(name, member.bundle, folder)

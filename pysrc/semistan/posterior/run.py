@@ -11,19 +11,27 @@ posterior.nc  summary.csv
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.bundle.files import (
-    atomic_folder,
-    check_output_folder,
-    read_json,
-    sha256_file,
-    write_json,
-)
+from semistan.bundle.files import atomic_folder, check_output_folder, write_json
 from semistan.bundle.foreign import check_no_links, read_parquet
+from semistan.bundle.seal import (
+    RESTORE,
+    Seal,
+    Stamp,
+    changed,
+    csv_rows,
+    read_stamps,
+    stamp_of,
+    stamp_of_bytes,
+    stamps_of,
+    write_record,
+)
 from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file, missing_chains
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -37,18 +45,22 @@ from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
 from semistan.model.modules import Given, codes
 from semistan.model.table.rows import Rows
+from semistan.posterior.manifest import (
+    FORMAT_VERSION,
+    MARKER,
+    TRAINING,
+    is_sealed,
+    read_manifest,
+    seal_of,
+)
+from semistan.posterior.orthogonal import STORED
 from semistan.program.program import Kernel
 from semistan.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT_VERSION = 1
-SEVERAL_FORMAT_VERSION = 2  # of a run with several subspaces
-MARKER = "manifest.json"
-TRAINING = "training.parquet"
-SHARED = {"program_sha256": "program.stan", "table_sha256": TRAINING}
-HASHED = {"program_sha256": "program.stan", "data_sha256": "data.json", "table_sha256": TRAINING}
+OUTPUTS = ("summary.csv", "posterior.nc", STORED)
 SUBSPACES = "subspaces"
 
 
@@ -132,12 +144,30 @@ class Run:
 
     @property
     def csv_files(self) -> list[Path]:
-        """CmdStan's files, one for each chain, subspace after subspace.
+        """CmdStan's files, one for each chain, subspace after subspace, as they were drawn.
 
         Raises
         ------
         InputError
-            If a chain is missing.
+            If a chain is missing or was changed.
+        """
+        self.check_complete()
+        for member in self.members:
+            member.seal.verify(*member.chain_names, remedy=member.remedy)
+        return [member.path / name for member in self.members for name in member.chain_names]
+
+    @property
+    def chain_names(self) -> list[str]:
+        """The names of the chains' files in the folder of one subspace."""
+        return [chain_name(chain) for chain in range(1, self.options.chains + 1)]
+
+    def check_complete(self) -> None:
+        """Refuse a run that lacks chains.
+
+        Raises
+        ------
+        InputError
+            Naming them.
         """
         if self.missing:
             through = f" (each subspace has {self.options.chains})" if self.parts else ""
@@ -145,9 +175,17 @@ class Run:
                 f"'{self.path}' lacks chains {self.missing}{through}; complete it with "
                 f"'semistan sample {self.path}'"
             )
-        chains = range(1, self.options.chains + 1)
-        folders = [member.path / "chains" for member in self.members]
-        return [chain_file(folder, chain) for folder in folders for chain in chains]
+
+    @property
+    def seal(self) -> Seal:
+        """What the manifest, as it now is, says of the folder's files."""
+        return seal_of(self.path)
+
+    @property
+    def remedy(self) -> str:
+        """What to do with a chain that is not as it was drawn."""
+        several = self.path.parent.name == SUBSPACES
+        return f"'semistan sample {self.path.parents[1] if several else self.path}' draws it anew"
 
     def rows(self) -> Rows:
         """Apply the design to the training table."""
@@ -181,6 +219,11 @@ class Run:
 
     def _repr_html_(self) -> str:
         return facts_html("Run", self.facts() | {"Folder": str(self.path)})
+
+
+def chain_name(chain: int) -> str:
+    """Return the name of a chain's file in a run's folder."""
+    return chain_file(Path("chains"), chain).as_posix()
 
 
 def subspace_folder(run: Path, number: int) -> Path:
@@ -230,7 +273,6 @@ def create_run(
             "formula": bundle.config.formula,
             "family": bundle.family.name,
             "bundle_sha256": bundle.sha256,
-            **{key: sha256_file(folder / name) for key, name in HASHED.items()},
             "cmdstan": toolchain.version_text if toolchain else "not used",
             "compiler": toolchain.compiler if toolchain else "not used",
             "sample": starts.resolve(options).model_dump(),
@@ -241,7 +283,7 @@ def create_run(
             "prior_only": prior_only,
             "seconds": timings or {},
         }
-        write_json(folder / MARKER, manifest)
+        write_record(folder / MARKER, manifest, stamps_of(folder))
     return read_run(path, codes(bundle.modules))
 
 
@@ -255,14 +297,43 @@ def record_weights(run: Run, weights: tuple[float, ...]) -> Run:
     return _recorded(run, weights=list(weights))
 
 
+def record_chain(path: Path, content: bytes) -> None:
+    """Add a chain to the manifest of its run before its file is there.
+
+    So no chain is ever there that the manifest does not know of, whenever a run is interrupted.
+    """
+    run, rows = path.parents[1], csv_rows(io.BytesIO(content))
+    record_files(run, {path.relative_to(run).as_posix(): stamp_of_bytes(content, rows)})
+
+
+def record_outputs(run: Run) -> None:
+    """Add to the manifest what was computed from the draws."""
+    for one in {item.path: item for item in (run, *run.parts)}.values():
+        written = [name for name in OUTPUTS if (one.path / name).is_file()]
+        record_files(one.path, {name: stamp_of(one.path / name) for name in written})
+
+
+def record_files(path: Path, stamps: dict[str, Stamp], **content: Any) -> dict[str, Any]:
+    """Add files, and any other content, to the manifest in a folder, and return that.
+
+    A run of an earlier format stays one, without a record of its files.
+    """
+    manifest = read_manifest(path) | content
+    if is_sealed(manifest):
+        write_record(path / MARKER, manifest, read_stamps(path / MARKER, manifest) | stamps)
+        return read_manifest(path)
+    write_json(path / MARKER, manifest)
+    return manifest
+
+
 def _recorded(run: Run, **content: Any) -> Run:
-    manifest = run.manifest | content
-    write_json(run.path / MARKER, manifest)
-    return replace(run, manifest=manifest)
+    return replace(run, manifest=record_files(run.path, {}, **content))
 
 
 def read_run(path: Path | str, networks: Given | None = None) -> Run:
-    """Read a run's folder.
+    """Read a run's folder, and hold its files to its seal; chains, when they are read.
+
+    Runs of formats 1 and 2 have no seal: their program, data and table alone are held to hashes.
 
     Parameters
     ----------
@@ -283,31 +354,15 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
     manifest = read_manifest(path)
     if "subspaces" in manifest:
         return _read_several(path, manifest, networks)
-    _check_hashes(path, manifest, HASHED)
+    _verify(path)
     bundle = read_bundle(path / "bundle", networks)
     if bundle.sha256 != manifest["bundle_sha256"]:
-        raise InputError(f"'{path}/bundle' is not the bundle that this run was sampled with")
+        changed(
+            str(path / "bundle"),
+            f"'{path}/bundle' is not the bundle that this run was sampled with; {RESTORE}",
+        )
     options = SampleConfig.model_validate(manifest["sample"])
     return Run(path, with_temper(bundle, options), manifest)
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a run's manifest, that of a run whose subspaces are not all trained too.
-
-    Raises
-    ------
-    InputError
-        If the folder is no run, or of a newer format.
-    """
-    if not (path / MARKER).is_file():
-        raise InputError(f"'{path}' is not a run (it has no {MARKER})")
-    manifest: dict[str, Any] = read_json(path / MARKER)
-    if manifest.get("format_version", 0) > SEVERAL_FORMAT_VERSION:
-        raise InputError(
-            f"'{path}' has run format {manifest['format_version']}, this semistan reads up to "
-            f"{SEVERAL_FORMAT_VERSION}; upgrade semistan"
-        )
-    return manifest
 
 
 def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:
@@ -324,19 +379,21 @@ def _read_several(path: Path, manifest: dict[str, Any], networks: Given | None) 
             f"'{path}' was interrupted in training: {len(missing)} of {manifest['subspaces']} "
             f"subspaces are not trained yet; go on with 'semistan sample {path}'"
         )
-    _check_hashes(path, manifest, SHARED)
+    _verify(path)
     folders = (subspace_folder(path, i) for i in range(1, manifest["subspaces"] + 1))
     parts = tuple(read_run(folder, networks) for folder in folders)
     if [part.bundle.sha256 for part in parts] != manifest["bundle_sha256"]:
-        raise InputError(
-            f"'{path / SUBSPACES}' does not have the bundles that this run was sampled with"
+        changed(
+            str(path / SUBSPACES),
+            f"'{path / SUBSPACES}' does not have the bundles that this run was sampled with; "
+            f"{RESTORE}",
         )
     return Run(path, parts[0].bundle, manifest, parts)
 
 
-def _check_hashes(path: Path, manifest: dict[str, Any], hashed: dict[str, str]) -> None:
-    for key, name in hashed.items():
-        if not (path / name).is_file():
-            raise InputError(f"'{path}' is incomplete: it has no {name}")
-        if sha256_file(path / name) != manifest.get(key):
-            raise InputError(f"'{path / name}' does not match its hash in {MARKER}; it was changed")
+def _verify(path: Path) -> None:
+    """Hold what stands in a run's folder itself, and its bundle's record, to the seal."""
+    seal = seal_of(path)
+    own = [name for name in seal.stamps if "/" not in name and name not in OUTPUTS]
+    bundle = f"bundle/{BUNDLE}"
+    seal.verify(*own, *((bundle,) if bundle in seal.stamps else ()))

@@ -58,7 +58,7 @@ def compare(
         and a tempered p(y | phi) have no PSIS-LOO.
     """
     judged = [posterior_run(run) for run in runs]
-    names = _names(judged)
+    names = names_of(judged)
     by = resolved_by(judged) if by == "auto" else by
     if frame is not None:
         rows = [judge(run, frame) for run in judged]
@@ -121,7 +121,7 @@ def _conditional(runs: Sequence[Run]) -> bool:
     return any(run.bundle.model.moves != "all" for run in runs)
 
 
-def _names(runs: list[Run]) -> list[str]:
+def names_of(runs: Sequence[Run]) -> list[str]:
     """Return the folders' names, or their paths where names are not unique."""
     names = [run.path.resolve().name for run in runs]
     paths = [str(run.path) for run in runs]

@@ -27,19 +27,22 @@ from semistan.model.config import ModelConfig, SampleConfig, with_overrides
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
+from semistan.posterior.manifest import MARKER
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.posterior import Mixture, Posterior, read_posterior
 from semistan.posterior.run import (
-    MARKER,
     Run,
     create_run,
     read_run,
+    record_chain,
+    record_outputs,
     record_seconds,
     record_weights,
     warmup_text,
 )
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
+from semistan.posterior.sound import set_aside
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.program import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -57,7 +60,15 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import (
+    checkpoint_file,
+    counted,
+    goes_on,
+    prior_text,
+    train,
+    training_text,
+    warn_of_overfitting,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,9 +156,27 @@ def fit(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     prepared = prepare(config, frame, networks, reading)
     progress = progress and counted(progress, prepared.config, config)
-    config = prepared.config
     for note in prepared.notes:
         say(note)
+    return fit_prepared(
+        prepared, Path(out),
+        overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
+        backend=backend,
+    )  # fmt: skip
+
+
+def fit_prepared(
+    prepared: Prepared,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    say: Say = _silent,
+    backend: Backend = LOCAL,
+) -> Fit:
+    """Fit a model that was checked against its rows; the other arguments are those of ``fit``."""
+    config = prepared.config
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     _check_weights(prepared)
@@ -155,13 +184,13 @@ def fit(
     prepared = resolved(prepared, toolchain, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
-        begin_run(prepared, Path(out), toolchain, overwrite=overwrite)
+        begin_run(prepared, out, toolchain, overwrite=overwrite)
         run = train_missing(
-            Path(out), prepared, toolchain, kernel, progress=progress, say=say, backend=backend
+            out, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
         )
     else:
         run = _trained_run(
-            prepared, Path(out), toolchain, kernel,
+            prepared, out, toolchain, kernel,
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
@@ -187,17 +216,25 @@ def _trained_run(
     backend: Backend,
 ) -> Run:
     """Train one subspace and make the run's folder."""
-    started = time.monotonic()
-    bundle = train(prepared, progress, backend=backend)
+    started, checkpoint = time.monotonic(), checkpoint_file(out)
+    if goes_on(prepared, checkpoint):
+        say("training goes on where it was interrupted")
+    try:
+        bundle = train(prepared, progress, checkpoint=checkpoint, backend=backend)
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on with the training")
+        raise
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], say)
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
-    return new_run(
+    run = new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
+    checkpoint.unlink(missing_ok=True)
+    return run
 
 
 def sample(
@@ -209,6 +246,8 @@ def sample(
     backend: Backend = LOCAL,
 ) -> Fit:
     """Sample the chains that a run does not have yet, and write its results.
+
+    A chain that was changed, or is not whole, is set aside and drawn anew, with the same draws.
 
     Parameters
     ----------
@@ -240,6 +279,8 @@ def _sampled(
     backend: Backend,
 ) -> Fit:
     """Draw what is missing, and write the results; arguments as of ``sample``."""
+    for finding in set_aside(run):
+        say(finding)
     if run.missing:
         say(sampling_text(run))
     started = time.monotonic()
@@ -262,6 +303,7 @@ def _sampled(
     summary = summarise(posterior, rows)
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
+    record_outputs(run)
     return Fit(run, posterior, summary)
 
 
@@ -285,7 +327,7 @@ def draw_missing(
     if toolchain is not None:  # before any chain begins, in case that it fails
         program = (run.path / "program.stan").read_text("utf-8")
         compile_program(program, toolchain, run.kernel)
-    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+    complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
 
 
 def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:

@@ -1,17 +1,21 @@
-"""What a finished run says of hypotheses, of explained variance, and of its own prior."""
+"""What a finished run says of hypotheses, explained variance, its prior, and the data's looks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
+from semistan.model.formula.formula import parse_formula
 from semistan.posterior import hypothesis as judging
+from semistan.posterior.checks import Checks, predictive_checks
+from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.scoring.r2 import R2, r2
 from semistan.posterior.sensitivity import sensitivity as power_scaling
+from semistan.workflow.images import with_pictures
 from semistan.workflow.runs import RunLike, opened, posterior_run
 
 if TYPE_CHECKING:
@@ -92,3 +96,91 @@ def sensitivity(run: RunLike) -> pd.DataFrame:
         return power_scaling(read_posterior(run), run.rows())
     except InputError as error:
         raise InputError(f"'{run.path}': {error}") from None
+
+
+def pp_check(
+    run: RunLike, stat: str | Sequence[str] = "mean,sd", *, by: str | None = None, seed: int = 1
+) -> Checks:
+    """Compare statistics of the response with those of replicated responses.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run; one that draws from the prior is checked before its data are seen.
+    stat : str or sequence of str
+        ``mean``, ``sd``, ``min``, ``max``, ``median``, ``zeros`` (their share) and ``skewness``.
+    by : str, optional
+        Column of the training table, in each of whose values they are taken.
+    seed : int
+        Seed of the replicated responses.
+
+    Returns
+    -------
+    Checks
+        Its ``table()`` has a posterior predictive p-value for each.
+
+    Raises
+    ------
+    InputError
+        For an unknown statistic or column, or a response of unordered categories.
+    """
+    run = opened(run)
+    groups = None
+    if by is not None:
+        table = run.table()
+        if by not in table.columns:
+            raise InputError(
+                f"the run's table, which has the columns of the formula, has no column '{by}'."
+                f"{did_you_mean(by, list(table.columns))}"
+            )
+        groups = table[by].to_numpy()
+    return predictive_checks(
+        read_posterior(run), run.rows(), stat,
+        groups=groups, by=by, generator=np.random.default_rng(seed),
+    )  # fmt: skip
+
+
+def comparisons(
+    run: RunLike,
+    variables: str | Sequence[str] | None = None,
+    *,
+    frame: pd.DataFrame | None = None,
+    seed: int = 1,
+    **options: Any,
+) -> pd.DataFrame:
+    """Compare predictions before and after a change of a column, averaged over rows.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    variables : str or sequence of str, optional
+        Columns; all by default.
+    frame : pandas.DataFrame, optional
+        Rows over which to average; the training rows by default.
+    seed : int
+        Draws rows if ``rows`` says how many.
+    **options
+        Those of ``average_comparisons``: ``contrast``, ``comparison``, ``by``, ``scale``,
+        ``interval`` and ``rows``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``term``, ``contrast``, the groups, ``Estimate``, ``Est.Error`` and an interval.
+
+    Raises
+    ------
+    InputError
+        If a column or an option cannot be used.
+    """
+    run = opened(run)
+    if frame is None:
+        table = run.table()
+    else:
+        formula = parse_formula(run.bundle.config.formula)
+        _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
+    return average_comparisons(
+        read_posterior(run), table,
+        variables=variables, generator=np.random.default_rng(seed), **options,
+    )  # fmt: skip

@@ -7,8 +7,10 @@ posterior. A fold is a task, and folds run side by side.
 from __future__ import annotations
 
 import io
+import math
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_folder, read_json, write_json
+from semistan.bundle.files import atomic_folder, write_json
 from semistan.errors import InputError, SemistanError, did_you_mean
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
@@ -25,16 +27,21 @@ from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Modules, codes
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_outcome
 from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,
     MANIFEST,
+    SECONDS,
     KFold,
     assign_folds,
     fold_folder,
+    read_fold_options,
     read_folds,
     read_kfold,
+    record_fold,
+    write_fold_options,
     write_folds,
     write_pointwise,
 )
@@ -109,7 +116,7 @@ def kfold(
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
     if missing and len(missing) < folds:
         say(f"{folds - len(missing)} of {folds} folds are done already")
-    _complete(folder, fold_tasks(run, missing, options), backend, jobs, say)
+    complete_folds(folder, fold_tasks(run, missing, options), backend, jobs, say)
     return read_kfold(run)
 
 
@@ -125,11 +132,14 @@ class FoldFit:
         The fit's coefficients and diagnostics.
     run : bytes
         The fit's run as a tar archive, if it is kept.
+    seconds : float
+        How long the fit took.
     """
 
     judged: Pointwise
     summary: Summary
     run: bytes
+    seconds: float = math.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,9 +194,11 @@ class FoldTask:
             raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
 
     def _fit(self, folder: Path) -> FoldFit:
+        started = time.monotonic()
         fit = workflow.fit(
             self.config, self.table[~self.inside], out=folder / "run", networks=codes(self.modules)
         )
+        seconds = time.monotonic() - started
         rows = preparation.new_rows(
             fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
@@ -194,7 +206,8 @@ class FoldTask:
             fit.posterior, rows, interval=self.interval,
             generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
-        return FoldFit(judged, fit.summary, _packed(folder / "run") if self.save_fit else b"")
+        packed = _packed(folder / "run") if self.save_fit else b""
+        return FoldFit(judged, fit.summary, packed, seconds)
 
 
 def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[FoldTask]:
@@ -209,7 +222,7 @@ def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[
     ]  # fmt: skip
 
 
-def _complete(
+def complete_folds(
     folder: Path,
     tasks: Sequence[FoldTask],
     backend: Backend,
@@ -232,9 +245,11 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
         write_summary(found.summary, target / "summary.csv")
         failed = [c.name + ": " + c.finding for c in found.summary.checks if not c.passed]
         write_json(target / "checks.json", failed)
+        write_json(target / SECONDS, found.seconds)
         if found.run:
             with tarfile.open(fileobj=io.BytesIO(found.run)) as archive:
                 archive.extractall(target, filter="data")
+        record_fold(folder, target, task.number)
 
 
 def _packed(run: Path) -> bytes:
@@ -261,7 +276,7 @@ def _begin(
     if run.prior_only:
         raise InputError(f"'{run.path}' draws from the prior: there is nothing to cross-validate")
     if (folder / MANIFEST).is_file():
-        before = read_json(folder / MANIFEST)
+        before = read_fold_options(folder)
         if before == options:
             return
         if not overwrite:
@@ -281,7 +296,7 @@ def _begin(
     _check_folds(run, table, assigned)
     with atomic_folder(folder) as temporary:
         write_folds(assigned, temporary)
-        write_json(temporary / MANIFEST, options)
+        write_fold_options(temporary, options)
 
 
 def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
@@ -328,6 +343,7 @@ def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.
     whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
     trunks = run.bundle.design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
+    whole = with_outcome(formula, run.bundle.family.name, whole)
     rows = apply_design(run.bundle.design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(

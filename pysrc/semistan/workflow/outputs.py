@@ -25,6 +25,7 @@ from semistan.show.pictures.words import effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
+from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
@@ -53,8 +54,8 @@ def plot(
     run : Run or path
         A finished run.
     kind : str
-        ``coefficients``, ``densities``, ``band``, ``subspace``, ``loss``, ``ppc``,
-        ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
+        ``coefficients``, ``densities``, ``pairs``, ``band``, ``subspace``, ``loss``, ``ppc``,
+        ``stat``, ``loo_pit``, ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
     others : sequence of runs or paths
@@ -63,9 +64,10 @@ def plot(
         Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
         drawn, instead of the training rows.
     **options
-        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``images``, ``category``
-        of these and of ``calibration``, ``standardise`` of ``coefficients``, ``directions`` and
-        ``what`` of ``subspace``.
+        Of the kind: ``variable`` and ``by`` of ``band``, ``variable`` of ``pairs`` and of
+        ``images``, ``category`` of the latter, of ``band`` and of ``calibration``, ``stat`` and
+        ``by`` of ``stat``, ``standardise`` of ``coefficients``, ``directions`` and ``what`` of
+        ``subspace``.
 
     Returns
     -------
@@ -183,7 +185,7 @@ def r_script(run: RunLike, out: Path | str | None = None) -> Path:
 def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[RunLike] = ()) -> Path:
     """Write a run's page, ``report.html`` in its folder by default, and return its path.
 
-    Its cross-validation is on the page if it was made.
+    Its cross-validation and its baselines are on the page if they were made.
 
     Parameters
     ----------
@@ -203,6 +205,8 @@ def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[Run
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")
-    comparisons = (comparison(fit.run, compare),) if compare else ()
-    write_report(fit.run, fit.posterior, fit.summary, path, comparisons)
+    found = None if fit.run.prior_only else read_baselines(fit.run)
+    comparisons = [comparison_with(found)] if found else []
+    comparisons += [comparison(fit.run, compare)] if compare else []
+    write_report(fit.run, fit.posterior, fit.summary, path, tuple(comparisons))
     return path

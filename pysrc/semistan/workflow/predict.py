@@ -99,15 +99,22 @@ def write_predictions(
         As ``predict`` does, or for a file of another suffix.
     """
     chosen = PredictOptions.of(options)
+    chunks = _predictions(opened(run), frame, chosen, say, reading)
+    write_chunks(chunks, chosen.interval, table, draws)
+
+
+def write_chunks(
+    chunks: Iterator[Prediction], interval: float, table: Path | TextIO, draws: Path | None
+) -> None:
+    """Write predictions some rows at a time: the table, and all draws if there is a file."""
     for path in (table, draws):
         if isinstance(path, Path):
             check_table_path(path)
-    chunks = _predictions(opened(run), frame, chosen, say, reading)
     with ExitStack() as stack:
         append = stack.enter_context(table_writer(table))
         append_draws = stack.enter_context(table_writer(draws)) if draws else None
         for chunk in chunks:
-            append(summarise_prediction(chunk, chosen.interval))
+            append(summarise_prediction(chunk, interval))
             if append_draws:
                 append_draws(draws_of(chunk))
 

@@ -30,10 +30,11 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.table.given import check_censoring, check_trials
 from semistan.model.table.missing import complete_rows
+from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
-from semistan.model.units import units_of
+from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
 from semistan.workflow.images import with_pictures
@@ -53,7 +54,8 @@ class Prepared:
     """A checked model with its training rows: everything that can be known before training.
 
     ``notes`` say what the user should know: dropped rows, factors of many levels. ``modules`` are
-    the user's among the networks.
+    the user's among the networks. ``units`` are those of other rows, as where responses are
+    simulated: priors must not follow these.
     """
 
     config: ModelConfig
@@ -62,11 +64,12 @@ class Prepared:
     source: Source
     notes: tuple[str, ...] = ()
     modules: Modules = field(default_factory=dict)
+    units: Units | None = None
 
     @cached_property
     def model(self) -> Model:
-        """The model in the units of the training rows."""
-        units = units_of(self.design, family(self.config.family), self.rows)
+        """The model in the units of the training rows, unless others are given."""
+        units = self.units or units_of(self.design, family(self.config.family), self.rows)
         return Model(self.config, self.design, units, self.modules)
 
 
@@ -133,6 +136,9 @@ def prepare(
     formula, kept = with_pictures(
         formula, kept, said.append, positions=missing.kept, progress=reading
     )
+    formula, which = with_levels_of(formula, record, kept)
+    said += [which] if which else []
+    kept = with_outcome(formula, record.name, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
@@ -225,6 +231,8 @@ def new_rows(
         formula, kept, say or (lambda _: None),
         positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
     )  # fmt: skip
+    if response:
+        kept = with_outcome(formula, bundle.family.name, kept)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)

@@ -17,7 +17,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.modules import Given
 from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
-from semistan.posterior.run import MARKER as RUN
+from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run
 from semistan.workflow.prepare import Prepared, configure, prepare, training_rows
 

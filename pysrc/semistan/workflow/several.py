@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semistan.bundle.files import atomic_folder, check_output_folder, sha256_file, write_json
+from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import read_parquet
 from semistan.bundle.lock import held
-from semistan.infer.backends.backend import SILENT, Backend, Report
+from semistan.bundle.seal import stamp_of, stamps_of, write_record
+from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_program
@@ -27,14 +28,10 @@ from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, Source, with_temper
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.modules import Given, Modules, codes
+from semistan.posterior.manifest import FORMAT_VERSION, MARKER, TRAINING, read_manifest
 from semistan.posterior.run import (
-    MARKER,
-    SEVERAL_FORMAT_VERSION,
-    SHARED,
-    TRAINING,
     Run,
     create_run,
-    read_manifest,
     read_run,
     subspace_folder,
     untrained,
@@ -51,7 +48,15 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.prepare import Prepared, Say, prepare
-from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
+from semistan.workflow.train import (
+    TrainTask,
+    checkpoint_file,
+    left_of,
+    prior_text,
+    training_report,
+    training_text,
+    warn_of_overfitting,
+)
 
 if TYPE_CHECKING:
     pass
@@ -88,10 +93,13 @@ class SubspaceTask:
         The model, with this subspace's seeds.
     number : int
         The subspace, from 1.
+    left : bytes, optional
+        What an interrupted training kept.
     """
 
     prepared: Prepared
     number: int
+    left: bytes | None = None
 
     @property
     def name(self) -> str:
@@ -106,7 +114,7 @@ class SubspaceTask:
     def run(self, report: Report) -> TrainedSubspace:
         """Train, and climb to the modes at which the chains start."""
         begun = time.monotonic()
-        bundle = TrainTask(self.prepared).run(report)
+        bundle = TrainTask(self.prepared, self.left).run(report)
         trained, options = time.monotonic(), self.prepared.config.sample
         starts = starts_of(with_temper(bundle, options), self.prepared.rows, options)
         seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
@@ -129,19 +137,18 @@ def begin_run(
     with atomic_folder(path) as folder:
         frame.to_parquet(folder / TRAINING, index=False)
         manifest = {
-            "format_version": SEVERAL_FORMAT_VERSION,
+            "format_version": FORMAT_VERSION,
             "semistan": __version__,
             "formula": config.formula,
             "family": prepared.model.family.name,
             "subspaces": config.subspace.subspaces,
             "config": config.model_dump(),
             "source": asdict(prepared.source),
-            "table_sha256": sha256_file(folder / TRAINING),
             "cmdstan": toolchain.version_text if toolchain else "not used",
             "compiler": toolchain.compiler if toolchain else "not used",
             "prior_only": False,
         }
-        write_json(folder / MARKER, manifest)
+        write_record(folder / MARKER, manifest, stamps_of(folder))
 
 
 def resume(
@@ -249,13 +256,14 @@ def _trained_missing(
     """Train what is missing; arguments as of ``train_missing``."""
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
+    checkpoints = [checkpoint_file(subspace_folder(path, i)) for i in numbers]
     tasks = [
-        SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i)
-        for i in numbers
+        SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i, left_of(kept))
+        for i, kept in zip(numbers, checkpoints, strict=True)
     ]
     settled, trained = _settled(path, manifest), []
     try:
-        for index, found in backend.map(tasks, report=_together(progress, len(tasks))):
+        for index, found in backend.map(tasks, report=_together(progress, checkpoints)):
             task = tasks[index]
             trained.append(found.bundle)
             say(_trained_text(found, task, manifest["subspaces"]))
@@ -272,9 +280,9 @@ def _trained_missing(
     return _finish(path, manifest, time.monotonic() - started, prepared.modules)
 
 
-def _together(progress: Progress | None, number: int) -> Callable[[int], Report]:
+def _together(progress: Progress | None, checkpoints: list[Path]) -> Callable[[int], Report]:
     """Return where each of several trainings reports to, so that their epochs add up."""
-    epochs = [0] * number
+    epochs = [0] * len(checkpoints)
 
     def report(index: int) -> Report:
         def step(epoch: int, loss: float, held_out: float) -> None:
@@ -282,7 +290,7 @@ def _together(progress: Progress | None, number: int) -> Callable[[int], Report]
             if progress is not None:
                 progress(sum(epochs), loss, held_out)
 
-        return SILENT if progress is None else Report(step)
+        return training_report(step, checkpoints[index])
 
     return report
 
@@ -320,6 +328,7 @@ def _write_member(
         found.bundle, task.prepared.rows, folder, task.prepared.config.sample, found.starts,
         plan, toolchain, kernel=kernel, timings=found.seconds,
     )  # fmt: skip
+    checkpoint_file(folder).unlink(missing_ok=True)
 
 
 def _trained_text(found: TrainedSubspace, task: SubspaceTask, number: int) -> str:
@@ -340,8 +349,8 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
     program = stan_program(first.bundle.model, kernel=first.kernel)
     write_program(first.bundle.model, program, path, first.kernel)
     shared = {
+        "format_version": FORMAT_VERSION,
         "bundle_sha256": [member.bundle.sha256 for member in members],
-        **{key: sha256_file(path / name) for key, name in SHARED.items()},
         "sample": _shared_options(options, members).model_dump(),
         "warmups": sorted({member.manifest["sample"]["warmup"] for member in members}),
         "keep_metric": all(member.keep_metric for member in members),
@@ -349,7 +358,9 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
         "kernel": first.kernel,
         "seconds": {"train": seconds},
     }
-    write_json(path / MARKER, manifest | shared)
+    own = [item for item in path.iterdir() if item.is_file() and not item.name.startswith(".")]
+    stamps = {item.name: stamp_of(item) for item in own if item.name != MARKER}
+    write_record(path / MARKER, manifest | shared, stamps)
     return read_run(path, codes(modules))
 
 

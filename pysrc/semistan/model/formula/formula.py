@@ -24,6 +24,7 @@ from semistan.model.formula.syntax import (
     LAYERS,
     PARTS,
     SHARED,
+    Span,
     check_expression,
     check_part,
     check_size,
@@ -58,6 +59,9 @@ class GroupTerm:
         The columns whose combinations are the levels.
     correlated : bool
         Whether the coefficients' correlations are sampled (one bar, not two).
+    per : str
+        The column for each of whose levels there are standard deviations of their own, as in
+        ``gr(g, by=h)``; empty without.
     """
 
     text: str
@@ -65,11 +69,17 @@ class GroupTerm:
     terms: tuple[str, ...]
     by: tuple[str, ...]
     correlated: bool
+    per: str = ""
 
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the term uses."""
-        return _unique((*(v for term in self.terms for v in variables(term)), *self.by))
+        return _unique((*(v for term in self.terms for v in variables(term)), *self.levels_of))
+
+    @property
+    def levels_of(self) -> tuple[str, ...]:
+        """Columns whose levels it uses."""
+        return (*self.by, self.per) if self.per else self.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +134,7 @@ class PredictorFormula:
     @property
     def variables(self) -> tuple[str, ...]:
         """Columns that the predictor uses."""
-        levels = (name for group in self.groups for name in group.by)
+        levels = (name for group in self.groups for name in group.levels_of)
         return _unique((*(v for term in self.expressions for v in variables(term)), *levels))
 
 
@@ -167,6 +177,8 @@ class Formula:
         Arguments of ``weights()`` and ``trials()``, empty without.
     cens : tuple of str
         Arguments of ``cens()``: how each row is censored and, if given, where its interval ends.
+    levels : tuple of str
+        The response's values in order, of ``C(y, levels=['No', 'Yes']) ~``; empty without.
     """
 
     text: str
@@ -175,6 +187,7 @@ class Formula:
     weights: str = ""
     trials: str = ""
     cens: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
     @property
     def mean(self) -> PredictorFormula:
@@ -366,7 +379,7 @@ def _check_images(formula: Formula) -> None:
     expressions = (term for part in formula.predictors for term in part.expressions)
     others = {v for term in expressions if image_of(term) is None for v in variables(term)}
     groups = (group for part in formula.predictors for group in part.groups)
-    others |= {name for group in groups for name in group.by} | {*formula.outcome}
+    others |= {name for group in groups for name in group.levels_of} | {*formula.outcome}
     for name in sorted(images & others):
         raise formula_error(
             formula.text, f"'{name}' is a column of images, which image() in nn() takes alone", name
@@ -480,14 +493,22 @@ def _checked_formula(text: str) -> Formula:
     if isinstance(_python(text[slice(*left)], text)[0].body, ast.BinOp):
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     mean = _predictor(MU, rhs, bars, text)
-    return Formula(
-        text,
-        lhs[0][0],
-        (mean,),
-        "".join(_addition("weights", 1, bars, text)),
-        "".join(_addition("trials", 1, bars, text)),
-        _addition("cens", 2, bars, text),
-    )
+    response, levels = _response(lhs[0][0], text, left)
+    weights, trials = ("".join(_addition(name, 1, bars, text)) for name in ("weights", "trials"))
+    cens = _addition("cens", 2, bars, text)
+    return Formula(text, response, (mean,), weights, trials, cens, levels)
+
+
+def _response(factor: str, text: str, left: tuple[int, int]) -> tuple[str, tuple[str, ...]]:
+    """Return the response and its levels, which ``C(y, levels=['No', 'Yes'])`` gives."""
+    if not factor.startswith("C("):
+        return factor, ()
+    levels = listed_levels(factor)
+    words = [str(level) for level in levels] if isinstance(levels, list) else []
+    if len(words) < 2 or len({*words}) < len(words):
+        message = "C() left of '~' gives the values in order, as C(y, levels=['low', 'high'])"
+        raise formula_error(text, message, left)
+    return in_formula(variables(factor)[0]), tuple(words)
 
 
 def _addition(name: str, most: int, bars: Bars, text: str) -> tuple[str, ...]:
@@ -532,6 +553,7 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
             raise formula_error(text, f"{called}() cannot vary by group", (start, end))
         for factor in term:
             check_expression(_python(factor, text)[0], text)
+    (first, last), per = _per(source, (first, last), text)
     if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
         raise formula_error(
             text, "expected a column, or several as g:h, behind the bar", (first, last)
@@ -541,7 +563,17 @@ def _group_term(group: GroupText, text: str) -> GroupTerm:
     if not terms:
         raise formula_error(text, "expected 1 or a column before the bar", (start, end))
     whole = text[slice(*group.whole)]
-    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated)
+    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per)
+
+
+def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
+    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
+    first, last = span
+    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
+    if call is None:
+        return span, ""
+    at = first + call.start(2), first + call.end(2)
+    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
 
 
 def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:

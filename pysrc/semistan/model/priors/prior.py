@@ -277,7 +277,7 @@ def _hyperparameter_group(config: PriorConfig, item: Hyperparameter, scale: floa
     own = config.coefficients.get(item.name)
     of_class = config.of_class(item.prior_class) or item.default
     prior = parse_prior(own or of_class, item.name)
-    used = autoscaled(prior, scale * item.unit, config)
+    used = autoscaled(prior, scale * item.unit, config) if item.has_units else prior
     source = "coefficient" if own else _source(config, item.prior_class)
     return PriorGroup(
         item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),

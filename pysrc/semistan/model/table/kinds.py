@@ -7,7 +7,7 @@ numbers by ``days()``: the days since the first training date.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.formula.syntax import formula_error
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NUMBERS = "biuf"
 KINDS = ("string", "categorical", "boolean", "integer", "floating", "empty")
+STRAY = 0.2  # of the rows, up to which words among numbers look like mistakes
 DATES = ("datetime64", "datetime", "date")
 
 
@@ -54,10 +55,49 @@ def check_numeric(frame: pd.DataFrame, names: Iterable[str]) -> None:
     for name in names:
         column = frame[name]
         if column.dtype.kind not in NUMBERS:
+            row, value = _first_word(column)
             raise InputError(
-                f"column '{name}' must be numeric, got {column.iloc[0]!r} ({column.dtype}): the "
-                "response and what a function or arithmetic is applied to are numbers"
+                f"column '{name}' must be numeric, got {value!r} ({column.dtype}) in row {row}: "
+                "what a function or arithmetic is applied to are numbers, and so is the response "
+                "but of family bernoulli (two values), categorical, and cumulative, as "
+                "C(y, levels=['low', 'high']) ~ ..."
             )
+
+
+def check_stray(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Refuse text that is numbers in nearly all rows: a stray word would make it a factor.
+
+    Raises
+    ------
+    InputError
+        With the first word and its row.
+    """
+    for name in names:
+        column = frame[name]
+        if column.dtype.kind in NUMBERS or hasattr(column, "cat"):
+            continue
+        words = _words(column)
+        if 0 < words.sum() <= STRAY * len(column):
+            row, value = _first_word(column)
+            raise InputError(
+                f"column '{name}' holds numbers but for {int(words.sum())} of {len(column)} rows, "
+                f"as {value!r} in row {row}; mend these, or write C({name}) if each value is a "
+                "level of a factor"
+            )
+
+
+def _words(column: pd.Series) -> Any:
+    """Say of each value whether it is no number, (N,)."""
+    import pandas as pd
+
+    return pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()
+
+
+def _first_word(column: pd.Series) -> tuple[int, Any]:
+    """Return the number of the first row without a number, from 1, and its value."""
+    words = _words(column)
+    row = int(words.argmax())
+    return row + 1, column.iloc[row]
 
 
 def check_kinds(frame: pd.DataFrame, names: Iterable[str]) -> None:

@@ -29,15 +29,18 @@ class Block:
         From 0; -1 for none, numbers beyond those of the training rows for new ones.
     new : tuple of str
         Labels of the new levels.
+    of_new : tuple of int
+        What each of them belongs to, where levels belong to others.
     """
 
     Z: Array
     level: Index
     new: tuple[str, ...] = ()
+    of_new: tuple[int, ...] = ()
 
     def take(self, positions: np.ndarray) -> Block:
         """Return the rows at some positions."""
-        return Block(self.Z[positions], self.level[positions], self.new)
+        return Block(self.Z[positions], self.level[positions], self.new, self.of_new)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

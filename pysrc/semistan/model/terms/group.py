@@ -275,7 +275,7 @@ class Group(Penalised):
         """
         r = draws[self.names[2]]
         if block.new:
-            r = np.concatenate([r, self._new_levels(draws, block.new)], axis=1)
+            r = np.concatenate([r, self._new_levels(draws, block)], axis=1)
         if r.shape[1] == 1:
             return np.asarray(r[:, 0] @ block.Z.T)
         total = np.zeros((len(r), len(block.Z)))
@@ -283,14 +283,14 @@ class Group(Penalised):
             total += r[:, block.level, j] * (column * (block.level >= 0))
         return total
 
-    def _new_levels(self, draws: Mapping[str, Array], labels: tuple[str, ...]) -> Array:
+    def _new_levels(self, draws: Mapping[str, Array], block: Block) -> Array:
         sd = np.stack([draws[name] for name in self.spread], axis=-1)
         matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
         for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
             matrix[:, i, j] = matrix[:, j, i] = draws[name]
         root = sd[:, :, None] * np.linalg.cholesky(matrix)
         new = []
-        for label in labels:
+        for label in block.new:
             seed = (crc32(self.seed_name.encode()), crc32(label.encode()))
             z = np.random.default_rng(seed).normal(size=(len(sd), self.size))
             new.append(np.einsum("sij,sj->si", root, z))

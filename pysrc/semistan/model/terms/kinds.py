@@ -58,7 +58,12 @@ class TermKind:
 
 
 # A module whose KIND is the record, or the record itself.
-KINDS: dict[str, str | TermKind] = {"s": "semistan.model.terms.smooths"}
+KINDS: dict[str, str | TermKind] = {
+    "s": "semistan.model.terms.smooths",
+    "gp": "semistan.model.terms.gp",
+    "mo": "semistan.model.terms.monotonic",
+    "t2": "semistan.model.terms.tensor",
+}
 
 
 def term_kind(name: str) -> TermKind:

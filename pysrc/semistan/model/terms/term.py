@@ -38,6 +38,8 @@ class Hyperparameter:
         Its prior where ``[priors]`` has no such key.
     kind : Kind
         Its constraint.
+    has_units : bool
+        Whether its prior follows the units; not that of a share.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Hyperparameter:
     unit: float = 1.0
     default: str = "student_t(3, 0, 2.5)"
     kind: Kind = POSITIVE
+    has_units: bool = True
 
 
 class Term(Protocol):

@@ -68,7 +68,7 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     learnt = {name: levels for terms in sets for name, levels in factor_columns(terms).items()}
     formula = parse_formula(design.formula)
     groups = (group for part in formula.predictors for group in part.groups)
-    grouping = {name for group in groups for name in group.by}
+    grouping = {name for group in groups for name in group.levels_of}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
     only_group = grouping - {
         name for part in formula.predictors for term in part.expressions for name in variables(term)

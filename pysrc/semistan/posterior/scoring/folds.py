@@ -1,18 +1,32 @@
 """Cross-validation by K folds: which row is in which, and what was found of each row.
 
 kfold/  manifest.json  folds.csv  fold-<i>/{pointwise.parquet, summary.csv, checks.json}
+
+The manifest has the options and, from format 2 on, the hashes of all these files and of itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file, read_json
+from semistan.bundle.files import atomic_file, damage, read_json
 from semistan.bundle.foreign import check_text_size, read_parquet
+from semistan.bundle.seal import (
+    FILES,
+    SEAL,
+    VERSION,
+    Seal,
+    read_record,
+    read_seal,
+    read_stamps,
+    stamp_of,
+    stamps_of,
+    write_record,
+)
 from semistan.errors import InputError
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import standard_error
@@ -24,6 +38,11 @@ if TYPE_CHECKING:
 FOLDER = "kfold"
 MANIFEST = "manifest.json"
 POINTWISE = "pointwise.parquet"
+SECONDS = "seconds.json"
+FOLDS = "folds.csv"
+FORMAT_VERSION = 2
+SEALED_FORMAT_VERSION = 2
+MOST_FOLDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,11 +142,13 @@ def read_kfold(run: Run | str | Path) -> KFold:
     folder = path / FOLDER
     if not (folder / MANIFEST).is_file():
         raise InputError(f"'{path}' has no cross-validation: run 'semistan kfold {path}'")
-    options = read_json(folder / MANIFEST)
+    options = read_fold_options(folder)
     K = options["folds"]
     missing = [i for i in range(1, K + 1) if not fold_folder(folder, i).is_dir()]
     if missing:
         raise InputError(f"'{folder}' lacks folds {missing}: continue with 'semistan kfold {path}'")
+    remedy = f"'semistan kfold {path} --overwrite' makes the cross-validation anew"
+    seal_of_folds(folder).verify(*_judged(K), remedy=remedy)
     fold = read_folds(folder)
     parts = [_read_pointwise(fold_folder(folder, i)) for i in range(1, K + 1)]
     order = np.argsort(np.concatenate([np.flatnonzero(fold == i) for i in range(1, K + 1)]))
@@ -139,6 +160,53 @@ def read_kfold(run: Run | str | Path) -> KFold:
         {i: found for i, found in checks.items() if found},
         options["interval"],
     )
+
+
+def read_fold_options(folder: Path) -> dict[str, Any]:
+    """Read the options of a cross-validation from its manifest.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, was changed or is of a newer format.
+    """
+    content = _record(folder)
+    if type(content.get("folds")) is not int or not 1 <= content["folds"] <= MOST_FOLDS:
+        raise InputError(f"'{folder / MANIFEST}' is damaged: it has no number of folds")
+    return {key: content[key] for key in content if key not in (FILES, SEAL, VERSION)}
+
+
+def write_fold_options(folder: Path, options: dict[str, Any]) -> None:
+    """Write the manifest, with the hashes of what is in the folder."""
+    write_record(folder / MANIFEST, {VERSION: FORMAT_VERSION, **options}, stamps_of(folder))
+
+
+def record_fold(folder: Path, written: Path, fold: int) -> None:
+    """Add a fold's files, as they were written into a folder, to the manifest."""
+    content = _record(folder)
+    if SEAL not in content:  # of an earlier version
+        return
+    path = folder / MANIFEST
+    names = (POINTWISE, "summary.csv", "checks.json")
+    stamps = {f"{fold_folder(Path(), fold)}/{name}": stamp_of(written / name) for name in names}
+    write_record(path, content, read_stamps(path, content) | stamps)
+
+
+def seal_of_folds(folder: Path) -> Seal:
+    """Return what the manifest of a cross-validation says of its files."""
+    return read_seal(folder / MANIFEST, _record(folder))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    return read_record(
+        folder / MANIFEST, "kfold", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION
+    )
+
+
+def _judged(folds: int) -> list[str]:
+    """Return the names of the files that a cross-validation is read from."""
+    numbers = range(1, folds + 1)
+    return [f"fold-{i}/{name}" for i in numbers for name in (POINTWISE, "checks.json")]
 
 
 def finished_kfold(run: Run) -> KFold | None:
@@ -154,11 +222,19 @@ def fold_folder(folder: Path, fold: int) -> Path:
     return folder / f"fold-{fold}"
 
 
+def fold_seconds(folder: Path) -> float:
+    """Return how long the fits of the folds took in the mean; NaN if one does not say so."""
+    files = sorted(folder.glob(f"fold-*/{SECONDS}"))
+    if len(files) < len(sorted(folder.glob("fold-*"))) or not files:
+        return float("nan")
+    return float(np.mean([read_json(file) for file in files]))
+
+
 def write_folds(assigned: np.ndarray, folder: Path) -> None:
     """Write each row's fold."""
     import pandas as pd
 
-    with atomic_file(folder / "folds.csv") as temporary:
+    with atomic_file(folder / FOLDS) as temporary:
         table = pd.DataFrame({"row": np.arange(1, len(assigned) + 1), "fold": assigned})
         table.to_csv(temporary, index=False)
 
@@ -167,7 +243,8 @@ def read_folds(folder: Path) -> np.ndarray:
     """Read each row's fold, shape (N,)."""
     import pandas as pd
 
-    path = folder / "folds.csv"
+    seal_of_folds(folder).verify(FOLDS)
+    path = folder / FOLDS
     try:
         check_text_size(path)
         return np.asarray(pd.read_csv(path, dtype=int)["fold"])
@@ -193,4 +270,5 @@ def _read_pointwise(folder: Path) -> Pointwise:
         )
     p = table[[name for name in table if name.startswith("p_")]].to_numpy(dtype=float)
     names = (field.name for field in fields(Pointwise) if field.name != "p")
-    return Pointwise(p=p, **{name: table[name].to_numpy() for name in names})
+    with damage(folder / POINTWISE):
+        return Pointwise(p=p, **{name: table[name].to_numpy() for name in names})

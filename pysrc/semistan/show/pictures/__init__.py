@@ -27,9 +27,12 @@ from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.energy import draw_energy, energy_alt, energy_refusal
 from semistan.show.pictures.images import draw_images, images_alt, images_refusal
 from semistan.show.pictures.importance import draw_importance, importance_alt
+from semistan.show.pictures.loo_pit import draw_loo_pit, loo_pit_alt, loo_pit_refusal
 from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
+from semistan.show.pictures.pairs import draw_pairs, pairs_alt, pairs_refusal
 from semistan.show.pictures.ppc import draw_ppc, ppc_alt, ppc_refusal
+from semistan.show.pictures.stat import draw_stat, stat_alt, stat_refusal
 from semistan.show.pictures.style import look, reserve
 from semistan.show.pictures.subspace import draw_subspace, subspace_alt, subspace_refusal
 from semistan.show.pictures.survival import draw_survival, survival_alt, survival_refusal
@@ -88,7 +91,16 @@ PICTURES: tuple[Picture, ...] = (
         loss_alt,
         refusal=loss_refusal,
     ),
+    Picture("pairs", "pairs of parameters", draw_pairs, pairs_alt, refusal=pairs_refusal),
     Picture("ppc", "predictive check", draw_ppc, ppc_alt, refusal=ppc_refusal),
+    Picture("stat", "predictive check by statistics", draw_stat, stat_alt, refusal=stat_refusal),
+    Picture(
+        "loo_pit",
+        "calibration of predictions of rows left out",
+        draw_loo_pit,
+        loo_pit_alt,
+        refusal=loo_pit_refusal,
+    ),
     Picture(
         "calibration",
         "calibration of predictions",

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
-APART = ("band",)  # not shown: the page has the effects of every column
+# Not shown: the page has the effects of every column.
+APART = ("band", "pairs", "stat", "loo_pit")
 CHECKS = ("ppc", "calibration", "survival", "images")
 
 HINTS: Mapping[str, str] = {

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semistan.model.config import ModelConfig, config_toml
+from semistan.posterior.manifest import TRAINING, hashes
 from semistan.posterior.run import SUBSPACES
 from semistan.show.report.blocks import Code, Fact, Facts, Paragraph, Section
 from semistan.show.report.results import Results
 
-HASHES = {
-    "program_sha256": "program.stan",
-    "data_sha256": "data.json",
-    "table_sha256": "training.parquet",
-    "bundle_sha256": "bundle/arrays.npz",
-}
+BUNDLE_ARRAYS = "bundle/arrays.npz"
+HASHED = ("program.stan", "data.json", TRAINING)
 
 PAPER = """\
 @inproceedings{dold2024semistructured,
@@ -120,12 +117,13 @@ def reproduce_section(results: Results) -> Section:
 
 def _hashes(results: Results) -> Iterator[tuple[str, str]]:
     """Yield files and their hashes; several subspaces have a bundle each."""
-    for key, name in HASHES.items():
-        found = results.manifest.get(key, [])
-        if isinstance(found, str):
-            yield name, found
-        else:
-            yield from ((f"{SUBSPACES}/{i}/{name}", text) for i, text in enumerate(found, start=1))
+    known, found = hashes(results.manifest), results.manifest["bundle_sha256"]
+    yield from ((name, known[name]) for name in HASHED if name in known)
+    if isinstance(found, str):
+        yield BUNDLE_ARRAYS, found
+    else:
+        for i, text in enumerate(found, start=1):
+            yield f"{SUBSPACES}/{i}/{BUNDLE_ARRAYS}", text
 
 
 def _config(results: Results) -> ModelConfig:

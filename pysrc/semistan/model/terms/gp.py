@@ -1,0 +1,364 @@
+"""Gaussian processes ``gp(x, k, c)`` by a basis of the Hilbert space of their range.
+
+With x moved and scaled to [-1/2, 1/2] and L = c / 2, the eigenfunctions of the Laplacian on
+[-L, L] are
+
+    h_j(x) = sin(w_j (x + L)) / sqrt(L),    w_j = j pi / (2 L),    j = 1 ... k,
+
+and a process with the squared exponential covariance sdgp^2 exp(-(x - x')^2 / (2 lscale^2)) is
+nearly
+
+    f(x) = sum_j sqrt(S(w_j)) h_j(x) zgp_j,
+    S(w) = sdgp^2 sqrt(2 pi) lscale exp(-(lscale w)^2 / 2),
+
+zgp being standard normal. ``lscale`` is a share of the range of x in the training rows, as in
+brms. k functions resolve an lscale of 1.75 c / (2 k) or more. The prior of lscale has 1% below
+that, or below the least distance of two values, and 1% above the range. Without k, brms computes
+the process itself, whose cost grows with the cube of the rows; here k is 20.
+
+Riutort-Mayol, Bürkner, Andersen, Solin and Vehtari (2023), Practical Hilbert space approximate
+Bayesian Gaussian processes for probabilistic programming. Statistics and Computing 33, 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.config import PriorConfig
+from semistan.model.formula.calls import TermCall
+from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
+from semistan.model.table.columns import evaluate
+from semistan.model.table.rows import Block
+from semistan.model.terms.kinds import TermKind
+from semistan.model.terms.penalised import LEAST_SPREAD, Penalised
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+STORED = "processes"
+DEFAULT_SIZE, DEFAULT_MARGIN = 20, 1.25  # k and c
+LARGEST_SIZE = 500
+RESOLVED = 1.75  # of c / (2 k): the least lscale that the basis can follow
+TAIL = 0.01  # of the prior of lscale at either end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Process(Penalised):
+    """The learnt state of one ``gp()`` term.
+
+    Attributes
+    ----------
+    expression : str
+        What it is a function of.
+    name : str
+        The term's part in Stan names: ``gpx`` of ``gp(x)``.
+    middle, width : float
+        Middle and width of the expression's range over the training rows.
+    count : int
+        Number k of basis functions.
+    margin : float
+        c, how much wider than the range of x that of the basis is.
+    prior : tuple of float
+        Shape and scale of the inverse gamma prior of lscale.
+    key : str
+        What its other names in the program end in.
+    """
+
+    expression: str
+    name: str
+    middle: float
+    width: float
+    count: int
+    margin: float
+    prior: tuple[float, float]
+    key: str = "1"
+
+    @property
+    def stored(self) -> str:
+        """The key under which a bundle has processes."""
+        return STORED
+
+    @property
+    def text(self) -> str:
+        """The term as users write it."""
+        return f"gp({self.expression})"
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """What kind of term it is, and what was learnt, in words."""
+        return "Gaussian process", f"{self.text}, {self.count} functions, c = {self.margin:g}"
+
+    @property
+    def size(self) -> int:
+        """Number of basis functions."""
+        return self.count
+
+    @property
+    def n_levels(self) -> int:
+        """A process is the same for all rows: 1."""
+        return 1
+
+    @property
+    def units(self) -> Array:
+        """Standard deviation of what sdgp multiplies, which is 1."""
+        return np.ones(1)
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names of zgp and of the coefficients; there are no correlations."""
+        return f"zgp_{self.key}", "", f"rgp_{self.key}"
+
+    @property
+    def frequencies(self) -> Array:
+        """Return w (k,)."""
+        return np.asarray(np.arange(1, self.count + 1) * np.pi / self.margin, dtype=float)
+
+    @property
+    def lscale_start(self) -> float:
+        """The lscale of training and at the start of sampling: the prior's median."""
+        from scipy import stats
+
+        shape, scale = self.prior
+        return float(stats.invgamma(shape, scale=scale).median())
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the state as JSON-ready data."""
+        fields = ("expression", "name", "middle", "width", "count", "margin")
+        return {name: getattr(self, name) for name in fields} | {"prior": list(self.prior)}
+
+    def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
+        """Return the basis functions (N, k) at each row.
+
+        Raises
+        ------
+        InputError
+            For values beyond the basis, where it means nothing.
+        """
+        x = (evaluate(self.expression, table) - self.middle) / self.width
+        L = self.margin / 2
+        if np.abs(x).max() > L:
+            least, most = self.middle + self.width * L * np.array([-1, 1])
+            raise InputError(
+                f"{self.text} is known from {least:g} to {most:g}, its range in the training rows "
+                f"times c = {self.margin:g}, and these rows go beyond; a larger c makes it wider"
+            )
+        Z = np.sin(np.outer(x + L, self.frequencies)) / np.sqrt(L)
+        return Block(Z, np.zeros(len(x), dtype=int))
+
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+        """Return the standardised coefficients."""
+        size = (self.count,), (f"k_gp{self.key}",)
+        return (Parameter(self.names[0], f"{self.text}, standardised", *size,
+                          prior=STANDARD_NORMAL),)  # fmt: skip
+
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the standard deviation ``sdgp_gpx`` and the length scale ``lscale_gpx``."""
+        shape, scale = self.prior
+        return (
+            Hyperparameter(f"sdgp_{self.name}", f"standard deviation of {self.text}", "sdgp"),
+            Hyperparameter(
+                f"lscale_{self.name}", f"length scale of {self.text}, over the range", "lscale",
+                default=f"inv_gamma({shape:.6g}, {scale:.6g})", has_units=False,
+            ),
+        )  # fmt: skip
+
+    def data_lines(self) -> Lines:
+        """Declare basis and frequencies."""
+        k = f"k_gp{self.key}"
+        return [
+            (f"int<lower=1> {k};", f"basis functions of {self.text}"),
+            (f"matrix[N, {k}] Zgp_{self.key};", "their values"),
+            (f"vector[{k}] w_gp{self.key};", "their frequencies"),
+        ]
+
+    def data(self, block: Block) -> dict[str, Any]:
+        """Return the basis of some rows."""
+        key = self.key
+        return {f"k_gp{key}": self.count, f"Zgp_{key}": block.Z, f"w_gp{key}": self.frequencies}
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments."""
+        return [f"data matrix Zgp_{self.key}"], [f"vector {self.names[2]}"]
+
+    def made_lines(self) -> Lines:
+        """Declare the coefficients: the root of the spectral density times zgp."""
+        (z, _, r), (sd, lscale), key = self.names, self.spread, self.key
+        return [
+            (f"vector[k_gp{key}] {r}", f"coefficients of {self.text}"),
+            (f"  = {sd} * sqrt(sqrt(2 * pi()) * {lscale})", ""),
+            (f"    * exp(-0.25 * square({lscale} * w_gp{key})) .* {z};", ""),
+        ]
+
+    def summand(self, rows: str) -> str:
+        """Return what is added to the predictor."""
+        return f"Zgp_{self.key}{rows} * {self.names[2]}"
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shape of the coefficients."""
+        return {self.names[2]: (self.count,)}
+
+    def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return the coefficients (1, k)."""
+        sd, lscale = self.sd(values)
+        w = torch.as_tensor(self.frequencies)
+        root = (np.sqrt(2 * np.pi) * lscale).sqrt() * (-0.25 * (lscale * w) ** 2).exp()
+        found: Tensor = sd * root * values[self.names[0]]
+        return found[None]
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the coefficients (k,)."""
+        return {self.names[2]: self.coefficients(values)[0]}
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows, (S, N)."""
+        return np.asarray(draws[self.names[2]] @ block.Z.T)
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Standard deviation and length scale."""
+        return self.spread
+
+    def labels(self) -> dict[str, str]:
+        """Say what they are."""
+        return {item.name: item.text for item in self.hyperparameters()}
+
+    def element_labels(self) -> dict[str, str]:
+        """Name nothing: the coefficients have no names of their own."""
+        return {}
+
+    def root(self, lscale: float) -> Array:
+        """Return the root of the spectral density (k,) at sdgp = 1."""
+        w = self.frequencies
+        return np.asarray(np.sqrt(np.sqrt(2 * np.pi) * lscale) * np.exp(-0.25 * (lscale * w) ** 2))
+
+    def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
+        """Return what standardised coefficients add at the starting length scale."""
+        return block.Z @ (torch.as_tensor(self.root(self.lscale_start)).to(x) * x)
+
+    def training_columns(self, block: TensorBlock) -> Tensor | None:
+        """Return what each standardised coefficient multiplies, (n, k)."""
+        return block.Z * torch.as_tensor(self.root(self.lscale_start)).to(block.Z)
+
+    def training_units(self, scale: float) -> Array:
+        """Return the units of the coefficients."""
+        return scale * self.root(self.lscale_start)
+
+    def start(self, x: Array, scale: float) -> dict[str, Any]:
+        """Return the parameters at the trained coefficients x."""
+        return self._at(x, x**2, self.lscale_start, scale)
+
+    def reestimated(
+        self, values: Mapping[str, Any], covariance: Array, fixed: set[str], scale: float
+    ) -> dict[str, Any]:
+        """Return the sdgp and lscale of greatest expected density, and zgp with the same f.
+
+        Arguments and source as ``Penalised``; lscale stays where its prior has 98%.
+        """
+        from scipy.optimize import minimize_scalar
+
+        sd_name, lscale_name = self.spread
+        sd, lscale = float(values[sd_name]), float(values[lscale_name])
+        z = np.asarray(values[self.names[0]], dtype=float)
+        r = sd * self.root(lscale) * z
+        squares = (sd * self.root(lscale)) ** 2 * (z**2 + np.diag(covariance))
+
+        def less_log_density(log_lscale: float) -> float:
+            root = self.root(np.exp(log_lscale))
+            mean = max(float((squares / root**2).mean()), np.finfo(float).tiny)
+            return float(len(z) * np.log(mean) / 2 + np.log(root).sum())
+
+        if lscale_name not in fixed:
+            found = minimize_scalar(less_log_density, bounds=np.log(self._likely), method="bounded")
+            lscale = float(np.exp(found.x))
+        made = self._at(r, squares, lscale, scale)
+        return made if sd_name not in fixed else made | self._with_sd(r, sd, lscale)
+
+    @property
+    def _likely(self) -> Array:
+        from scipy import stats
+
+        shape, scale = self.prior
+        return np.asarray(stats.invgamma(shape, scale=scale).ppf([TAIL, 1 - TAIL]))
+
+    def _at(self, r: Array, squares: Array, lscale: float, scale: float) -> dict[str, Any]:
+        root = self.root(lscale)
+        sd = max(float(np.sqrt((squares / root**2).mean())), LEAST_SPREAD * scale)
+        return self._with_sd(r, sd, lscale)
+
+    def _with_sd(self, r: Array, sd: float, lscale: float) -> dict[str, Any]:
+        named = dict(zip(self.spread, (sd, lscale), strict=True))
+        return {self.names[0]: r / (sd * self.root(lscale)), **named}
+
+
+def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Process:
+    """Learn range and prior of the length scale.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than three distinct values.
+    """
+    x = evaluate(call.expression, table)
+    distinct = np.unique(x)
+    if len(distinct) < 3:
+        raise InputError(
+            f"{call.text} needs at least three distinct values of '{call.expression}', got "
+            f"{len(distinct)}"
+        )
+    width, middle = float(np.ptp(distinct)), float(distinct[0] + distinct[-1]) / 2
+    count, margin = call.option("k", DEFAULT_SIZE), float(call.option("c", DEFAULT_MARGIN))
+    least = max(RESOLVED * margin / (2 * count), float(np.diff(distinct).min()) / width)
+    prior = inverse_gamma(min(least, 0.5), 1.0)
+    return Process(call.expression, name, middle, width, count, margin, prior, key)
+
+
+def inverse_gamma(least: float, most: float) -> tuple[float, float]:
+    """Return shape and scale of the inverse gamma with ``TAIL`` below and above two places."""
+    from scipy import stats
+    from scipy.optimize import brentq
+
+    def ratio(log_shape: float) -> float:
+        ends = stats.invgamma(np.exp(log_shape)).ppf([TAIL, 1 - TAIL])
+        return float(np.log(ends[1] / ends[0]) - np.log(most / least))
+
+    shape = float(np.exp(brentq(ratio, np.log(0.3), np.log(1e5))))
+    return shape, most / float(stats.invgamma(shape).ppf(1 - TAIL))
+
+
+def _from_plain(content: Mapping[str, Any], key: str) -> Process:
+    """Rebuild a state that went through JSON.
+
+    Raises
+    ------
+    ValueError
+        If its figures do not fit.
+    """
+    shape, scale = (float(value) for value in content["prior"])
+    middle, width, margin = (float(content[name]) for name in ("middle", "width", "margin"))
+    count = int(content["count"])
+    if min(shape, scale, width, margin, count) <= 0:
+        raise ValueError("the figures of a Gaussian process do not fit")
+    names = str(content["expression"]), str(content["name"])
+    return Process(*names, middle, width, count, margin, (shape, scale), key)
+
+
+KIND = TermKind(
+    takes="one expression, k functions and the margin c, as gp(x) or gp(x, k=20, c=1.25)",
+    options={
+        "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
+        "c": lambda value: type(value) in (int, float) and 1 < value <= 100,
+    },
+    stored=STORED,
+    learn=_learn,
+    from_plain=_from_plain,
+)

@@ -1,0 +1,342 @@
+"""Monotonic effects ``mo(x)`` of ordered categories 0 ... D.
+
+    f(x) = bsp D (simo_1 + ... + simo_x)
+
+goes up, or down, by ``bsp`` for each category on average; the simplex ``simo`` (D) says how the way
+is shared between them. It is uniform a priori, a Dirichlet distribution with all concentrations
+1, and is sampled as what each step takes of the way that is left,
+
+    simo_i = stick_i (1 - stick_1) ... (1 - stick_(i-1)),    stick_i ~ beta(1, D - i),
+
+which is the same distribution.
+
+Bürkner and Charpentier (2020), Modelling monotonic effects of ordinal predictors in Bayesian
+regression models. British Journal of Mathematical and Statistical Psychology 73, 420-451.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.lazy import torch
+from semistan.model.arrays import Array, Index
+from semistan.model.config import PriorConfig
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import variables
+from semistan.model.parameter import REAL, UNIT_INTERVAL, OwnPrior, Parameter, Shape
+from semistan.model.table.columns import evaluate
+from semistan.model.table.kinds import ordered_columns
+from semistan.model.table.rows import Block
+from semistan.model.terms.kinds import TermKind
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+STORED = "monotonic"
+MOST_CATEGORIES = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Monotonic:
+    """The learnt state of one ``mo()`` term.
+
+    Attributes
+    ----------
+    expression : str
+        The categories: whole numbers, or a column of ordered categories.
+    name : str
+        The term's part in Stan names: ``mox`` of ``mo(x)``.
+    first, steps : int
+        The first category's number, and the number D of steps from there.
+    levels : tuple of str
+        The ordered categories, empty of whole numbers.
+    scale : float
+        Standard deviation of the category's number over the training rows.
+    key : str
+        What its other names in the program end in.
+    """
+
+    expression: str
+    name: str
+    first: int
+    steps: int
+    levels: tuple[str, ...]
+    scale: float
+    key: str = "1"
+
+    @property
+    def stored(self) -> str:
+        """The key under which a bundle has monotonic effects."""
+        return STORED
+
+    @property
+    def text(self) -> str:
+        """The term as users write it."""
+        return f"mo({self.expression})"
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """What kind of term it is, and what was learnt, in words."""
+        return "Monotonic effect", f"{self.text}, {self.steps + 1} categories"
+
+    @property
+    def slope(self) -> str:
+        """The name of the average step."""
+        return f"bsp_{self.name}"
+
+    @property
+    def simplex(self) -> str:
+        """The name of the simplex."""
+        return f"simo_{self.name}1"
+
+    @property
+    def stick(self) -> str:
+        """The name of what each step takes of the rest."""
+        return f"stick_mo{self.key}"
+
+    @property
+    def made_name(self) -> str:
+        """The name of the effects of the categories."""
+        return f"mo_{self.key}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the state as JSON-ready data."""
+        fields = ("expression", "name", "first", "steps", "scale")
+        return {name: getattr(self, name) for name in fields} | {"levels": list(self.levels)}
+
+    def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
+        """Return the category of each row as its level.
+
+        Raises
+        ------
+        InputError
+            For categories beyond those of the training rows.
+        """
+        level = _numbers(self.expression, table, self.levels) - self.first
+        if unknown := sorted({int(x) for x in level if not 0 <= x <= self.steps}):
+            shown = ", ".join(str(x + self.first) for x in unknown[:5])
+            raise InputError(
+                f"{self.text} has the categories {self.first} to {self.first + self.steps} of the "
+                f"training rows, got {shown}"
+            )
+        return Block(np.zeros((len(level), 0)), level)
+
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+        """Return what each step takes of the way that is left."""
+        text = f"what each step of {self.text} takes of the rest"
+        sizes = (self.steps - 1,), (f"D_mo{self.key} - 1",)
+        prior = uniform_simplex(self.steps, f"D_mo{self.key}")
+        return (Parameter(self.stick, text, *sizes, UNIT_INTERVAL, prior=prior),)
+
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Return the average step ``bsp_mox``."""
+        return (
+            Hyperparameter(
+                self.slope, f"average step of {self.text}", "bsp", 1 / self.scale,
+                "normal(0, 2.5)", REAL,
+            ),
+        )  # fmt: skip
+
+    def data_lines(self) -> Lines:
+        """Declare the categories."""
+        D = f"D_mo{self.key}"
+        return [
+            (f"int<lower=2> {D};", f"steps of {self.text}"),
+            (f"array[N] int<lower=1, upper={D} + 1> J_mo{self.key};", "category of each row"),
+        ]
+
+    def data(self, block: Block) -> dict[str, Any]:
+        """Return the categories of some rows."""
+        return {f"D_mo{self.key}": self.steps, f"J_mo{self.key}": block.level + 1}
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments."""
+        return [f"data array[] int J_mo{self.key}"], [f"vector {self.made_name}"]
+
+    def made_lines(self) -> Lines:
+        """Declare the simplex, and the effects of the categories."""
+        D, stick, simplex = f"D_mo{self.key}", self.stick, self.simplex
+        return [
+            (f"vector[{D}] {simplex}", f"shares of the steps of {self.text}"),
+            (f"  = append_row({stick}, 1)", ""),
+            (f"    .* append_row(1, exp(cumulative_sum(log1m({stick}))));", ""),
+            (
+                f"vector[{D} + 1] {self.made_name}",
+                f"effects of {self.expression}'s categories",
+            ),
+            (f"  = {self.slope} * {D} * append_row(0, cumulative_sum({simplex}));", ""),
+        ]
+
+    def summand(self, rows: str) -> str:
+        """Return what is added to the predictor."""
+        return f"{self.made_name}[J_mo{self.key}{rows}]"
+
+    def quantity_lines(self) -> Lines:
+        """Declare nothing."""
+        return []
+
+    def quantities(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+    def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
+        """Return what is added to the predictor of each row."""
+        return self.made(values)[self.made_name][block.level]
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shapes of the simplex and of the effects."""
+        return {self.simplex: (self.steps,), self.made_name: (self.steps + 1,)}
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the simplex (D,) and the effects (D + 1,) of the categories."""
+        slope, shares = values[self.slope], _shares(values[self.stick])
+        way = torch.cat([shares.new_zeros(1), shares.cumsum(0)])
+        return {self.simplex: shares, self.made_name: slope * self.steps * way}
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows, (S, N)."""
+        return np.asarray(draws[self.made_name][:, block.level])
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The average step."""
+        return (self.slope,)
+
+    def labels(self) -> dict[str, str]:
+        """Say what it is."""
+        return {item.name: item.text for item in self.hyperparameters()}
+
+    def element_labels(self) -> dict[str, str]:
+        """Map Stan's names of the shares to brms's: ``simo_mox1[2]``."""
+        return {f"{self.simplex}.{i}": f"{self.simplex}[{i}]" for i in range(1, self.steps + 1)}
+
+    @property
+    def training_size(self) -> int:
+        """The average step, and the log odds of the sticks less those of equal steps."""
+        return self.steps
+
+    def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
+        """Return what x adds to the predictor, in its unit."""
+        shares = _shares((x[1:] + torch.as_tensor(self._equal).to(x)).sigmoid())
+        way = torch.cat([x.new_zeros(1), shares.cumsum(0)])
+        return (x[0] * self.steps / self.scale * way)[block.level]
+
+    def training_columns(self, block: TensorBlock) -> Tensor | None:  # noqa: ARG002
+        """Return None: it is not linear."""
+        return None
+
+    def training_units(self, scale: float) -> Array:
+        """Return the units: that of the step, and 1."""
+        return np.array([scale / self.scale, *np.ones(self.steps - 1)])
+
+    def start(self, x: Array, scale: float) -> dict[str, Any]:  # noqa: ARG002
+        """Return step and sticks at the trained x."""
+        return {self.slope: float(x[0]), self.stick: 1 / (1 + np.exp(-x[1:] - self._equal))}
+
+    @property
+    def _equal(self) -> Array:
+        """The log odds (D - 1,) of the sticks of equal steps."""
+        return -np.log(np.arange(self.steps - 1, 0, -1))
+
+
+def _shares(stick: Tensor) -> Tensor:
+    """Return the simplex (D,) whose steps take these shares (D - 1,) of what is left."""
+    one = stick.new_ones(1)
+    return torch.cat([stick, one]) * torch.cat([one, (-stick).log1p().cumsum(0).exp()])
+
+
+def uniform_simplex(steps: int, name: str) -> OwnPrior:
+    """Return the prior of sticks (D - 1,) of which a uniform simplex (D,) is made.
+
+    Parameters
+    ----------
+    steps : int
+        D.
+    name : str
+        Its name in the program.
+    """
+    rest = np.arange(steps - 1, 0, -1.0)
+
+    def log_density(value: Tensor) -> Tensor:
+        b = torch.as_tensor(rest).to(value)
+        total: Tensor = (b.log() + (b - 1) * (-value).log1p()).sum()
+        return total
+
+    def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
+        return generator.beta(1.0, rest, size=(size, *shape))
+
+    left = f"reverse(linspaced_vector({name} - 1, 1, {name} - 1))"
+    return OwnPrior(lambda parameter: f"beta_lpdf({parameter} | 1, {left})", log_density, draw)
+
+
+def _numbers(expression: str, table: pd.DataFrame, levels: tuple[str, ...]) -> Index:
+    """Return the category of each row as a whole number; ordered categories count from 0."""
+    column = variables(expression)[0]
+    if levels:
+        known = {level: i for i, level in enumerate(levels)}
+        found = [known.get(str(value), len(levels)) for value in table[column]]
+        return np.array(found, dtype=int)
+    x = evaluate(expression, table)
+    if (x != np.round(x)).any():
+        raise InputError(
+            f"mo({expression}) takes whole numbers or a column of ordered categories, got "
+            f"{x[x != np.round(x)][0]:g}"
+        )
+    return x.astype(int)
+
+
+def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Monotonic:
+    """Learn the categories.
+
+    Raises
+    ------
+    InputError
+        If they are neither whole numbers nor ordered, or fewer than three.
+    """
+    column = variables(call.expression)[0]
+    plain = call.expression.strip("`") == column
+    levels: tuple[str, ...] = ()
+    if plain and ordered_columns(table, [column]):
+        levels = tuple(str(level) for level in table[column].cat.categories)
+    x = _numbers(call.expression, table, levels)
+    first, steps = int(x.min()), int(np.ptp(x))
+    if levels:
+        first, steps = 0, len(levels) - 1
+    if not 2 <= steps < MOST_CATEGORIES:
+        raise InputError(
+            f"{call.text} needs 3 to {MOST_CATEGORIES} ordered categories, got {steps + 1}"
+        )
+    scale = float(x.std(ddof=1))
+    return Monotonic(call.expression, name, first, steps, levels, scale, key)
+
+
+def _from_plain(content: Mapping[str, Any], key: str) -> Monotonic:
+    """Rebuild a state that went through JSON.
+
+    Raises
+    ------
+    ValueError
+        If its figures do not fit.
+    """
+    levels = tuple(str(level) for level in content["levels"])
+    first, steps, scale = int(content["first"]), int(content["steps"]), float(content["scale"])
+    if steps < 2 or not scale > 0 or (levels and len(levels) != steps + 1):
+        raise ValueError("the categories of a monotonic effect do not fit")
+    names = str(content["expression"]), str(content["name"])
+    return Monotonic(*names, first, steps, levels, scale, key)
+
+
+KIND = TermKind(
+    takes="one column of whole numbers or ordered categories, as mo(income)",
+    stored=STORED,
+    learn=_learn,
+    from_plain=_from_plain,
+)

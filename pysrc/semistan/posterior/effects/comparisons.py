@@ -1,0 +1,325 @@
+"""Comparisons of predictions: what a change of a column changes in the mean, averaged over rows.
+
+    difference  h - l      ratio  h / l      lnratio  log(h / l)      lift  (h - l) / l
+    lnor        log(h / (1 - h)) - log(l / (1 - l))
+
+with h and l the averages, over the rows or over those of each group, of the predictions after and
+before the change, in every posterior draw. Names are those of R's marginaleffects
+(``avg_comparisons``; Arel-Bundock, Greifer and Heiss, 2024, Journal of Statistical Software
+111(9)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.config import ModelConfig
+from semistan.model.design import apply_design
+from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.table.columns import evaluate
+from semistan.posterior.draws import Array
+from semistan.posterior.effects.columns import (
+    FEW_VALUES,
+    Predictors,
+    check_no_images,
+    check_variables,
+    predictors_of,
+    sample_positions,
+    spared,
+)
+from semistan.posterior.effects.estimates import (
+    categories_on,
+    check_scale,
+    estimates_table,
+    on_scale,
+)
+from semistan.posterior.options import check_interval
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import row_chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _log_odds(p: Array) -> Array:
+    return np.asarray(np.log(p) - np.log1p(-p))
+
+
+COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "difference": lambda high, low: high - low,
+    "ratio": lambda high, low: high / low,
+    "lnratio": lambda high, low: np.log(high / low),
+    "lift": lambda high, low: (high - low) / low,
+    "lnor": lambda high, low: _log_odds(high) - _log_odds(low),
+}
+OF_NUMBERS = ("sd", "2sd", "iqr", "minmax")
+OF_FACTORS = ("reference", "sequential", "pairwise")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Change:
+    """A column's values before and after: one for all rows, or one for each (n,)."""
+
+    term: str
+    name: str
+    low: Any
+    high: Any
+
+
+def average_comparisons(
+    posterior: Posterior,
+    table: pd.DataFrame,
+    *,
+    variables: str | Sequence[str] | None = None,
+    contrast: str | None = None,
+    comparison: str = "difference",
+    by: str | None = None,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    generator: np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Compare predictions before and after changes of columns.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The fitted model.
+    table : pandas.DataFrame
+        The rows over which to average; by their weights, if the formula has some and the table
+        their columns.
+    variables : str or sequence of str, optional
+        Columns that change, one at a time; all that the formula uses by default.
+    contrast : str, optional
+        Of a number: a step, as ``1`` (the default), added to each row's value; ``sd`` and ``2sd``,
+        around the mean; ``iqr``, from the first to the third quartile; ``minmax``; or two values,
+        ``from,to``. Of a factor: ``reference`` (the default), each level against the first;
+        ``sequential``, against the one before; ``pairwise``; or two levels, ``from,to``.
+    comparison : str
+        ``difference``, ``ratio``, ``lnratio``, ``lift`` or ``lnor``.
+    by : str, optional
+        A factor of the formula, or a number with few values, in each of whose levels the averages
+        are taken.
+    scale : str
+        ``response`` or ``linpred``.
+    interval : float
+        Probability of the interval.
+    rows : int, optional
+        Average over this many rows, drawn from the table; over all by default.
+    generator : numpy.random.Generator, optional
+        Draws them.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``term``, ``contrast``, a column of the groups, ``Estimate``, ``Est.Error`` and the
+        interval; with categories one such block for each.
+
+    Raises
+    ------
+    InputError
+        For unknown names, contrasts that a column cannot have, and comparisons that do not exist,
+        as the ratio of means that are 0.
+    """
+    import pandas as pd
+
+    check_scale(scale)
+    check_interval(interval)
+    _check_comparison(comparison)
+    predictors = predictors_of(posterior.design, table)
+    positions = sample_positions(len(table), rows, generator)
+    changes = _changes(posterior, predictors, variables, contrast, positions)
+    sample = predictors.frame.iloc[positions]
+    groups, shares = _groups(predictors, sample, by, row_weights(posterior, table)[positions])
+    found = [
+        COMPARISONS[comparison](high, low)
+        for high, low in _averages(posterior, sample, changes, shares, scale)
+    ]
+    values = np.concatenate(found, axis=1)
+    _check_finite(values, comparison)
+    labels = pd.DataFrame(
+        [(c.term, c.name, *group) for c in changes for group in groups],
+        columns=["term", "contrast", *([by] if by else [])],
+    )
+    return estimates_table(labels, values, categories_on(posterior, scale), interval)
+
+
+def row_weights(posterior: Posterior, table: pd.DataFrame) -> Array:
+    """Return the rows' weights (n,): 1 if the formula has none or the table not their columns."""
+    text = parse_formula(posterior.config.formula).weights
+    if not text or not set(variables(text)) <= set(table.columns):
+        return np.ones(len(table))
+    return evaluate(text, table)
+
+
+def averaging_text(config: ModelConfig, columns: Iterable[str]) -> str:
+    """Say by what averages over rows with these columns are weighted, if the formula says so."""
+    text = parse_formula(config.formula).weights
+    if not text:
+        return ""
+    missing = [name for name in variables(text) if name not in set(columns)]
+    if missing:
+        return f"Averages over rows are unweighted: the rows have no column '{missing[0]}'."
+    return f"Averages over rows are weighted by {text}."
+
+
+def _check_comparison(comparison: str) -> None:
+    if comparison not in COMPARISONS:
+        raise InputError(
+            f"unknown comparison '{comparison}'.{did_you_mean(comparison, COMPARISONS)}"
+        )
+
+
+def _check_finite(values: Array, comparison: str) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"the {comparison} does not exist in every draw: a mean of 0 or less, or a probability "
+            "of 0 or 1; use --comparison difference"
+        )
+
+
+def _changes(
+    posterior: Posterior,
+    predictors: Predictors,
+    asked: str | Sequence[str] | None,
+    contrast: str | None,
+    positions: np.ndarray,
+) -> list[_Change]:
+    everything = [str(c) for c in predictors.frame.columns if c not in predictors.images]
+    names = [asked] if isinstance(asked, str) else (asked or everything)
+    chosen = check_variables(posterior.design, names)
+    check_no_images(predictors, chosen)
+    return [each for name in chosen for each in _of_column(predictors, name, contrast, positions)]
+
+
+def _of_column(
+    predictors: Predictors, name: str, contrast: str | None, positions: np.ndarray
+) -> Iterator[_Change]:
+    if name in predictors.levels:
+        for low, high in _levels(name, predictors.levels[name], contrast or "reference"):
+            yield _Change(name, f"{high} - {low}", low, high)
+        return
+    x = predictors.frame[name].to_numpy(dtype=float)
+    yield _numeric(name, x, contrast or "1", positions)
+
+
+def _levels(name: str, levels: tuple[Any, ...], contrast: str) -> list[tuple[Any, Any]]:
+    """Return pairs of levels, before and after."""
+    if contrast == "reference":
+        return [(levels[0], level) for level in levels[1:]]
+    if contrast == "sequential":
+        return list(pairwise(levels))
+    if contrast == "pairwise":
+        return list(combinations(levels, 2))
+    by_text = {str(level): level for level in levels}
+    ends = [text.strip() for text in contrast.split(",")]
+    if len(ends) != 2:
+        raise InputError(
+            f"--contrast of the factor '{name}' is {', '.join(OF_FACTORS)} or two of its levels, "
+            f"FROM,TO, got '{contrast}'"
+        )
+    for text in ends:
+        if text not in by_text:
+            raise InputError(f"column '{name}' has no level '{text}'.{did_you_mean(text, by_text)}")
+    return [(by_text[ends[0]], by_text[ends[1]])]
+
+
+def _numeric(name: str, x: Array, contrast: str, positions: np.ndarray) -> _Change:
+    mean, sd = x.mean(), x.std(ddof=1) if len(x) > 1 else 0.0
+    words = {
+        "sd": (mean - sd / 2, mean + sd / 2),
+        "2sd": (mean - sd, mean + sd),
+        "iqr": tuple(np.quantile(x, (0.25, 0.75))),
+        "minmax": (x.min(), x.max()),
+    }
+    if contrast in words:
+        low, high = words[contrast]
+        return _Change(name, f"{high:.4g} - {low:.4g} ({contrast})", low, high)
+    numbers = _numbers(name, contrast)
+    if len(numbers) == 1:
+        at = x[positions]
+        return _Change(name, f"{numbers[0]:+g}", at, at + numbers[0])
+    return _Change(name, f"{numbers[1]:g} - {numbers[0]:g}", *numbers)
+
+
+def _numbers(name: str, contrast: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in contrast.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not np.isfinite(numbers).all() or numbers == [0]:
+        raise InputError(
+            f"--contrast of the number '{name}' is a step, {', '.join(OF_NUMBERS)} or two values, "
+            f"FROM,TO, got '{contrast}'"
+        )
+    return numbers
+
+
+def _groups(
+    predictors: Predictors, sample: pd.DataFrame, by: str | None, weight: Array
+) -> tuple[list[tuple[Any, ...]], Array]:
+    """Return the groups' labels, and each row's share (n, G) in each group's average."""
+    if by is None:
+        return [()], (weight / weight.sum())[:, None]
+    levels = _levels_of_groups(predictors, by)
+    column = sample[by].to_numpy()
+    inside = {level: (column == level) * weight for level in levels}
+    inside = {level: part for level, part in inside.items() if part.any()}
+    shares = np.column_stack([part / part.sum() for part in inside.values()])
+    return [(level,) for level in inside], shares
+
+
+def _levels_of_groups(predictors: Predictors, by: str) -> Sequence[Any]:
+    """Return the values of a column that are groups: a factor's levels, or a few numbers."""
+    known = [str(name) for name in predictors.frame.columns if name not in predictors.images]
+    if by not in known:
+        raise InputError(f"--by names a column of the formula.{did_you_mean(by, known)}")
+    if by in predictors.levels:
+        return predictors.levels[by]
+    values: list[Any] = np.unique(predictors.frame[by].to_numpy()).tolist()
+    if len(values) > FEW_VALUES:
+        raise InputError(
+            f"--by takes a factor, or a number with at most {FEW_VALUES} values: '{by}' has "
+            f"{len(values)}"
+        )
+    return values
+
+
+def _averages(
+    posterior: Posterior,
+    sample: pd.DataFrame,
+    changes: Sequence[_Change],
+    shares: Array,
+    scale: str,
+) -> list[tuple[Array, Array]]:
+    """Return for each change the averages after and before it, (S, G) or (S, G, K)."""
+    rows = apply_design(posterior.design, sample, response=False)
+    once = {name for change in changes for name in spared(posterior.design, [change.term])}
+    sums: list[list[Array]] = [[] for _ in changes]
+    start = 0
+    for chunk in row_chunks(posterior, rows):
+        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+        for change, found in zip(changes, sums, strict=True):
+            frames = (_changed(sample, change.term, x, piece) for x in (change.high, change.low))
+            both = [_average(at_chunk, frame, shares[piece], scale) for frame in frames]
+            found.append(np.stack(both))
+        start += len(chunk)
+    return [tuple(np.sum(found, axis=0)) for found in sums]
+
+
+def _changed(sample: pd.DataFrame, term: str, value: Any, piece: slice) -> pd.DataFrame:
+    """Return some rows with another value of a column."""
+    own = value[piece] if isinstance(value, np.ndarray) else value
+    return sample[piece].assign(**{term: own})
+
+
+def _average(posterior: Posterior, frame: pd.DataFrame, shares: Array, scale: str) -> Array:
+    """Return weighted sums (S, G) or (S, G, K) over rows."""
+    values = on_scale(posterior, apply_design(posterior.design, frame, response=False), scale)
+    return np.moveaxis(np.tensordot(values, shares, axes=(1, 0)), -1, 1)

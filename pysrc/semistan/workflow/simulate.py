@@ -1,0 +1,210 @@
+"""New responses of a model's rows, from its posterior or from its prior.
+
+Before training, the prior is that of all weights of the networks, and nothing is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.infer.backends.backend import SILENT
+from semistan.model.bundle import Bundle
+from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.design import apply_design
+from semistan.model.families.family import Family
+from semistan.model.formula.formula import parse_formula
+from semistan.model.modules import Given
+from semistan.model.table.rows import Rows
+from semistan.posterior.categories import named
+from semistan.posterior.draws import Array
+from semistan.posterior.manifest import MARKER
+from semistan.posterior.posterior import One, Posterior, read_posterior
+from semistan.posterior.predictive import posterior_predict
+from semistan.posterior.prior_draws import prior_draws
+from semistan.posterior.run import Run
+from semistan.workflow.prepare import Prepared, configure, prepare
+from semistan.workflow.runs import opened
+from semistan.workflow.train import TrainTask
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Model = str | Path | ModelConfig
+
+
+def simulate(
+    model: Model | Run,
+    data: pd.DataFrame | str | Path | None = None,
+    *,
+    draws: int = 1,
+    prior: bool = False,
+    seed: int = 1,
+    networks: Given | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Draw new responses of the rows of a run, or of a model that is not trained.
+
+    Parameters
+    ----------
+    model : Run, str, Path or ModelConfig
+        A run or its folder: responses from its posterior. Or a formula, the path of a
+        ``model.toml`` or a configuration: responses from its prior, with all weights of the
+        networks.
+    data : pandas.DataFrame or path, optional
+        The table of a model that is not trained, by default the one that ``model.toml`` names. Its
+        response sets the units of the priors.
+    draws : int
+        How many times each row gets a response, each time from another draw of the parameters.
+    prior : bool
+        Whether a run's responses come from its prior, in its subspaces, instead.
+    seed : int
+        Of everything that is drawn.
+    networks, overrides
+        As of ``semistan.fit``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``.draw``, from 1, and the columns that the formula uses, with the new response.
+
+    Raises
+    ------
+    InputError
+        If the model or the data cannot be used, the response is no column of the table, or there
+        are fewer draws than asked for.
+    """
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    posterior, rows = _source(model, data, draws, prior, generator, networks, overrides)
+    if not 1 <= draws <= posterior.size:
+        raise InputError(f"--draws is from 1 to {posterior.size} here, got {draws}")
+    enough = posterior.thin(min(draws * posterior.chains, posterior.size))
+    responses = posterior_predict(enough, rows, generator)
+    chosen = responses[np.linspace(0, len(responses) - 1, draws).round().astype(int)]
+    bundle = posterior.members[0].bundle
+    frames = [
+        with_response(bundle, rows, y).assign(**{".draw": i}) for i, y in enumerate(chosen, start=1)
+    ]
+    table = pd.concat(frames, ignore_index=True)
+    return table[[".draw", *(name for name in table if name != ".draw")]]
+
+
+def check_simulated(family: Family) -> None:
+    """Refuse responses that may be censored: the model does not say when an observation ends.
+
+    Raises
+    ------
+    InputError
+        If the formula has ``cens()``.
+    """
+    if family.censored:
+        raise InputError(
+            "the response may be censored, and the model does not say when observing a new "
+            "response would end: leave cens() out of the formula to simulate complete ones"
+        )
+
+
+def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
+    """Return the columns of rows with another response (N,).
+
+    Raises
+    ------
+    InputError
+        If the response is an expression, whose column is not known from its values, or may be
+        censored.
+    """
+    check_simulated(bundle.family)
+    frame, response = rows.frame, parse_formula(bundle.config.formula).response.strip("`")
+    if frame is None or response not in frame:
+        raise InputError(
+            f"responses are simulated of a column, and '{response}' is none: put it into the table "
+            "as a column of its own"
+        )
+    values: Any = y.astype(int) if bundle.family.integer else y
+    if bundle.design.categories:
+        values = named(y, bundle.design.categories)
+    return frame.assign(**{response: values})
+
+
+def simulated(prepared: Prepared, bundle: Bundle, y: Array) -> Prepared:
+    """Return a model with another response of its rows; its units, so its priors, stay."""
+    frame = with_response(bundle, prepared.rows, y)
+    rows = apply_design(prepared.design, frame, response=True)
+    return replace(prepared, rows=rows, units=prepared.model.units)
+
+
+def every_weight(prepared: Prepared) -> Bundle:
+    """Return a model in which all weights move, so that its prior is known before training.
+
+    Raises
+    ------
+    InputError
+        If the prior of the coordinates is one around weights that were trained.
+    """
+    if prepared.config.priors.phi is not None:
+        raise InputError(
+            f"priors.phi ('{prepared.config.priors.phi}') is around the trained weights: without "
+            "training, take the prior of the weights (w), or a fixed subspace"
+        )
+    settings = {
+        "subspace.construction": "full", "subspace.k": prepared.model.network.d,
+        "subspace.subspaces": 1, "subspace.free": "none", "train.epochs": 1,
+    }  # fmt: skip
+    config = with_overrides(prepared.config, settings)
+    return TrainTask(replace(prepared, config=config, units=prepared.model.units)).run(SILENT)
+
+
+def _source(
+    model: Model | Run,
+    data: pd.DataFrame | str | Path | None,
+    draws: int,
+    prior: bool,
+    generator: np.random.Generator,
+    networks: Given | None,
+    overrides: Mapping[str, Any] | None,
+) -> tuple[Posterior, Rows]:
+    """Return what responses are drawn from, and the rows."""
+    if isinstance(model, Run) or _is_run(model):
+        run = opened(model)  # type: ignore[arg-type]
+        if data is not None or overrides:
+            raise InputError(f"'{run.path}' is a run, with data and settings of its own")
+        rows = run.rows()
+        if not prior:
+            return read_posterior(run), rows
+        member = run.members[int(generator.integers(len(run.members)))]
+        return One(member.bundle, _prior(member.bundle, rows, draws, generator)), rows
+    prepared = prepared_of(model, data, networks, overrides)
+    bundle = every_weight(prepared)
+    return One(bundle, _prior(bundle, prepared.rows, draws, generator)), prepared.rows
+
+
+def _prior(bundle: Bundle, rows: Rows, draws: int, generator: np.random.Generator) -> Any:
+    return prior_draws(bundle, rows, (1, max(1, draws)), generator)
+
+
+def prepared_of(
+    model: Model,
+    data: pd.DataFrame | str | Path | None,
+    networks: Given | None,
+    overrides: Mapping[str, Any] | None,
+) -> Prepared:
+    """Check a model that is not trained against its table."""
+    settings, frame = dict(overrides or {}), data
+    if isinstance(data, str | Path):
+        frame, settings["data"] = None, str(data)
+    return prepare(configure(model, settings), frame, networks)
+
+
+def _is_run(model: Any) -> bool:
+    return (
+        not isinstance(model, ModelConfig)
+        and "~" not in str(model)
+        and ((Path(model) / MARKER).is_file())
+    )

@@ -1,0 +1,97 @@
+"""Fit a run's model once more: with another formula, with other data, or with other settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend
+from semistan.infer.backends.local import LOCAL
+from semistan.infer.chain_store import ChainProgress
+from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.modules import codes
+from semistan.posterior.run import Run
+from semistan.subspace.descent import Progress
+from semistan.workflow.fit import Fit, fit
+from semistan.workflow.pixels import Reading
+from semistan.workflow.prepare import Say
+from semistan.workflow.runs import RunLike, opened
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def update(
+    run: RunLike,
+    *,
+    out: str | Path,
+    formula: str | None = None,
+    data: pd.DataFrame | str | Path | None = None,
+    overrides: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    chain_progress: ChainProgress | None = None,
+    reading: Reading | None = None,
+    say: Say = lambda _: None,
+    backend: Backend = LOCAL,
+) -> Fit:
+    """Fit a run's model once more, with its settings and seeds.
+
+    Training begins anew. Without any change, the new run has the draws of the old one, on the same
+    machine with the same versions of the libraries.
+
+    Parameters
+    ----------
+    run : Run or path
+        The run whose settings are taken.
+    out : path
+        Folder of the new run.
+    formula : str, optional
+        Another formula, for the same data, which are read again where they were if they are from a
+        file. If the old fit sampled all weights, k is found anew.
+    data : pandas.DataFrame or path, optional
+        Other data.
+    overrides : dict, optional
+        Keys of the configuration that change, as of ``fit``.
+    overwrite, progress, chain_progress, reading, say, backend
+        As of ``fit``.
+
+    Raises
+    ------
+    InputError
+        If the model or the data cannot be used, or the new run would replace the old one.
+    """
+    run = opened(run)
+    if Path(out).resolve() == run.path.resolve():
+        raise InputError(f"'{out}' is the run to be updated: name another folder by --out")
+    config = _changed(run, formula)
+    if overrides:
+        config = with_overrides(config, overrides)
+    return fit(
+        config, _data(run, formula, data),
+        out=out, networks=codes(run.bundle.modules) or None, overwrite=overwrite,
+        progress=progress, chain_progress=chain_progress, reading=reading, say=say,
+        backend=backend,
+    )  # fmt: skip
+
+
+def _changed(run: Run, formula: str | None) -> ModelConfig:
+    config = run.config.model_copy(update={"data": None})
+    if formula is None:
+        return config
+    anew = config.subspace.widens and run.bundle.model.moves == "all"
+    found = {"subspace.k": "auto", "subspace.curve": None} if anew else {}
+    return with_overrides(config, {"formula": formula, **found})
+
+
+def _data(
+    run: Run, formula: str | None, data: pd.DataFrame | str | Path | None
+) -> pd.DataFrame | str | Path:
+    """Return the new data, or the old: the whole file where a new formula may need more columns."""
+    if data is not None:
+        return data
+    path = run.bundle.source.path
+    if formula is not None and path is not None and Path(path).is_file():
+        return path
+    return run.table()

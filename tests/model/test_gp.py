@@ -1,0 +1,126 @@
+"""Gaussian processes by a Hilbert-space basis, against their covariance function."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from semistan.errors import InputError
+from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
+from semistan.model.formula.formula import parse_formula
+from semistan.model.terms.gp import inverse_gamma
+from semistan.model.terms.term import TensorBlock
+
+N = 40
+
+
+def table():
+    generator = np.random.default_rng(3)
+    frame = pd.DataFrame({"x": 50 + 7 * generator.random(N), "u": generator.random(N)})
+    return frame.assign(y=np.sin(frame.x))
+
+
+def learnt(term, frame=None):
+    formula = parse_formula(f"y ~ {term} + nn(u)")
+    design, rows = learn_design(formula, table() if frame is None else frame)
+    return design, design.terms[0], rows
+
+
+@pytest.mark.parametrize("lscale", [0.1, 0.3, 0.5])
+def test_with_many_functions_the_covariance_is_the_squared_exponential(lscale):
+    _, process, rows = learnt("gp(x, k=60, c=4)")
+    Z = rows.predictors["mu"].blocks[0].Z * process.root(lscale)
+    x = (table().x.to_numpy() - process.middle) / process.width
+    assert np.ptp(x) == pytest.approx(1)
+    exact = np.exp(-((x[:, None] - x) ** 2) / (2 * lscale**2))
+    assert np.abs(Z @ Z.T - exact).max() < 1e-4
+
+
+def test_coefficients_are_the_root_of_the_spectral_density_times_z():
+    _, process, rows = learnt("gp(x, k=5)")
+    z = np.random.default_rng(1).normal(size=5)
+    plain = {"zgp_1": z, "sdgp_gpx": 2.0, "lscale_gpx": 0.2}
+    values = {name: torch.tensor(x, dtype=torch.float64) for name, x in plain.items()}
+    block = rows.predictors["mu"].blocks[0]
+    L, total = 1.25 / 2, np.zeros(N)
+    for i, x in enumerate((table().x - process.middle) / process.width):
+        for j in range(1, 6):
+            w = j * np.pi / (2 * L)
+            density = 4 * np.sqrt(2 * np.pi) * 0.2 * np.exp(-((0.2 * w) ** 2) / 2)
+            total[i] += np.sqrt(density / L) * np.sin(w * (x + L)) * z[j - 1]
+    found = process.value(values, TensorBlock(torch.tensor(block.Z), torch.tensor(block.level)))
+    assert found.numpy() == pytest.approx(total, rel=1e-10)
+    made = {name: x.numpy()[None] for name, x in process.made(values).items()}
+    assert process.predicted(made, block)[0] == pytest.approx(total, rel=1e-10)
+
+
+@pytest.mark.parametrize("least", [0.02, 0.2, 0.5])
+def test_the_prior_of_the_length_scale_has_its_tails_where_it_should(least):
+    shape, scale = inverse_gamma(least, 1.0)
+    prior = stats.invgamma(shape, scale=scale)
+    assert prior.cdf([least, 1.0]) == pytest.approx([0.01, 0.99], abs=1e-6)
+
+
+def test_the_start_has_the_trained_curve():
+    _, process, _ = learnt("gp(x, k=6)")
+    r = process.training_units(3.0) * np.random.default_rng(2).normal(size=6)
+    start = {
+        name: torch.as_tensor(x, dtype=torch.float64) for name, x in process.start(r, 3.0).items()
+    }
+    assert process.made(start)["rgp_1"].numpy() == pytest.approx(r)
+    assert float(start["lscale_gpx"]) == pytest.approx(process.lscale_start)
+
+
+def test_new_standard_deviations_keep_the_curve_and_find_the_length_scale():
+    _, process, _ = learnt("gp(x, k=40)")
+    true, generator = 0.08, np.random.default_rng(4)
+    r = 5 * process.root(true) * generator.normal(size=40)
+    values = {"sdgp_gpx": 1.0, "lscale_gpx": 0.3, "zgp_1": r / process.root(0.3)}
+    found = process.reestimated(values, np.zeros((40, 40)), set(), 1.0)
+    again = {name: torch.as_tensor(x, dtype=torch.float64) for name, x in found.items()}
+    assert process.made(again)["rgp_1"].numpy() == pytest.approx(r)
+    assert found["lscale_gpx"] == pytest.approx(true, rel=0.25)
+    assert found["sdgp_gpx"] == pytest.approx(5, rel=0.5)
+
+
+def test_names_are_brmss_and_the_state_survives_json():
+    design, process, rows = learnt("gp(x)")
+    assert process.reported == ("sdgp_gpx", "lscale_gpx")
+    assert (process.count, process.margin) == (20, 1.25)
+    again = design_from_plain(json.loads(json.dumps(design_to_plain(design), allow_nan=False)))
+    new = apply_design(again, table().iloc[[7, 2]], response=False).predictors["mu"].blocks[0]
+    assert np.array_equal(new.Z, rows.predictors["mu"].blocks[0].Z[[7, 2]])
+
+
+@pytest.mark.parametrize(
+    ("term", "frame", "message"),
+    [
+        ("gp(x, k=2)", table(), "gp() takes one expression"),
+        ("gp(x, c=1)", table(), "gp() takes one expression"),
+        ("gp(x, u)", table(), "gp() takes one expression"),
+        ("gp(x)", table().assign(x=np.arange(N) % 2), "at least three distinct values"),
+    ],
+)
+def test_what_cannot_be_a_process_is_refused(term, frame, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        learnt(term, frame)
+
+
+def test_rows_beyond_the_basis_are_refused():
+    design, process, _ = learnt("gp(x)")
+    edge = process.middle + process.width * 0.624
+    apply_design(design, table().assign(x=edge), response=False)
+    with pytest.raises(InputError, match="a larger c makes it wider"):
+        apply_design(design, table().assign(x=edge + 0.1), response=False)
+
+
+@pytest.mark.parametrize("damage", [{"width": 0}, {"prior": [1, -1]}, {"count": 0}])
+def test_a_damaged_state_is_refused(damage):
+    plain = design_to_plain(learnt("gp(x)")[0])
+    plain["processes"][0] |= damage
+    with pytest.raises(InputError, match="the design is damaged"):
+        design_from_plain(plain)

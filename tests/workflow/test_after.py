@@ -1,0 +1,152 @@
+"""Runs that are fitted once more, and runs whose predictions are averaged.
+
+They are sampled by PyTorch, so that nothing is compiled.
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import semistan
+from semistan.errors import InputError
+from semistan.model.config import SampleConfig
+from semistan.posterior.averaging import averaged, normalised
+from semistan.posterior.prediction import Prediction
+from semistan.posterior.predictive import posterior_epred
+from semistan.workflow.average import weights_of
+from support.command import command_in
+from support.small import small_config, small_frame
+
+FORMULA = "y ~ x + nn(u, v)"
+SAMPLE = {"method": "elliptical-slice", "chains": 2, "warmup": 50, "draws": 100, "seed": 3}
+
+
+def config(formula=FORMULA):
+    sample = SampleConfig.model_validate(SAMPLE)
+    return small_config(formula, train__epochs=10).model_copy(update={"sample": sample})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("after")
+    table = small_frame(40)
+    table.to_csv(folder / "d.csv", index=False)
+    table.head(30).to_csv(folder / "fewer.csv", index=False)
+    for name, formula in (("run", FORMULA), ("other", "y ~ x + z + nn(u, v)")):
+        semistan.fit(config(formula), folder / "d.csv", out=folder / name)
+    return folder
+
+
+@pytest.fixture
+def command(folder, monkeypatch, capsys):
+    return command_in(folder, monkeypatch, capsys)
+
+
+def drawn(run):
+    return semistan.read_posterior(run).interpreted
+
+
+def test_an_update_without_a_change_has_the_same_draws(folder, tmp_path):
+    again = semistan.update(folder / "run", out=tmp_path / "again")
+    for name, values in drawn(folder / "run").items():
+        assert np.array_equal(values, drawn(again.run)[name]), name
+
+
+def test_another_formula_takes_its_columns_from_the_file(folder, command):
+    code, _, err = command("update", "run", "--formula", "y ~ x + z + nn(u, v)", "--out", "more")
+    assert code in (0, 3), err
+    other = drawn(folder / "other")
+    for name, values in drawn(folder / "more").items():
+        assert np.array_equal(values, other[name]), name
+
+
+def test_other_data_and_settings(folder, command):
+    code, out, err = command(
+        "update", "run", "--data", "fewer.csv", "--draws", "60", "--out", "fewer", "--json"
+    )
+    assert code in (0, 3), err
+    assert json.loads(out)["formula"] == FORMULA
+    run = semistan.read_run(folder / "fewer")
+    assert run.bundle.source.rows == 30
+    assert drawn(run)["b_x"].shape == (2, 60)
+    assert run.options.seed == SAMPLE["seed"]
+
+
+def test_a_run_is_not_replaced_by_its_update(folder):
+    with pytest.raises(InputError, match="is the run to be updated"):
+        semistan.update(folder / "run", out=folder / "run", overwrite=True)
+
+
+def test_weights_are_shares():
+    assert normalised([1, 3], 2) == (0.25, 0.75)
+    for wrong in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.inf], [np.nan, 1.0]):
+        with pytest.raises(InputError, match="2 runs have a weight each"):
+            normalised(wrong, 2)
+
+
+def test_draws_are_taken_in_proportion_to_the_weights():
+    def prediction(value, size):
+        return Prediction(np.full((size, 2), value), np.array([1, 2]), 4, "epred")
+
+    found = averaged([prediction(0.0, 400), prediction(1.0, 400)], (0.25, 0.75))
+    assert found.values.mean() == pytest.approx(0.75, abs=0.002)
+    assert len(found.values) == 533  # all 400 of the second, and a third as many of the first
+    assert found.chains == 1
+    unequal = averaged([prediction(0.0, 100), prediction(1.0, 400)], (0.5, 0.5))
+    assert unequal.values.mean() == pytest.approx(0.5)
+    alone = averaged([prediction(0.0, 100), prediction(1.0, 400)], (0.0, 1.0))
+    assert len(alone.values) == 400
+
+
+def test_the_average_is_that_of_the_means(folder):
+    table, runs = small_frame(40).head(5), [folder / "run", folder / "other"]
+    means = [
+        posterior_epred(
+            semistan.read_posterior(run),
+            semistan.new_rows(semistan.read_run(run).bundle, table),
+        ).mean(axis=0)
+        for run in runs
+    ]
+    found = semistan.predict_average(runs, table, weights="equal")
+    assert found["Estimate"].to_numpy() == pytest.approx((means[0] + means[1]) / 2, rel=1e-9)
+    one = semistan.predict_average(runs, table, weights=[1, 0])
+    assert one["Estimate"].to_numpy() == pytest.approx(means[0], rel=1e-12)
+
+
+def test_stacking_weights_are_those_of_compare(folder):
+    runs = [folder / "run", folder / "other"]
+    found = weights_of(runs)
+    table = semistan.compare(runs, by="loo").set_index("model")
+    assert found.weights == pytest.approx(tuple(table.loc[["run", "other"], "weight"]))
+    assert "weights of the runs by stacking" in found.notes[0]
+
+
+def test_the_command_averages_and_says_by_which_weights(command, folder):
+    code, out, err = command("predict", "run", "other", "--newdata", "d.csv")
+    assert code == 0, err
+    assert "weights of the runs by stacking" in err
+    assert out.startswith("row,Estimate,Est.Error,Q2.5,Q97.5")
+    code, _, err = command(
+        "predict", "run", "other", "--newdata", "d.csv", "--weights", "0.3,0.7", "--kind",
+        "predict", "--out", "average.csv", "--draws", "average.parquet",
+    )  # fmt: skip
+    assert code == 0, err
+    assert len(pd.read_csv(folder / "average.csv")) == 40
+    assert len(pd.read_parquet(folder / "average.parquet")) == 40 * (200 + round(200 / 7 * 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--weights", "equal"), "--weights is for several runs"),
+        (("run", "other", "--weights", "1,2,3"), "2 runs have a weight each"),
+        (("run", "other", "--weights", "half"), "--weights is stacking, equal, or a number"),
+        (("run", "other", "--prior"), "--part and --prior are of one run"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused(command, arguments, message):
+    code, _, err = command("predict", *arguments, "--newdata", "d.csv")
+    assert code == 2
+    assert message in err.replace("\n", " ")
