@@ -32,6 +32,7 @@ from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
 from semistan.show.pictures.pairs import draw_pairs, pairs_alt, pairs_refusal
 from semistan.show.pictures.ppc import draw_ppc, ppc_alt
+from semistan.show.pictures.smooths import draw_smooths, smooths_alt, smooths_refusal
 from semistan.show.pictures.stat import draw_stat, stat_alt, stat_refusal
 from semistan.show.pictures.style import look, reserve
 from semistan.show.pictures.subspace import draw_subspace, subspace_alt, subspace_refusal
@@ -75,6 +76,13 @@ class Picture:
 PICTURES: tuple[Picture, ...] = (
     Picture("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
     Picture("densities", "densities of the coefficients", draw_densities, densities_alt),
+    Picture(
+        "smooths",
+        "smooths with intervals",
+        draw_smooths,
+        smooths_alt,
+        refusal=smooths_refusal,
+    ),
     Picture("band", "predictive band over one input", draw_band, band_alt),
     Picture(
         "subspace",
