@@ -210,6 +210,8 @@ class Run:
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
             facts |= {"Weights": f"{', '.join(f'{w:.2f}' for w in self.weights)} by stacking"}
+        if "format_version" in self.manifest and not is_sealed(self.manifest):
+            facts |= {"Files": "not checked: an earlier version wrote them, without their hashes"}
         if method.hamiltonian and options.temperature == 1:
             return facts
         return facts | {"Method": "; ".join(reservations(options)) or method.text}

@@ -60,7 +60,15 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
-from semistan.workflow.train import counted, prior_text, train, training_text, warn_of_overfitting
+from semistan.workflow.train import (
+    checkpoint_file,
+    counted,
+    goes_on,
+    prior_text,
+    train,
+    training_text,
+    warn_of_overfitting,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,17 +216,25 @@ def _trained_run(
     backend: Backend,
 ) -> Run:
     """Train one subspace and make the run's folder."""
-    started = time.monotonic()
-    bundle = train(prepared, progress, backend=backend)
+    started, checkpoint = time.monotonic(), checkpoint_file(out)
+    if goes_on(prepared, checkpoint):
+        say("training goes on where it was interrupted")
+    try:
+        bundle = train(prepared, progress, checkpoint=checkpoint, backend=backend)
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on with the training")
+        raise
     seconds = {"train": time.monotonic() - started}
     say(training_text(bundle, seconds["train"]))
     say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], say)
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
-    return new_run(
+    run = new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,
         kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
+    checkpoint.unlink(missing_ok=True)
+    return run
 
 
 def sample(
