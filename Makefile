@@ -3,6 +3,7 @@
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
 # make test-faults run what breaks things on purpose, for minutes, and print its totals
+# make coverage    run every test and print the share of pysrc/ that they reach; at least 93%
 # make dist        build the packages and try them in fresh environments
 # make docs        build the documentation site into site/
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
@@ -16,7 +17,7 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all test-faults lint fast-test cmdstan golden dist docs clean
+.PHONY: demo test test-all test-faults coverage lint fast-test cmdstan golden dist docs clean
 .PHONY: $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
@@ -31,6 +32,9 @@ test-all: lint cmdstan
 # Kills, full disks and damaged files by the hundred, within 20 minutes each.
 test-faults: .venv/installed-dev cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
+
+coverage: .venv/installed-dev cmdstan
+	$(PYTEST) -m "not faults" --cov --cov-report=term:skip-covered --cov-fail-under=93
 
 fast-test: .venv/installed-dev
 	$(PYTEST) -m "not (cmdstan or lengthy or slow or faults)"

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.reproduce import reproduce as reproduce
     from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
@@ -121,6 +122,7 @@ _PUBLIC = {
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
     "ranef": ("workflow.terms", "ranef"),
+    "reproduce": ("workflow.reproduce", "reproduce"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "sbc": ("workflow.sbc", "sbc"),

@@ -38,8 +38,8 @@ from support.small import (
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 NUMERIC = ("stat", "loo_pit")  # not of unordered categories
-OF_NUMBERS = tuple(  # of models without images and smooths
-    kind for kind in KINDS if kind not in ("images", "smooths")
+OF_NUMBERS = tuple(  # of models without images, smooths and times
+    kind for kind in KINDS if kind not in ("images", "smooths", "survival")
 )
 
 

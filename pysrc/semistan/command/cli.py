@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
     "sample": run_commands.sample,
+    "reproduce": run_commands.reproduce,
     "priors": model_commands.priors,
     "summary": run_commands.summary,
     "predict": answer_commands.predict,
