@@ -29,7 +29,10 @@ def lines(text):
 
 
 def test_there_are_tutorials_of_families_terms_images_and_constructions():
-    names = {"gaussian", "poisson", "bernoulli", "images", "constructions", "terms"}
+    names = {
+        "gaussian", "poisson", "bernoulli", "images", "constructions", "terms",
+        "choosing-a-model", "planning-a-study",
+    }  # fmt: skip
     assert {path.stem for path in TUTORIALS} == names
 
 
