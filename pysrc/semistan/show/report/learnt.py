@@ -87,7 +87,7 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
             *(block for each in results.comparisons for block in _compared(each)),
             Heading("On the training rows"),
             Paragraph(SCORES),
-            *gallery_of(evidence.pictures, "ppc", "calibration", "images"),
+            *gallery_of(evidence.pictures, "ppc", "calibration", "survival", "images"),
             *_estimated("Scores on the training rows", "", evidence.scores),
             *_left_out(results, evidence.loo),
         ),
