@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -133,14 +132,8 @@ def _linked(record: Family, name: str) -> Family:
         has_log_lik=False,
         on_default=link.stan,
         in_units_of_y=link.in_units_of_y,
-        **_under_link(record, link),
+        density_functions=(*link.stan_functions, *record.density_functions),
     )
-
-
-def _under_link(record: Family, link: Link) -> dict[str, Any]:
-    fields = dict(record.under_link)
-    own = fields.pop("density_functions", ())
-    return {**fields, "density_functions": (*link.stan_functions, *own)}
 
 
 def _linked_units(record: Family, link: Link, y: Array, given: Given) -> tuple[float, float]:

@@ -7,7 +7,7 @@ the lines of the Stan program. Its parameters beside the linear predictor have a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,8 +168,6 @@ class Family:
         beside the dispersion; ``cens`` and ``y2`` are for ``log_lik`` alone.
     links : tuple of str
         Other links that it can have.
-    under_link : dict
-        Fields that replace these under another link, which reaches further into the tails.
     text : str
         How users write it, with its link unless that is the default one; the name by default.
     categories : int
@@ -223,7 +221,6 @@ class Family:
     stan_functions: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    under_link: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     categories: int = 0
     density_functions: tuple[str, ...] = ()
