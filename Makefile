@@ -3,6 +3,9 @@
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
 # make test-faults run what breaks things on purpose, for minutes, and print its totals
+# make coverage    run every test and print the share of pysrc/ that they reach; at least 93%
+# make dist        build the packages and try them in fresh environments
+# make docs        build the documentation site into site/
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
 
@@ -14,7 +17,8 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all test-faults lint fast-test cmdstan golden clean $(BENCHMARKS) $(STUDIES)
+.PHONY: demo test test-all test-faults coverage lint fast-test cmdstan golden dist docs clean
+.PHONY: $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
@@ -25,8 +29,12 @@ test: lint cmdstan
 test-all: lint cmdstan
 	$(PYTEST) -m "not faults"
 
+# Kills, full disks and damaged files by the hundred, within 20 minutes each.
 test-faults: .venv/installed-dev cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
+
+coverage: .venv/installed-dev cmdstan
+	$(PYTEST) -m "not faults" --cov --cov-report=term:skip-covered --cov-fail-under=93
 
 fast-test: .venv/installed-dev
 	$(PYTEST) -m "not (cmdstan or lengthy or slow or faults)"
@@ -43,6 +51,15 @@ cmdstan: .venv/installed
 # Write models/*/program.stan anew, to be read in the diff.
 golden: .venv/installed
 	cd tests && ../$(BIN)/python -m support.golden
+
+docs: .venv/installed-dev
+	$(BIN)/python docs/make_site.py site
+
+# Build the wheel and the source distribution, and try both in environments of their own.
+dist: .venv/installed-dev cmdstan
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	cd tests && ../$(BIN)/python -m support.dist ../dist
 
 $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)
@@ -66,4 +83,4 @@ $(STUDIES): study-%: .venv/installed-bench cmdstan
 	touch $@
 
 clean:
-	rm -rf .venv runs dist
+	rm -rf .venv runs dist site

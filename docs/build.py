@@ -1,9 +1,9 @@
 """Run the tutorials and write what they print: ``python docs/build.py [NAME ...]``.
 
-A tutorial is Markdown. Its ``sh`` and ``python`` blocks are run in order in an empty folder
-that holds ``models/``; the ``text`` block after one of them is what it printed. As in a
-notebook, a Python block prints the value of its last line. Pictures that a block writes to
-``images/`` are kept beside the tutorial.
+A tutorial is Markdown. Its ``sh``, ``python`` and ``r`` blocks are run in order in an empty folder
+that holds ``models/``; the ``text`` block after one of them is what it printed. As in a notebook, a
+Python block prints the value of its last line, and R prints those of all lines. Pictures that a
+block writes to ``images/`` are kept beside the tutorial.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 PROJECT = DOCS.parent
-BLOCK = re.compile(r"```(sh|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
+BLOCK = re.compile(r"```(sh|python|r)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 MARK = "<<<end of block>>>"
 
 
@@ -70,18 +70,17 @@ def rewritten(text: str, printed: list[str]) -> str:
 
 
 def _script(pieces: list[Block]) -> Iterator[str]:
-    """Write shell blocks as they are; consecutive Python blocks share one process."""
+    """Write shell blocks as they are; consecutive blocks of Python, or of R, share one process."""
     for number, piece in enumerate(pieces):
         if piece.language == "sh":
             yield f"{piece.code}\necho '{MARK}'"
             continue
         before, after = (
-            i >= 0 and i < len(pieces) and pieces[i].language == "python"
+            i >= 0 and i < len(pieces) and pieces[i].language == piece.language
             for i in (number - 1, number + 1)
         )
-        start = "" if before else f"python - <<'END OF PYTHON'\n{SETTING}\n"
-        end = "" if after else "\nEND OF PYTHON"
-        yield f"{start}{_printing(piece.code)}\nprint({MARK!r}, flush=True){end}"
+        start, code, mark, end = SESSIONS[piece.language](piece.code)
+        yield f"{start * (not before)}{code}\n{mark}{end * (not after)}"
 
 
 def _printing(code: str) -> str:
@@ -93,6 +92,20 @@ def _printing(code: str) -> str:
     return ast.unparse(tree)
 
 
+def _python(code: str) -> tuple[str, str, str, str]:
+    """Return how a session begins, a block's code, what ends its output, and the session."""
+    start, mark = f"python - <<'END OF PYTHON'\n{SETTING}\n", f"print({MARK!r}, flush=True)"
+    return start, _printing(code), mark, "\nEND OF PYTHON"
+
+
+def _r(code: str) -> tuple[str, str, str, str]:
+    """As ``_python``; from a file, because R prints the values of top-level lines there alone."""
+    start = f"cat > {R_FILE} <<'END OF R'\noptions(width = 100)\n"
+    return start, code, f"cat('{MARK}\\n')", f"\nEND OF R\nRscript {R_FILE}"
+
+
+SESSIONS = {"python": _python, "r": _r}
+R_FILE = ".tutorial.R"
 SETTING = """
 import pandas as _pandas
 _pandas.set_option("display.width", 100, "display.precision", 4)

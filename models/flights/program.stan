@@ -4,7 +4,7 @@
 // family: binomial, link: logit
 //
 // The model of each row:
-//   y ~ binomial_logit(trials, eta)
+//   y ~ binomial_by_logit(trials, eta)
 //   eta = eta_loc + eta_scale f(humidity, visibility, pressure; w) +
 //     (x - x_loc)' theta + s(day) + (1 | date)
 //   x = (rain_hours, wind, day)
@@ -81,6 +81,12 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Successes among n trials by the logit of their probability. Stan's own
+  // takes the logs of inv_logit(eta) and of 1 less it, infinite far out.
+  real binomial_by_logit_lpmf(int y, int n, real eta) {
+    return lchoose(n, y) + n * log_inv_logit(eta) - (n - y) * eta;
+  }
+
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
@@ -95,7 +101,11 @@ functions {
       = eta_loc + eta_scale * f + Xc[start : end] * theta
         + Zs_1[start : end] * s_1
         + r_1[J_1[start : end], 1];
-    return binomial_logit_lpmf(y[start : end] | trials[start : end], eta);
+    real total = 0;
+    for (n in start : end) {
+      total += binomial_by_logit_lpmf(y[n] | trials[n], eta[n - start + 1]);
+    }
+    return total;
   }
 }
 data {

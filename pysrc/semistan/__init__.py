@@ -13,6 +13,7 @@ from semistan.version import __version__
 if TYPE_CHECKING:
     from semistan.bundle.bundle import read_bundle as read_bundle
     from semistan.bundle.bundle import write_bundle as write_bundle
+    from semistan.bundle.seal import trust_edited as trust_edited
     from semistan.command.doctor import examine
     from semistan.infer.cmdstan.install import install_cmdstan as install_cmdstan
     from semistan.posterior.posterior import Mixture as Mixture
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
     from semistan.workflow.average import predict_average as predict_average
+    from semistan.workflow.baseline import baseline as baseline
+    from semistan.workflow.check import check as check
     from semistan.workflow.compare import compare as compare
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from semistan.workflow.prepare import training_rows as training_rows
     from semistan.workflow.priors import implied_prior as implied_prior
     from semistan.workflow.priors import priors as priors
+    from semistan.workflow.reproduce import reproduce as reproduce
     from semistan.workflow.sbc import sbc as sbc
     from semistan.workflow.score import loo as loo
     from semistan.workflow.score import score as score
@@ -63,6 +67,9 @@ if TYPE_CHECKING:
     from semistan.workflow.stan import stan as stan
     from semistan.workflow.subspace import posterior_distance as posterior_distance
     from semistan.workflow.subspace import subspace_measures as subspace_measures
+    from semistan.workflow.terms import coef as coef
+    from semistan.workflow.terms import ranef as ranef
+    from semistan.workflow.terms import smooths as smooths
     from semistan.workflow.train import train as train
     from semistan.workflow.update import update as update
 
@@ -71,7 +78,10 @@ if TYPE_CHECKING:
 # Public name -> (module, name): imported on first use, so that importing semistan is instant.
 _PUBLIC = {
     "bayes_r2": ("workflow.inquire", "bayes_r2"),
+    "check": ("workflow.check", "check"),
     "comparisons": ("workflow.inquire", "comparisons"),
+    "coef": ("workflow.terms", "coef"),
+    "baseline": ("workflow.baseline", "baseline"),
     "compare": ("workflow.compare", "compare"),
     "doctor": ("command.doctor", "examine"),
     "draws": ("workflow.outputs", "draws"),
@@ -111,6 +121,8 @@ _PUBLIC = {
     "read_posterior": ("posterior.posterior", "read_posterior"),
     "read_run": ("posterior.run", "read_run"),
     "report": ("workflow.outputs", "report"),
+    "ranef": ("workflow.terms", "ranef"),
+    "reproduce": ("workflow.reproduce", "reproduce"),
     "resume": ("workflow.several", "resume"),
     "sample": ("workflow.fit", "sample"),
     "sbc": ("workflow.sbc", "sbc"),
@@ -118,12 +130,14 @@ _PUBLIC = {
     "simulate": ("workflow.simulate", "simulate"),
     "sensitivity": ("workflow.inquire", "sensitivity"),
     "stan": ("workflow.stan", "stan"),
+    "smooths": ("workflow.terms", "smooths"),
     "stan_code": ("program.program", "bundle_program"),
     "stan_data": ("program.data", "stan_data"),
     "subspace_measures": ("workflow.subspace", "subspace_measures"),
     "summary": ("workflow.fit", "summary"),
     "train": ("workflow.train", "train"),
     "training_rows": ("workflow.prepare", "training_rows"),
+    "trust_edited": ("bundle.seal", "trust_edited"),
     "update": ("workflow.update", "update"),
     "write_bundle": ("bundle.bundle", "write_bundle"),
 }

@@ -12,11 +12,11 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "update", "train", "subspace", "stan", "sample", "summary", "predict", "score",
-    "loo",    "kfold", "compare", "effect", "marginal", "importance", "comparisons", "pp-check",
-    "hypothesis", "r2",
-    "sensitivity", "simulate", "sbc", "plot", "draws", "generate", "r-script",
-    "report", "doctor", "install-cmdstan",
+    "new", "fit", "update", "train", "subspace", "stan", "sample", "reproduce", "summary",
+    "predict", "score", "loo", "kfold", "compare", "effect", "marginal", "importance",
+    "comparisons", "pp-check", "hypothesis", "r2", "sensitivity", "ranef", "coef", "smooths",
+    "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
+    "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 

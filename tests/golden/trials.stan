@@ -3,7 +3,7 @@
 // family: binomial, link: logit
 //
 // The model of each row:
-//   y ~ binomial_logit(trials, eta) to the power of its weight
+//   y ~ binomial_by_logit(trials, eta) to the power of its weight
 //   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta
 //   x = (x1)
 //   w = p_bar + Pi phi
@@ -74,6 +74,12 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Successes among n trials by the logit of their probability. Stan's own
+  // takes the logs of inv_logit(eta) and of 1 less it, infinite far out.
+  real binomial_by_logit_lpmf(int y, int n, real eta) {
+    return lchoose(n, y) + n * log_inv_logit(eta) - (n - y) * eta;
+  }
+
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
@@ -88,7 +94,7 @@ functions {
     real total = 0;
     for (n in start : end) {
       total += weights[n]
-        * binomial_logit_lpmf(y[n] | trials[n], eta[n - start + 1]);
+        * binomial_by_logit_lpmf(y[n] | trials[n], eta[n - start + 1]);
     }
     return total;
   }

@@ -17,6 +17,7 @@ from semistan.model.config import SampleConfig
 from semistan.workflow.fit import export_stan
 from support.chains import complete_folder
 from support.command import command_in
+from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr
 from support.small import small_bundle, small_frame
 from support.untrained import random_bundle, tempered
 
@@ -182,8 +183,24 @@ def test_run_sh_fails_with_a_chain(toolchain, tmp_path):
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_run_r_can_be_parsed(settings, tmp_path):
-    rscript = shutil.which("Rscript")
-    if rscript is None:
-        pytest.skip("Rscript is not installed")
     exported(tmp_path / "folder", **settings)
-    subprocess.run([rscript, "-e", "parse('run.R')"], cwd=tmp_path / "folder", check=True)
+    run_r([plain_r(), "-e", "parse('run.R')"], cwd=tmp_path / "folder")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_run_r_asks_a_stub_of_cmdstanr_for_what_run_sh_asks_cmdstan(settings, tmp_path):
+    folder = tmp_path / "folder"
+    exported(folder, **settings)
+    printed = run_r([r_with("posterior"), "run.R"], cwd=folder, env=with_stub_of_cmdstanr(tmp_path))
+    asked = dict(line.split(" = ") for line in printed.splitlines() if " = " in line)
+    asked = {name: value.strip() for name, value in asked.items()}
+    shell = (folder / "run.sh").read_text()
+    words = {  # CmdStan's names of what cmdstanr calls otherwise
+        "iter_warmup": "num_warmup", "iter_sampling": "num_samples", "adapt_delta": "delta",
+        "max_treedepth": "max_depth",
+    }  # fmt: skip
+    assert asked.pop("chains") == str(len(re.search(r"for i in (.*);", shell)[1].split()))
+    for name, value in asked.items():
+        found = re.search(rf"[ ]{words.get(name, name)}=(\S+)", shell)
+        assert (found[1] if found else "NULL") == value, name

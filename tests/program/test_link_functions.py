@@ -16,7 +16,7 @@ from semistan.program.sources import stan_source
 from support.programs import stanc_output
 from support.small import small_bundle, small_frame
 
-ETA = np.array([-300.0, -40, -36.5, -30.0, -7, -0.3, 0, 1.2, 5, 8.5, 31, 40])
+ETA = np.array([-800.0, -300, -40, -36.5, -30.0, -7, -0.3, 0, 1.2, 5, 8.5, 31, 40, 800])
 LOGS = np.array([1.1, -0.4, 0.2])  # of beta's precision, and of two gaps
 FILES = ("log_Phi", "probit", "cloglog", "cauchit", "beta_logit", "cumulative_probit")
 PROGRAM = """

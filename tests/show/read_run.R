@@ -20,6 +20,8 @@ write_table(data.frame(
   ebfmi = min(ebfmi)
 ), "diagnostics")
 
+write_table(data.frame(rows = nrow(draws_df), iterations = max(draws_df$.iteration)), "frame")
+
 if (exists("loo_result")) {
   write_table(data.frame(loo_result$pointwise,
                          pareto_k = loo_result$diagnostics$pareto_k), "pointwise")

@@ -38,7 +38,9 @@ from support.small import (
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")
 NUMERIC = ("stat", "loo_pit")  # not of unordered categories
-OF_NUMBERS = tuple(kind for kind in KINDS if kind != "images")  # of models without images
+OF_NUMBERS = tuple(  # of models without images, smooths and times
+    kind for kind in KINDS if kind not in ("images", "smooths", "survival")
+)
 
 
 def with_energy(draws, seed=0):

@@ -21,40 +21,25 @@ from semistan.show.export import draws_table
 from semistan.show.r_script import r_script, write_r_script
 from semistan.show.tables import write_table
 from semistan.workflow.fit import new_run
+from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
 from support.untrained import random_bundle
 
 pytestmark = pytest.mark.slow
 
 OPTIONS = SampleConfig(chains=2, warmup=150, draws=150, seed=5)
-PACKAGES = {"rstan", "posterior", "loo", "bayesplot"}
 HELPER = Path(__file__).with_name("read_run.R")
 FIGURES = ["coefficients.pdf", "densities.pdf", "ranks.pdf", "trace.pdf"]
 
 
-@pytest.fixture(scope="module")
-def plain_r():
-    path = shutil.which("Rscript")
-    if path is None:
-        pytest.skip("Rscript is not installed")
-    return path
+@pytest.fixture(scope="module", name="plain_r")
+def _plain_r():
+    return plain_r()
 
 
 @pytest.fixture(scope="module")
-def rscript(plain_r):
-    path = plain_r
-    found = run_r([path, "-e", "cat(rownames(installed.packages()))"]).split()
-    if absent := PACKAGES - set(found):
-        pytest.skip(f"R lacks the packages {', '.join(sorted(absent))}")
-    return path
-
-
-def run_r(command, **settings):
-    result = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, **settings
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+def rscript():
+    return r_with("rstan", "posterior", "loo", "bayesplot")
 
 
 class Read:
@@ -124,6 +109,17 @@ def test_the_response_is_read_from_the_data(read):
     assert y == pytest.approx(read.fit.run.rows().y, rel=1e-14)
 
 
+def test_that_loo_is_optimistic_is_said_of_a_subspace(read, tmp_path):
+    said = "PSIS-LOO, given a subspace trained on all rows: optimistic\n"
+    assert said in read.printed
+    script = settings_of(read.fit.run.path / "read.R")
+    assert "subspace <- TRUE " in script
+    write_json(tmp_path / "labels.json", {})
+    bundle, _ = small_bundle("y ~ x + nn(u)", subspace__construction="full")
+    run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False})
+    assert "subspace <- FALSE " in r_script(run)
+
+
 def test_posterior_recognises_the_exported_draws(read):
     layout = read.tables["layout"].iloc[0]
     assert (layout["chains"], layout["iterations"]) == (2, 150)
@@ -140,6 +136,40 @@ def test_figures_are_written_into_the_run_and_named(read):
         assert path.read_bytes().startswith(b"%PDF")
         assert str(path) in read.printed
     assert read.left_over == {".csv"}  # no Rplots.pdf where R was run
+
+
+def test_the_draws_are_a_data_frame_too(read):
+    size = read.fit.posterior.draws.size
+    assert read.tables["frame"].to_dict("records") == [{"rows": size, "iterations": 150}]
+
+
+SWITCHES = ("save_warmup", "refresh", "engaged", "save_cmdstan_config")
+
+
+def as_newer_releases_write(path):
+    """Rewrite a chain's comments: CmdStan has written false and true for 0 and 1 since 2.33."""
+    head, draws = path.read_text().split("lp__", 1)
+    for name in SWITCHES:
+        head = re.sub(rf"(# +{name} = )0\b", r"\1false", head)
+        head = re.sub(rf"(# +{name} = )1\b", r"\1true", head)
+    assert "save_warmup = false" in head and "engaged = true" in head
+    path.write_text(f"{head}#   save_cmdstan_config = false\nlp__{draws}")
+
+
+@pytest.mark.parametrize("package", ["rstan", "a stub of cmdstanr"])
+def test_files_of_newer_releases_are_read(read, package, rscript, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(read.fit.run.path, run)
+    chains = sorted((run / "chains").glob("*.csv"))
+    for path in chains:
+        as_newer_releases_write(path)
+    written = [path.read_bytes() for path in chains]
+    environment = None if package == "rstan" else with_stub_of_cmdstanr(tmp_path)
+    run_r([rscript, HELPER, run / "read.R", tmp_path], cwd=tmp_path, env=environment)
+    for name in ("coefficients", "diagnostics"):
+        found = pd.read_csv(tmp_path / f"{name}.csv")
+        pd.testing.assert_frame_equal(found, read.tables[name], rtol=1e-9)
+    assert [path.read_bytes() for path in chains] == written
 
 
 def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, toolchain, tmp_path):
@@ -212,7 +242,7 @@ TOKENS = re.compile(
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
 SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
-SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept"}
+SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace"}
 
 
 def settings_of(script):

@@ -1,18 +1,17 @@
 """The report in a real browser: opened from disk, without a network."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
 
 import semistan
 from semistan.show.report import write_report
+from support.browser import chromium
 from support.small import small_frame
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = shutil.which("chromium")
 SECTIONS = [
     "model", "coefficients", "diagnostics", "effects", "checks", "subspace", "program", "cite",
     "reproduce",
@@ -39,14 +38,8 @@ def report(toolchain, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("no chromium (apt-get install chromium)")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    with playwright.sync_playwright() as driver:
-        # Containers run as root, where Chromium's sandbox cannot.
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ PROGRAMS = (
     _program("beta", "beta", "dispersed"),
     _program("slant", "skew_normal", "dispersed", "linear predictor",
              formula=f"y ~ x1 + {NETWORK}, alpha ~ z"),
+    _program("censored", "weibull", "dispersed", "linear predictor",
+             formula=f"y | cens(c, y2) ~ x1 + {NETWORK}, shape ~ z"),
     _program("shares", "zero_one_inflated_beta", "dispersed", "linear group predictor networks",
              formula="y | weights(w) ~ x1 + nn(u1, u2), zoi ~ z + (1 | g), coi ~ nn(u3)"),
     _program("probit", "bernoulli(probit)", "link"),

@@ -42,10 +42,14 @@ def evaluate(bundle, data, states, toolchain, folder, kernel="stan"):
 
 
 def stanc_output(text, toolchain, folder):
-    """What stanc says of a program (nothing, if there is nothing to warn of)."""
+    """What stanc says of a program (nothing, if there is nothing to warn of).
+
+    ``STANC`` names the compiler of another release: programs are for 2.27 and all later ones.
+    """
     (folder / "program.stan").write_text(text)
+    stanc = os.environ.get("STANC", toolchain.cmdstan / "bin" / "stanc")
     result = subprocess.run(
-        [toolchain.cmdstan / "bin" / "stanc", f"--o={folder}/program.hpp", folder / "program.stan"],
+        [stanc, f"--o={folder}/program.hpp", folder / "program.stan"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return result.stdout

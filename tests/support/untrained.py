@@ -27,6 +27,7 @@ FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 OF_TRIALS = "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"
 FORMULAS = {"binomial": OF_TRIALS, "beta_binomial": OF_TRIALS}  # others have the plain one
 TRIALS = np.array([3, 8, 20])
+CENSORED = np.array(["none", "right", "none", "left", "interval", "right", "none"])
 CATEGORICAL = "categorical(bus, car, train)"
 CATEGORIES = np.array([0, 1, 0, 2, 1, 0, 3])  # of each row in turn, some more often than others
 
@@ -58,6 +59,7 @@ def random_frame(name, generator, n=30):
     if "zi" in family(name).dispersion or "hu" in family(name).dispersion:
         responses["poisson"] = responses["negbinomial"] * (np.arange(n) % 4 > 0)
     apart = np.random.default_rng(2)
+    frame = frame.assign(c=CENSORED[np.arange(n) % 7], y2=1e4)
     return frame.assign(
         y=responses.get(family(name).name, responses["poisson"]),
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),

@@ -80,10 +80,10 @@ class Victim:
 
 
 def draws_of(run):
-    """Return the bytes of all chains without the times that CmdStan measured."""
+    """Return the bytes of all chains without comments, which have times and names of files."""
     return {
-        path.relative_to(run): b"".join(
-            line for line in path.read_bytes().splitlines(True) if b"seconds" not in line
+        str(path.relative_to(run)): b"".join(
+            line for line in path.read_bytes().splitlines(True) if not line.startswith(b"#")
         )
         for path in sorted(Path(run).rglob("chain-*.csv"))
     }

@@ -75,6 +75,11 @@ class _Graph:
         self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
         return name
 
+    def transposed(self, value: str) -> str:
+        # Not by Transpose: before a MatMul, versions of onnxruntime up to 1.25 or later fuse both
+        # into an operator that they have for single precision only.
+        return self.apply("Einsum", value, equation="...ij->...ji")
+
     def standardised(self, value: str, loc: Array, scale: Array) -> str:
         centred = self.apply("Sub", value, self.constant(loc))
         if len(scale) > 1:
@@ -177,7 +182,7 @@ def predictor_graph(leading: Leading, units: Units, trained: Trained) -> ModelPr
     )
     P = len(units.x_loc)
     centred = graph.apply("Sub", "x", graph.constant(units.x_loc))
-    structured = graph.apply("MatMul", "theta", graph.apply("Transpose", centred, perm=[1, 0]))
+    structured = graph.apply("MatMul", "theta", graph.transposed(centred))
     inputs = {
         "u": ("N", leading.whole.n_inputs),
         "x": ("N", P),

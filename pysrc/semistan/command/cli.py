@@ -20,8 +20,10 @@ from semistan.command import (
     screen,
     show_commands,
     study_commands,
+    term_commands,
     tool_commands,
 )
+from semistan.command.trusting import trusting
 from semistan.errors import SemistanError, file_error
 from semistan.version import __version__
 
@@ -33,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
     "sample": run_commands.sample,
+    "reproduce": run_commands.reproduce,
     "priors": model_commands.priors,
     "summary": run_commands.summary,
     "predict": answer_commands.predict,
@@ -48,6 +51,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "hypothesis": inquiry_commands.hypothesis,
     "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
+    "ranef": term_commands.ranef,
+    "coef": term_commands.coef,
+    "smooths": term_commands.smooths,
+    "baseline": study_commands.baseline,
     "simulate": study_commands.simulate,
     "sbc": study_commands.sbc,
     "plot": show_commands.plot,
@@ -55,15 +62,19 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "generate": show_commands.generate,
     "r-script": show_commands.r_script,
     "report": show_commands.report,
+    "check": tool_commands.check,
     "doctor": tool_commands.doctor,
     "install-cmdstan": tool_commands.install_cmdstan,
 }
+
+WITHOUT_RUN = {"new", "fit", "train", "check", "install-cmdstan"}  # all others may read one
 
 PANELS = {  # what the commands of a file are for
     "model_commands": "Specify and fit",
     "run_commands": "Sample, and read the result",
     "answer_commands": "Predict, judge and explain",
     "inquiry_commands": "Ask what was learnt",
+    "term_commands": "Ask what was learnt",
     "study_commands": "Study the model",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
@@ -72,12 +83,13 @@ PANELS = {  # what the commands of a file are for
 app = typer.Typer(
     help="Semi-structured regression: interpretable coefficients and a neural network in Stan.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for name, command in COMMANDS.items():
-    app.command(name, rich_help_panel=PANELS.get(command.__module__.rpartition(".")[2]))(command)
+    panel = PANELS.get(command.__module__.rpartition(".")[2])
+    whole = command if name in WITHOUT_RUN else trusting(command)
+    app.command(name, rich_help_panel=panel)(whole)
 
 
 @app.callback(invoke_without_command=True)

@@ -126,11 +126,13 @@ def train(
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)
+    checkpoint = training.checkpoint_file(out)
     with screen.training_bar(training_epochs(prepared.config)) as progress:
-        bundle = training.train(prepared, progress)
+        bundle = training.train(prepared, progress, checkpoint=checkpoint)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)
     write_bundle(bundle, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
 

@@ -8,6 +8,7 @@ import typer
 
 from semistan.command import screen
 from semistan.command.arguments import (
+    DIAGNOSTIC_FAILED,
     BundleFolder,
     Data,
     Json,
@@ -59,6 +60,10 @@ def sample(
     out: Out = Path("run"),
     overwrite: Overwrite = False,
     prior_only: PriorOnly = False,
+    more: Annotated[
+        int | None,
+        typer.Option(help="So many more draws for each chain of a finished run, which goes on."),
+    ] = None,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
@@ -77,6 +82,8 @@ def sample(
                 f"run instead: semistan sample {bundle_of(source)} --out NAME"
             )
         run = _resumed(source)
+    elif more is not None:
+        raise InputError(f"--more continues a run, and '{source}' is none; use --draws")
     else:
         with screen.image_bar() as reading:
             run = workflow.start_run(
@@ -88,6 +95,7 @@ def sample(
         result = workflow.sample(
             run,
             toolchain,
+            more=more,
             progress=progress,
             say=screen.say,
         )
@@ -137,3 +145,18 @@ def summary(
         screen.show_table(by_subspace(read_posterior(run)), as_json=as_json)
     else:
         raise InputError(f"--by takes 'subspace', got '{by}'")
+
+
+def reproduce(run: RunFolder, as_json: Json = False) -> None:
+    """Train and sample a run once more, in a temporary folder, and say what differs."""
+    from semistan.posterior.run import read_run
+    from semistan.subspace.construction import training_epochs
+    from semistan.workflow.reproduce import reproduce as run_again
+
+    opened = read_run(run)
+    epochs = training_epochs(opened.bundle.config) * len(opened.members)
+    with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
+        found = run_again(opened, progress=progress, chain_progress=chain_progress, say=screen.say)
+    screen.show_table(found, as_json=as_json)
+    if not found["same"].all():
+        raise typer.Exit(DIAGNOSTIC_FAILED)

@@ -19,7 +19,7 @@ def plot(
         str,
         typer.Option(
             help="coefficients, densities, pairs, band, subspace, loss, ppc, stat, loo_pit, "
-            "calibration, images, trace, rank or energy."
+            "calibration, images, survival, trace, rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
@@ -33,7 +33,8 @@ def plot(
         ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Factor that colours a band; column of the groups of stat.")
+        str | None,
+        typer.Option(help="Factor that colours a band or survival curves; groups of stat."),
     ] = None,
     stat: Annotated[str | None, typer.Option(help="Statistics of stat, as max,sd,zeros.")] = None,
     category: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Json, Model, Out, Overwrite, Seed, wrote
+from semistan.command.arguments import Json, Model, Out, Overwrite, RunFolder, Seed, wrote
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="At a time; by default one for each core.")]
@@ -40,6 +40,30 @@ def simulate(
     )
     write_table(table, out)
     wrote(out)
+
+
+def baseline(
+    run: RunFolder,
+    folds: Annotated[
+        int, typer.Option("--folds", "-K", help="Number of folds, if the run has none yet.")
+    ] = 10,
+    seed: Seed = 1,
+    jobs: Jobs = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Put lines (GLM) and smooths (GAM) in the network's place, on the same folds; resumable."""
+    from semistan.workflow import baseline as comparing
+
+    found = comparing.baseline(
+        run, folds=folds, seed=seed, jobs=jobs, overwrite=overwrite, say=screen.say
+    )
+    screen.show_table(found.table(), as_json=as_json)
+    for name, formula in found.formulas.items():
+        screen.say(f"{name}: {formula}")
+    for name, each in found.folds.items():
+        if each.failed:
+            screen.say(f"warning: {name}: {len(each.failed)} fits failed a diagnostic")
 
 
 @configurable(*FIT_FLAGS)

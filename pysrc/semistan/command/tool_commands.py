@@ -1,4 +1,4 @@
-"""Commands about what semistan needs: is it there, and how to get it."""
+"""Commands about files and tools: are they what they should be, and how to get what is missing."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
 import json
@@ -29,6 +29,21 @@ def doctor(
         screen.show_findings(findings)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(InputError.exit_code)
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="RUN|BUNDLE", help="A run or a bundle.")],
+    as_json: Json = False,
+) -> None:
+    """Hold every file of a run or a bundle to the hash that it was written with."""
+    from semistan.workflow.check import check as check_folder
+
+    found = check_folder(folder)
+    screen.show_table(found.table(), as_json=as_json)
+    if not found.passed:
+        raise typer.Exit(InputError.exit_code)
+    if any(item.state == "unchecked" for item in found.files):
+        screen.say("an earlier version wrote the files called unchecked, without hashes of them")
 
 
 def install_cmdstan(

@@ -339,6 +339,8 @@ def parse_config(content: Mapping[str, Any], source: str) -> ModelConfig:
         return ModelConfig.model_validate(content)
     except ValidationError as error:
         raise InputError(f"{source}: {_first_problem(error)}") from None
+    except UnicodeEncodeError as error:
+        raise InputError(f"{source}: {error.object!r:.100} has half a character") from None
 
 
 def with_overrides(config: ModelConfig, overrides: Mapping[str, Any]) -> ModelConfig:

@@ -154,9 +154,12 @@ class Design:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is known of each training row: ``weights``, ``trials``."""
+        """What is known of each training row: ``weights``, ``trials``, ``cens``, ``y2``."""
         formula = parse_formula(self.formula)
-        present = {"weights": formula.weights, "trials": formula.trials}
+        present = {
+            "weights": formula.weights, "trials": formula.trials,
+            "cens": formula.cens[:1], "y2": formula.cens[1:],
+        }  # fmt: skip
         return tuple(name for name, text in present.items() if text)
 
     @property

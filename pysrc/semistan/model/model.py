@@ -12,6 +12,7 @@ from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
+from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import Network, parse_formula
@@ -69,7 +70,7 @@ class Model:
     @cached_property
     def family(self) -> Family:
         """The response family's record."""
-        return family(self.config.family)
+        return with_censoring(family(self.config.family), self.design.given)
 
     @cached_property
     def leading(self) -> Leading:

@@ -150,12 +150,17 @@ def predictive_checks(
     Raises
     ------
     InputError
-        For an unknown statistic, or a response of unordered categories.
+        For an unknown statistic, or a response of unordered categories or that may be censored.
     """
     if posterior.family.mean is None:
         raise InputError(
             "a response of unordered categories has no statistics of numbers: use 'semistan plot "
             "--kind ppc', which compares how often each occurs"
+        )
+    if posterior.family.censored:
+        raise InputError(
+            "the response may be censored, so that its statistics are not those of y_rep: "
+            "use 'semistan plot --kind survival'"
         )
     names = statistic_names(statistics)
     _check_statistics(names)

@@ -98,7 +98,10 @@ def distribution(posterior: Posterior, rows: Rows) -> dict[str, Array]:
 
     Columns (S, 1), rows (N,), or arrays (S, N) of dispersion parameters with a predictor.
     """
-    given = {name: rows.given[name] for name in posterior.family.given}
+    needed = posterior.family.given
+    if rows.y is None:  # how a response is censored is not known without one
+        needed = tuple(name for name in needed if name not in ("cens", "y2"))
+    given = {name: rows.given[name] for name in needed}
     return posterior.parameters(rows) | given
 
 

@@ -60,7 +60,7 @@ def stan_data(
         **network.stan_sizes,
         **subspace_data(bundle.subspace, bundle.model.moves),
         **{
-            name: rows.known[name].astype(int) if name == "trials" else rows.known[name]
+            name: rows.known[name].astype(int) if name in ("trials", "cens") else rows.known[name]
             for name in known_of_rows(bundle.design)
         },
         **predictor_data(bundle, rows),

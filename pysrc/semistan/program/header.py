@@ -85,7 +85,9 @@ def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> s
 def _likelihood(family: Family) -> str:
     """Write ``y ~ normal(eta, sigma)``, or the density where that is no single one of Stan's."""
     names = {name: name for name in family.dispersion}
-    given = {"y": "y", "eta": family.on_default[0], "trials": "trials", "times": "*"}
+    given = {"y": "y", "eta": family.on_default[0], "times": "*"} | {
+        name: name for name in ("trials", "cens", "y2")
+    }
     single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", family.density)
     if single and single[2].count("(") == single[2].count(")"):
         return f"y ~ {single[1]}({single[2].format(**given, **names)})"

@@ -67,7 +67,14 @@ GIVEN = {
     "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
     "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
     "trials": ("array[N] int<lower=0> trials;", "number of trials"),
+    "cens": (
+        "array[N] int<lower=-1, upper=2> cens;",
+        "0 observed, 1 above y, -1 below, 2 from y to y2",
+    ),
+    "y2": ("vector[N] y2;", "end of the interval of a response with one"),
 }
+
+GIVEN_IN_ROW = {name: f"{name}[n]" for name in ("trials", "cens", "y2")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +280,7 @@ def network_functions(parts: Parts) -> tuple[str, ...]:
 
 
 def known_of_rows(design: Design) -> tuple[str, ...]:
-    """Return what is known of each row: ``offsets``, ``weights``, ``trials``."""
+    """Return what is known of each row: ``offsets``, ``weights``, ``trials`` and the like."""
     return (*(("offsets",) if design.mean.offsets else ()), *design.given)
 
 
@@ -281,7 +288,7 @@ def _signature(parts: Parts) -> list[str]:
     """Return the arguments of the likelihood of rows start to end."""
     term_data, term_sampled = term_arguments(parts.design.mean)
     other_data, other_sampled = other_arguments(parts.design)
-    kinds = {"trials": "array[] int"}
+    kinds = {"trials": "array[] int", "cens": "array[] int"}
     given = [f"data {kinds.get(name, 'vector')} {name}" for name in known_of_rows(parts.design)]
     known = [*given, *term_data, *other_data]
     subspace = parts.network.subspace.arguments
@@ -340,7 +347,7 @@ def _density(parts: Parts) -> str:
     if "weights" not in design.given and not parts.family.by_row:
         return eta + f"  return {density_of_slice(parts, density, name)};\n"
     by_row = density.format(
-        y="y[n]", eta=f"{name}[n - start + 1]", trials="trials[n]", times="*",
+        y="y[n]", eta=f"{name}[n - start + 1]", times="*", **GIVEN_IN_ROW,
         **in_row(parts, "n - start + 1"),
     )  # fmt: skip
     weighted = "weights" in parts.design.given

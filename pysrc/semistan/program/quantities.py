@@ -15,6 +15,7 @@ from semistan.model.stan_text import WIDTH, comment, declarations, program_text,
 from semistan.program.header import header
 from semistan.program.predictors import other_sums, parameter_vectors
 from semistan.program.program import (
+    GIVEN_IN_ROW,
     Parts,
     data_lines,
     density_vectors,
@@ -75,7 +76,7 @@ def _data(parts: Parts) -> str:
 
 def _generated_quantities(parts: Parts) -> str:
     eta = f"{parts.family.on_default[0]}[n]"
-    of_row = {"eta": eta, "trials": "trials[n]", "times": "*", **in_row(parts, "n")}
+    of_row = {"eta": eta, "times": "*", **GIVEN_IN_ROW, **in_row(parts, "n")}
     density = parts.family.density.format(y="y[n]", **of_row)
     if "weights" in parts.design.given:
         density = f"weights[n]\n    * {density}"

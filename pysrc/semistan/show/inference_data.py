@@ -49,7 +49,8 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     """
     arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
-    response = parse_formula(run.bundle.config.formula).response
+    # netCDF has no slash in a name: that of 'I(z / 3)' is written as the sign of a fraction.
+    response = parse_formula(run.bundle.config.formula).response.replace("/", "\N{DIVISION SLASH}")
     variables, sampler = _by_subspace(_variables, posterior), _by_subspace(_sampler, posterior)
     subspace, scales = ["subspace"] * (len(posterior.members) > 1), run.bundle.model.weight_scales
     groups: dict[str, Any] = {

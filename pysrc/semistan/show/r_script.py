@@ -1,7 +1,7 @@
 """A script with which an R user carries on from the run's CSV files.
 
 What varies between runs is set at the top of the script; the rest is ``read.R`` in this folder.
-It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``,
+It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``, ``draws_df``,
 ``coefficient_table`` and, with ``generated/``, ``log_lik``, ``y_rep`` and ``loo_result``.
 """
 
@@ -69,6 +69,7 @@ def _settings(run: Run, relative: str) -> str:
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
         f"max_treedepth <- {run.options.max_treedepth}",
         f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
+        f"subspace <- {_logical(run.bundle.model.moves != 'all')}  # or are all weights sampled?",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"dispersion <- {_vector(run.bundle.model.scalars)}",

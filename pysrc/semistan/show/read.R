@@ -38,12 +38,24 @@ read_table <- function(file) {
   as_draws_matrix(as.matrix(table))
 }
 
+# rstan takes what is set in a file for numbers, where newer releases of CmdStan write true and
+# false: these it reads from a copy. The files of the run stay as they are.
+numbers_for_rstan <- function(file) {
+  lines <- readLines(file)
+  set <- grepl("^#.*= (true|false)\\b", lines)
+  if (!any(set)) return(file)
+  lines[set] <- sub("= true\\b", "= 1", sub("= false\\b", "= 0", lines[set]))
+  copy <- tempfile(fileext = ".csv")
+  writeLines(lines, copy)
+  copy
+}
+
 # The chains of one subspace, whose warm-up may differ from that of another.
 read_fit <- function(files) {
   if (requireNamespace("cmdstanr", quietly = TRUE)) {
     cmdstanr::as_cmdstan_fit(files)
   } else {
-    rstan::read_stan_csv(files)
+    rstan::read_stan_csv(vapply(files, numbers_for_rstan, ""))
   }
 }
 draws_of <- function(fit) {
@@ -57,6 +69,7 @@ if (method != "nuts") {
   tables <- lapply(fits, draws_of)
 }
 draws <- as_draws_array(do.call(bind_draws, c(unname(tables), along = "chain")))
+draws_df <- as_draws_df(draws)  # a row for each draw
 
 # With unequal weights, the draws that count are at even distances in each chain.
 counts <- sapply(kept[subspace_of], function(n) {
@@ -144,7 +157,7 @@ if (has_generated && !prior_only && temperature != 1) {
 } else if (has_generated && !prior_only) {
   # Relative efficiencies are taken as 1, the default of loo since 2.7.
   loo_result <- loo::loo(log_lik, r_eff = rep(1, ncol(log_lik)))
-  cat("\nPSIS-LOO, given a subspace trained on all rows: optimistic\n")
+  cat("\nPSIS-LOO", if (subspace) ", given a subspace trained on all rows: optimistic", "\n", sep = "")
   print(loo_result)
 }
 

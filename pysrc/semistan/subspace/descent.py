@@ -21,6 +21,7 @@ from semistan.model.arrays import Array
 from semistan.model.config import TrainConfig
 from semistan.model.networks.networks import initial
 from semistan.model.table.rows import evenly_spaced
+from semistan.subspace.checkpoint import Descent, begin
 from semistan.subspace.curve import arc_length, bernstein, uniform_nodes
 
 if TYPE_CHECKING:
@@ -129,29 +130,41 @@ def descend(
     if recorded:
         looked_at = training.rows(torch.from_numpy(evenly_spaced(len(training), recorded)))
     every = -(-options.epochs // RECORDS)
-    best, least, kept, records = parameters.copy(), np.inf, 0, []
-    for epoch in range(1, options.epochs + 1):
+    at = Descent(parameters.tensors(), optimiser, schedule, generator, parameters.copy().tensors())
+    note = begin(at)
+    while not at.ended:
+        at.epoch += 1
         for batch in batches(training, options.batch_size, generator):
             step(batch, parameters, optimiser, generator, fixed)
         schedule.step()
-        if epoch % every and epoch != options.epochs:
+        if at.epoch % every and at.epoch != options.epochs:
             continue
-        loss, held_out, error = recorded_losses((looked_at, validation), parameters)
-        state = parameters.copy()
-        length = arc_length(state.control_points.cpu().numpy())
-        records.append((epoch, loss, held_out, error, length))
-        if held_out < least:
-            best, least, kept = state, held_out, epoch
+        loss, held_out = _look(at, (looked_at, validation), parameters)
         if progress is not None:
-            progress(epoch, loss, held_out)
-        if patience is not None and epoch - kept > patience:
-            break
-    if not np.isfinite(least):
+            progress(at.epoch, loss, held_out)
+        tired = patience is not None and at.epoch - at.kept > patience
+        at.ended = tired or at.epoch == options.epochs
+        note(at)
+    if not np.isfinite(at.least):
         raise SemistanError(
-            f"training diverged: the loss is {loss:g} after {epoch} epochs; lower "
+            f"training diverged: the loss is {at.records[-1][1]:g} after {at.epoch} epochs; lower "
             f"learning_rate (now {options.learning_rate:g})"
         )
-    return best, dict(zip(RECORDED, np.array(records, dtype=float).T, strict=True))
+    history = np.array(at.records, dtype=float).T
+    return Parameters(*at.best), dict(zip(RECORDED, history, strict=True))
+
+
+def _look(
+    at: Descent, rows: tuple[Problem, Problem], parameters: Parameters
+) -> tuple[float, float]:
+    """Record the losses and the length of the curve, and keep the state if it is the best."""
+    loss, held_out, error = recorded_losses(rows, parameters)
+    state = parameters.copy()
+    length = arc_length(state.control_points.cpu().numpy())
+    at.records.append((at.epoch, loss, held_out, error, length))
+    if held_out < at.least:
+        at.best, at.least, at.kept = state.tensors(), held_out, at.epoch
+    return loss, held_out
 
 
 def step(

@@ -7,8 +7,10 @@ posterior. A fold is a task, and folds run side by side.
 from __future__ import annotations
 
 import io
+import math
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
     FOLDER,
     MANIFEST,
+    SECONDS,
     KFold,
     assign_folds,
     fold_folder,
@@ -113,7 +116,7 @@ def kfold(
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]
     if missing and len(missing) < folds:
         say(f"{folds - len(missing)} of {folds} folds are done already")
-    _complete(folder, fold_tasks(run, missing, options), backend, jobs, say)
+    complete_folds(folder, fold_tasks(run, missing, options), backend, jobs, say)
     return read_kfold(run)
 
 
@@ -129,11 +132,14 @@ class FoldFit:
         The fit's coefficients and diagnostics.
     run : bytes
         The fit's run as a tar archive, if it is kept.
+    seconds : float
+        How long the fit took.
     """
 
     judged: Pointwise
     summary: Summary
     run: bytes
+    seconds: float = math.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,9 +194,11 @@ class FoldTask:
             raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
 
     def _fit(self, folder: Path) -> FoldFit:
+        started = time.monotonic()
         fit = workflow.fit(
             self.config, self.table[~self.inside], out=folder / "run", networks=codes(self.modules)
         )
+        seconds = time.monotonic() - started
         rows = preparation.new_rows(
             fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
@@ -198,7 +206,8 @@ class FoldTask:
             fit.posterior, rows, interval=self.interval,
             generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
-        return FoldFit(judged, fit.summary, _packed(folder / "run") if self.save_fit else b"")
+        packed = _packed(folder / "run") if self.save_fit else b""
+        return FoldFit(judged, fit.summary, packed, seconds)
 
 
 def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[FoldTask]:
@@ -213,7 +222,7 @@ def fold_tasks(run: Run, folds: Sequence[int], options: dict[str, Any]) -> list[
     ]  # fmt: skip
 
 
-def _complete(
+def complete_folds(
     folder: Path,
     tasks: Sequence[FoldTask],
     backend: Backend,
@@ -236,6 +245,7 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
         write_summary(found.summary, target / "summary.csv")
         failed = [c.name + ": " + c.finding for c in found.summary.checks if not c.passed]
         write_json(target / "checks.json", failed)
+        write_json(target / SECONDS, found.seconds)
         if found.run:
             with tarfile.open(fileobj=io.BytesIO(found.run)) as archive:
                 archive.extractall(target, filter="data")

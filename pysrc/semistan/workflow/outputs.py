@@ -25,6 +25,7 @@ from semistan.show.pictures.words import effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
+from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.fit import read_fit
 from semistan.workflow.prepare import new_rows, training_rows
@@ -184,7 +185,7 @@ def r_script(run: RunLike, out: Path | str | None = None) -> Path:
 def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[RunLike] = ()) -> Path:
     """Write a run's page, ``report.html`` in its folder by default, and return its path.
 
-    Its cross-validation is on the page if it was made.
+    Its cross-validation and its baselines are on the page if they were made.
 
     Parameters
     ----------
@@ -204,6 +205,8 @@ def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[Run
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")
-    comparisons = (comparison(fit.run, compare),) if compare else ()
-    write_report(fit.run, fit.posterior, fit.summary, path, comparisons)
+    found = None if fit.run.prior_only else read_baselines(fit.run)
+    comparisons = [comparison_with(found)] if found else []
+    comparisons += [comparison(fit.run, compare)] if compare else []
+    write_report(fit.run, fit.posterior, fit.summary, path, tuple(comparisons))
     return path

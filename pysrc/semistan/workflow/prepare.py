@@ -28,7 +28,7 @@ from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
-from semistan.model.table.given import check_trials
+from semistan.model.table.given import check_censoring, check_trials
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
@@ -149,6 +149,7 @@ def prepare(
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
+    check_censoring(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
     config, fewer = within_steps(config, len(rows))
@@ -237,6 +238,7 @@ def new_rows(
         check_response(bundle.family, rows.y, formula.response)
         check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
+        check_censoring(bundle.family, formula, rows.y, rows.given)
     return rows
 
 
@@ -245,7 +247,7 @@ def training_rows(
 ) -> Rows:
     """Read a bundle's training rows again, from a given file or where they were."""
     path = data or bundle.source.path
-    if path is None:
+    if path is None or (data is None and path == STDIN):  # no bundle may wait for what is typed
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
     table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
     rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)

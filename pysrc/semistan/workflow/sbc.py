@@ -44,7 +44,13 @@ from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
 from semistan.workflow.fit import Fit, fit_prepared, new_run, sample
 from semistan.workflow.prepare import Prepared, Say
-from semistan.workflow.simulate import Model, every_weight, prepared_of, simulated
+from semistan.workflow.simulate import (
+    Model,
+    check_simulated,
+    every_weight,
+    prepared_of,
+    simulated,
+)
 from semistan.workflow.train import TrainTask
 
 if TYPE_CHECKING:
@@ -199,6 +205,7 @@ def sbc(
     if replications < 2:
         raise InputError(f"--replications must be at least 2, got {replications}")
     prepared, folder = prepared_of(model, data, networks, overrides), Path(out)
+    check_simulated(prepared.model.family)
     options = {
         "config": prepared.config.model_dump(mode="json"), "fixed_subspace": fixed_subspace,
         "truth": dict(truth or {}), "seed": seed,

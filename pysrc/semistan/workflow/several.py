@@ -18,7 +18,7 @@ from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import read_parquet
 from semistan.bundle.lock import held
 from semistan.bundle.seal import stamp_of, stamps_of, write_record
-from semistan.infer.backends.backend import SILENT, Backend, Report
+from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_program
@@ -48,7 +48,15 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.prepare import Prepared, Say, prepare
-from semistan.workflow.train import TrainTask, prior_text, training_text, warn_of_overfitting
+from semistan.workflow.train import (
+    TrainTask,
+    checkpoint_file,
+    left_of,
+    prior_text,
+    training_report,
+    training_text,
+    warn_of_overfitting,
+)
 
 if TYPE_CHECKING:
     pass
@@ -85,10 +93,13 @@ class SubspaceTask:
         The model, with this subspace's seeds.
     number : int
         The subspace, from 1.
+    left : bytes, optional
+        What an interrupted training kept.
     """
 
     prepared: Prepared
     number: int
+    left: bytes | None = None
 
     @property
     def name(self) -> str:
@@ -103,7 +114,7 @@ class SubspaceTask:
     def run(self, report: Report) -> TrainedSubspace:
         """Train, and climb to the modes at which the chains start."""
         begun = time.monotonic()
-        bundle = TrainTask(self.prepared).run(report)
+        bundle = TrainTask(self.prepared, self.left).run(report)
         trained, options = time.monotonic(), self.prepared.config.sample
         starts = starts_of(with_temper(bundle, options), self.prepared.rows, options)
         seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
@@ -245,13 +256,14 @@ def _trained_missing(
     """Train what is missing; arguments as of ``train_missing``."""
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
+    checkpoints = [checkpoint_file(subspace_folder(path, i)) for i in numbers]
     tasks = [
-        SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i)
-        for i in numbers
+        SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i, left_of(kept))
+        for i, kept in zip(numbers, checkpoints, strict=True)
     ]
     settled, trained = _settled(path, manifest), []
     try:
-        for index, found in backend.map(tasks, report=_together(progress, len(tasks))):
+        for index, found in backend.map(tasks, report=_together(progress, checkpoints)):
             task = tasks[index]
             trained.append(found.bundle)
             say(_trained_text(found, task, manifest["subspaces"]))
@@ -268,9 +280,9 @@ def _trained_missing(
     return _finish(path, manifest, time.monotonic() - started, prepared.modules)
 
 
-def _together(progress: Progress | None, number: int) -> Callable[[int], Report]:
+def _together(progress: Progress | None, checkpoints: list[Path]) -> Callable[[int], Report]:
     """Return where each of several trainings reports to, so that their epochs add up."""
-    epochs = [0] * number
+    epochs = [0] * len(checkpoints)
 
     def report(index: int) -> Report:
         def step(epoch: int, loss: float, held_out: float) -> None:
@@ -278,7 +290,7 @@ def _together(progress: Progress | None, number: int) -> Callable[[int], Report]
             if progress is not None:
                 progress(sum(epochs), loss, held_out)
 
-        return SILENT if progress is None else Report(step)
+        return training_report(step, checkpoints[index])
 
     return report
 
@@ -316,6 +328,7 @@ def _write_member(
         found.bundle, task.prepared.rows, folder, task.prepared.config.sample, found.starts,
         plan, toolchain, kernel=kernel, timings=found.seconds,
     )  # fmt: skip
+    checkpoint_file(folder).unlink(missing_ok=True)
 
 
 def _trained_text(found: TrainedSubspace, task: SubspaceTask, number: int) -> str:

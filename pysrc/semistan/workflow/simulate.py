@@ -17,6 +17,7 @@ from semistan.infer.backends.backend import SILENT
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import apply_design
+from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
@@ -95,14 +96,31 @@ def simulate(
     return table[[".draw", *(name for name in table if name != ".draw")]]
 
 
+def check_simulated(family: Family) -> None:
+    """Refuse responses that may be censored: the model does not say when an observation ends.
+
+    Raises
+    ------
+    InputError
+        If the formula has ``cens()``.
+    """
+    if family.censored:
+        raise InputError(
+            "the response may be censored, and the model does not say when observing a new "
+            "response would end: leave cens() out of the formula to simulate complete ones"
+        )
+
+
 def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
     """Return the columns of rows with another response (N,).
 
     Raises
     ------
     InputError
-        If the response is an expression, whose column is not known from its values.
+        If the response is an expression, whose column is not known from its values, or may be
+        censored.
     """
+    check_simulated(bundle.family)
     frame, response = rows.frame, parse_formula(bundle.config.formula).response.strip("`")
     if frame is None or response not in frame:
         raise InputError(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 
 from semistan.bundle.bundle import library_versions
+from semistan.bundle.files import LONGEST, atomic_file
 from semistan.density.problem import Problem, make_problem
-from semistan.errors import InputError
+from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
@@ -20,6 +26,7 @@ from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
 from semistan.posterior.implied import implied, implied_text
+from semistan.subspace.checkpoint import kept, key_of
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.leading_layers import as_epochs, batched, train_leading_layers
@@ -37,9 +44,18 @@ MOST_OTHERS = 0.1  # coefficients outside the network, for each row
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainTask:
-    """The training of one subspace."""
+    """The training of one subspace.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The model and its rows.
+    left : bytes, optional
+        What an interrupted attempt kept; nothing is taken of another training's.
+    """
 
     prepared: Prepared
+    left: bytes | None = None
 
     @property
     def name(self) -> str:
@@ -56,7 +72,10 @@ class TrainTask:
         model, config = self.prepared.model, self.prepared.config
         problem = make_problem(model, self.prepared.rows, _device(config.train.device))
         generator = torch.Generator().manual_seed(config.train.seed)
-        with torch_threads(len(problem) * model.leading.whole.widest):
+        with (
+            torch_threads(len(problem) * model.leading.whole.widest),
+            kept(training_key(self.prepared), report.keep, self.left),
+        ):
             trained = _trained(model, problem, generator, report.step)
         alone = config.subspace.model_copy(update={"subspaces": 1})
         return Bundle(
@@ -92,16 +111,80 @@ def _schedule(
 
 
 def train(
-    prepared: Prepared, progress: Progress | None = None, *, backend: Backend = LOCAL
+    prepared: Prepared,
+    progress: Progress | None = None,
+    *,
+    checkpoint: Path | None = None,
+    backend: Backend = LOCAL,
 ) -> Bundle:
     """Train a subspace of a prepared model: of several, the first.
 
     Where k is ``auto``, it is resolved first.
+
+    Parameters
+    ----------
+    prepared : Prepared
+        The model and its rows.
+    progress : callable, optional
+        Called during training with the epoch, the training and the validation loss.
+    checkpoint : Path, optional
+        A file from which an interrupted training goes on, to the same result. It stays until
+        what was trained is safe and the caller removes it, and is gone if training fails.
+    backend : Backend, optional
+        What trains; by default this machine.
     """
     prepared = resolved(prepared, say=lambda _: None)
-    report = SILENT if progress is None else Report(progress)
-    ((_, bundle),) = backend.map([TrainTask(prepared)], report=lambda _: report)
+    task = TrainTask(prepared, left_of(checkpoint))
+    try:
+        report = training_report(progress, checkpoint)
+        ((_, bundle),) = backend.map([task], report=lambda _: report)
+    except SemistanError:
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        raise
     return bundle
+
+
+def training_report(progress: Progress | None, checkpoint: Path | None) -> Report:
+    """Return where a training tells its epochs, and keeps its state."""
+
+    def keep(state: bytes) -> None:
+        if checkpoint is not None:
+            with atomic_file(checkpoint) as temporary:
+                temporary.write_bytes(state)
+
+    return Report(progress or SILENT.step, keep)
+
+
+def checkpoint_file(out: Path) -> Path:
+    """Return the file beside a bundle or run from which its training goes on."""
+    return out.parent / f".{out.name[:LONGEST]}.training.npz"
+
+
+def left_of(checkpoint: Path | None) -> bytes | None:
+    """Return what an interrupted training kept."""
+    return checkpoint.read_bytes() if checkpoint is not None and checkpoint.is_file() else None
+
+
+def goes_on(prepared: Prepared, checkpoint: Path) -> bool:
+    """Say whether a file holds the state of this very training."""
+    left = left_of(checkpoint)
+    return left is not None and key_of(left) == training_key(prepared)
+
+
+def training_key(prepared: Prepared) -> str:
+    """Return a hash of all that a training depends on: model, rows and libraries.
+
+    Of modules of the user's, the code is not known: nothing goes on from an earlier process.
+    """
+    frame, config = prepared.rows.frame, prepared.config
+    assert frame is not None
+    table = BytesIO()
+    frame.to_parquet(table, index=False)
+    model = config.model_dump(mode="json", exclude={"data": True, "sample": True})
+    process = os.getpid() if prepared.modules else 0
+    said = json.dumps([model, library_versions(), process], sort_keys=True)
+    return hashlib.sha256(said.encode() + table.getvalue()).hexdigest()
 
 
 def counted(progress: Progress, config: ModelConfig, asked: ModelConfig) -> Progress:

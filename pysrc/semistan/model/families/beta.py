@@ -52,14 +52,10 @@ BETA = Family(
     mean=lambda eta, _: expit(eta),
     log_lik=beta_log_lik,
     rng=beta_rng,
-    density="beta_proportion_lpdf({y} | inv_logit({eta}), {precision})",
-    stan_rng="beta_proportion_rng(inv_logit({eta}), {precision})",
+    density="beta_logit_lpdf({y} | {eta}, {precision})",
+    stan_rng="beta_logit_rng({eta}, {precision})",
     variance=lambda eta, disp: expit(eta) * expit(-eta) / (1 + disp["precision"]),
     links=("probit", "cloglog"),
-    under_link={
-        "density": "beta_logit_lpdf({y} | {eta}, {precision})",
-        "stan_rng": "beta_logit_rng({eta}, {precision})",
-        "density_functions": ("beta_logit.stanfunctions",),
-        "by_row": True,
-    },
+    density_functions=("beta_logit.stanfunctions",),
+    by_row=True,
 )

@@ -37,10 +37,12 @@ BINOMIAL = Family(
     rng=lambda eta, disp, generator: generator.binomial(
         np.broadcast_to(disp["trials"], eta.shape).astype(np.int64), expit(eta)
     ).astype(float),
-    density="binomial_logit_lpmf({y} | {trials}, {eta})",
+    density="binomial_by_logit_lpmf({y} | {trials}, {eta})",
     stan_rng="binomial_rng({trials}, inv_logit({eta}))",
     has_log_lik=True,
     given=("trials",),
     variance=lambda eta, disp: disp["trials"] * expit(eta) * expit(-eta),
     links=("probit", "cloglog", "cauchit"),
+    density_functions=("binomial_by_logit.stanfunctions",),
+    by_row=True,
 )

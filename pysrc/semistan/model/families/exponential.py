@@ -10,6 +10,7 @@ import numpy as np
 from semistan.model.families.common import log_of_mean
 from semistan.model.families.family import Family
 from semistan.model.families.shares import LARGEST_EXPONENT
+from semistan.model.families.tails import hazard_tails
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,5 +36,6 @@ EXPONENTIAL = Family(
     rng=lambda eta, _, generator: np.exp(eta) * generator.standard_exponential(eta.shape),
     density="exponential_lpdf({y} | exp(-{eta}))",
     variance=lambda eta, _: np.exp(2 * eta),
+    tails=hazard_tails("exponential", lambda y, eta, _: y.log() - eta, "{eta}"),
     stan_rng="exponential_rng(exp(-{eta}))",
 )

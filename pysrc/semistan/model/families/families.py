@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -110,7 +109,7 @@ def _linked(record: Family, name: str) -> Family:
     if name not in record.links:
         refuse_link(record.name, name, (record.link, *record.links))
     link = next(link for link in LINKS if link.name == name and link.default == record.link)
-    mean, variance = record.mean, record.variance
+    mean, variance, tails = record.mean, record.variance, record.tails
     assert mean is not None
     return replace(
         record,
@@ -120,6 +119,12 @@ def _linked(record: Family, name: str) -> Family:
         mean=lambda eta, disp: mean(link.to_default(eta), disp),
         log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
         rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
+        tails=tails
+        and replace(
+            tails,
+            log_below=lambda y, eta, disp: tails.log_below(y, link.tensor(eta), disp),
+            log_above=lambda y, eta, disp: tails.log_above(y, link.tensor(eta), disp),
+        ),
         variance=variance and (lambda eta, disp: variance(link.to_default(eta), disp)),
         glm="",
         is_normal=False,
@@ -127,14 +132,8 @@ def _linked(record: Family, name: str) -> Family:
         has_log_lik=False,
         on_default=link.stan,
         in_units_of_y=link.in_units_of_y,
-        **_under_link(record, link),
+        density_functions=(*link.stan_functions, *record.density_functions),
     )
-
-
-def _under_link(record: Family, link: Link) -> dict[str, Any]:
-    fields = dict(record.under_link)
-    own = fields.pop("density_functions", ())
-    return {**fields, "density_functions": (*link.stan_functions, *own)}
 
 
 def _linked_units(record: Family, link: Link, y: Array, given: Given) -> tuple[float, float]:

@@ -7,7 +7,7 @@ the lines of the Stan program. Its parameters beside the linear predictor have a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +104,27 @@ SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponenti
 
 
 @dataclass(frozen=True, slots=True)
+class Tails:
+    """The probabilities below and above a response, with which it can be censored.
+
+    Attributes
+    ----------
+    log_below, log_above : callable
+        Map torch tensors ``(y, eta, dispersion)`` to log P(Y < y) and log P(Y > y).
+    density : str
+        Stan's density of a response that may be censored, as ``Family.density``, with ``{cens}``
+        and ``{y2}`` in place of its code and the end of its interval.
+    files : tuple of str
+        Files of ``stan/`` that it needs.
+    """
+
+    log_below: Callable[[Tensor, Tensor, Values], Tensor]
+    log_above: Callable[[Tensor, Tensor, Values], Tensor]
+    density: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """One response distribution with its link.
 
@@ -144,11 +165,9 @@ class Family:
         Files of ``stan/`` that ``stan_rng`` needs.
     given : tuple of str
         What must be known of each row: ``trials``. ``mean``, ``log_lik`` and ``rng`` find it
-        beside the dispersion.
+        beside the dispersion; ``cens`` and ``y2`` are for ``log_lik`` alone.
     links : tuple of str
         Other links that it can have.
-    under_link : dict
-        Fields that replace these under another link, which reaches further into the tails.
     text : str
         How users write it, with its link unless that is the default one; the name by default.
     categories : int
@@ -180,6 +199,8 @@ class Family:
     cumulant : str
         File of ``stan/`` with the derivatives of its log density in eta, with which coefficients
         are integrated out by Laplace's method; empty if there is none.
+    tails : Tails, optional
+        What a censored response needs.
     """
 
     name: str
@@ -200,7 +221,6 @@ class Family:
     stan_functions: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    under_link: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     categories: int = 0
     density_functions: tuple[str, ...] = ()
@@ -215,9 +235,15 @@ class Family:
     is_normal: bool = False
     variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
     cumulant: str = ""
+    tails: Tails | None = None
 
     def __str__(self) -> str:
         return self.text or self.name
+
+    @property
+    def censored(self) -> bool:
+        """Whether some responses are known to lie in an interval alone."""
+        return "cens" in self.given
 
     @property
     def dispersion(self) -> tuple[str, ...]:

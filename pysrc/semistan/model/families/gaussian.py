@@ -6,6 +6,7 @@ import numpy as np
 
 from semistan.model.families.common import mean_and_sd, normal_log_lik
 from semistan.model.families.family import SIGMA, Family
+from semistan.model.families.tails import normal_tails
 
 GAUSSIAN = Family(
     name="gaussian",
@@ -27,4 +28,5 @@ GAUSSIAN = Family(
     is_normal=True,
     variance=lambda eta, disp: disp["sigma"] ** 2 + 0 * eta,
     cumulant="cumulant_gaussian.stanfunctions",
+    tails=normal_tails("gaussian", lambda y: y),
 )

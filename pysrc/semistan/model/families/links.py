@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SMALL_RATE = -36.0  # exp() of it is below the machine's epsilon
+LARGE_RATE = 700.0  # exp() of 710 is infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,12 @@ def _probit_tensor(eta: Tensor) -> Tensor:
 
 def _cloglog(eta: Array) -> Array:
     """Return log(exp(t) - 1), t = exp(eta)."""
-    t = np.exp(np.maximum(eta, SMALL_RATE))
+    t = np.exp(np.clip(eta, SMALL_RATE, LARGE_RATE))
     return np.where(eta < SMALL_RATE, eta, t + np.log(-np.expm1(-t)))
 
 
 def _cloglog_tensor(eta: Tensor) -> Tensor:
-    t = eta.clamp(min=SMALL_RATE).exp()
+    t = eta.clamp(SMALL_RATE, LARGE_RATE).exp()
     return torch.where(eta < SMALL_RATE, eta, t + (-(-t).expm1()).log())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.model.families.common import mean_and_sd, normal_log_lik
 from semistan.model.families.family import SIGMA, Family
+from semistan.model.families.tails import normal_tails
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,4 +46,5 @@ LOGNORMAL = Family(
     density="lognormal_lpdf({y} | {eta}, {sigma})",
     stan_rng="lognormal_rng({eta}, {sigma})",
     variance=_variance,
+    tails=normal_tails("lognormal", lambda y: y.log()),
 )

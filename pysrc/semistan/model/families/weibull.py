@@ -17,6 +17,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.common import log_of_mean
 from semistan.model.families.family import Dispersion, Family
 from semistan.model.families.shares import LARGEST_EXPONENT
+from semistan.model.families.tails import hazard_tails
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,5 +68,6 @@ WEIBULL = Family(
     rng=_rng,
     density="weibull_lpdf({y} | {shape}, exp({eta} - lgamma(1 + inv({shape}))))",
     variance=_variance,
+    tails=hazard_tails("weibull", _log_hazard, "{eta}, {shape}"),
     stan_rng="weibull_rng({shape}, exp({eta} - lgamma(1 + inv({shape}))))",
 )

@@ -1,4 +1,4 @@
-"""What stands beside a bar: ``y | weights(w) + trials(n)`` and ``(1 + x | g)``.
+"""What stands beside a bar: ``y | weights(w) + cens(c)`` and ``(1 + x | g)``.
 
 A formula is split here before formulaic sees it. What is taken out is replaced by text of the
 same length that adds nothing, so that places in the one are places in the other.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from semistan.model.formula.syntax import Span, formula_error, masked
 
-ADDITIONS = ("weights", "trials")
+ADDITIONS = ("weights", "trials", "cens")
 GROUP_EXAMPLE = "(1 + x | g)"
 
 
@@ -34,7 +34,7 @@ class Bars:
     plain : str
         The formula without them, of the same length.
     additions : dict of spans
-        The arguments of ``weights()`` and ``trials()``.
+        The arguments of ``weights()``, ``trials()`` and ``cens()``.
     groups : tuple of GroupText
         The group-level terms.
     """
@@ -78,14 +78,15 @@ def split_bars(text: str) -> Bars:
 def _additions(text: str, plain: str, start: int, end: int) -> dict[str, Span]:
     """Read ``weights(w) + trials(n)`` between two places."""
     found: dict[str, Span] = {}
-    for first, last in _parts(plain, start, end, "+"):
+    for first, last in split_at(plain, start, end, "+"):
         call = re.fullmatch(r"(\w*)\s*\((.*)\)", plain[first:last], re.DOTALL)
         inside = first + (call.start(2) if call else 0)
         closed = enclosing(plain, (inside, inside), first)[1] == last
         if call is None or call[1] not in ADDITIONS or not closed:
             raise formula_error(
                 text,
-                "expected weights(w) or trials(n) between '|' and '~', as y | trials(n) ~ ...",
+                "expected weights(w), trials(n) or cens(c) between '|' and '~', as "
+                "y | cens(c) ~ ...",
                 (first, max(last, first + 1)),
             )
         if call[1] in found:
@@ -124,7 +125,7 @@ def enclosing(plain: str, bar: Span, tilde: int) -> Span:
     return (start, end + 1) if start > tilde and end < len(plain) else (-1, -1)
 
 
-def _parts(plain: str, start: int, end: int, separator: str) -> list[Span]:
+def split_at(plain: str, start: int, end: int, separator: str) -> list[Span]:
     """Split at a separator outside parentheses; return the spans without blanks."""
     edges, depth = [start], 0
     for position in range(start, end):

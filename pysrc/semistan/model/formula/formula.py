@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from semistan.errors import InputError
-from semistan.model.formula.bars import Bars, GroupText, split_bars
+from semistan.model.formula.bars import Bars, GroupText, split_at, split_bars
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.images import Image, image_of
 from semistan.model.formula.shorthand import written_out
@@ -175,6 +175,8 @@ class Formula:
         That of the response's mean, then those behind commas.
     weights, trials : str
         Arguments of ``weights()`` and ``trials()``, empty without.
+    cens : tuple of str
+        Arguments of ``cens()``: how each row is censored and, if given, where its interval ends.
     levels : tuple of str
         The response's values in order, of ``C(y, levels=['No', 'Yes']) ~``; empty without.
     """
@@ -184,6 +186,7 @@ class Formula:
     predictors: tuple[PredictorFormula, ...]
     weights: str = ""
     trials: str = ""
+    cens: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
 
     @property
@@ -240,9 +243,10 @@ class Formula:
 
     @property
     def outcome(self) -> tuple[str, ...]:
-        """Columns of the response and its weights, not needed to predict."""
-        weights = variables(self.weights) if self.weights else ()
-        return _unique((*variables(self.response), *weights))
+        """Columns of the response, its weights and its censoring, not needed to predict."""
+        beside = (self.weights, *self.cens)
+        named = (name for text in beside if text for name in variables(text))
+        return _unique((*variables(self.response), *named))
 
 
 def parse_formula(text: str) -> Formula:
@@ -429,8 +433,8 @@ def _other_predictor(text: str) -> PredictorFormula:
     tilde = masked(text).index("~")
     left = _stripped(text, 0, tilde)
     if bars.additions:
-        message = "weights() and trials() stand beside the response alone; expected the name of a "
-        raise formula_error(text, f"{message}parameter left of '~'", left)
+        message = "weights(), trials() and cens() stand beside the response alone; expected the "
+        raise formula_error(text, f"{message}name of a parameter left of '~'", left)
     if not re.fullmatch(r"[A-Za-z]\w*", text[slice(*left)]) or len(lhs) != 1:
         raise formula_error(text, "expected the name of a parameter left of '~'", left)
     return _predictor(text[slice(*left)], rhs, bars, text)
@@ -490,8 +494,9 @@ def _checked_formula(text: str) -> Formula:
         raise formula_error(text, "arithmetic left of '~' goes into I(), as I(y^2)", left)
     mean = _predictor(MU, rhs, bars, text)
     response, levels = _response(lhs[0][0], text, left)
-    weights, trials = (_addition(name, bars, text) for name in ("weights", "trials"))
-    return Formula(text, response, (mean,), weights, trials, levels)
+    weights, trials = ("".join(_addition(name, 1, bars, text)) for name in ("weights", "trials"))
+    cens = _addition("cens", 2, bars, text)
+    return Formula(text, response, (mean,), weights, trials, cens, levels)
 
 
 def _response(factor: str, text: str, left: tuple[int, int]) -> tuple[str, tuple[str, ...]]:
@@ -506,11 +511,23 @@ def _response(factor: str, text: str, left: tuple[int, int]) -> tuple[str, tuple
     return in_formula(variables(factor)[0]), tuple(words)
 
 
-def _addition(name: str, bars: Bars, text: str) -> str:
-    """Return the argument of ``weights()`` or ``trials()``, checked; empty if there is none."""
+def _addition(name: str, most: int, bars: Bars, text: str) -> tuple[str, ...]:
+    """Return the arguments of ``weights()``, ``trials()`` or ``cens()``, checked; none without."""
     if name not in bars.additions:
-        return ""
-    (start, end), takes = bars.additions[name], f"{name}() takes one expression, as {name}(n)"
+        return ()
+    whole = bars.additions[name]
+    spans, takes = [whole], f"{name}() takes one expression, as {name}(n)"
+    if most > 1:
+        spans = split_at(masked(text), *whole, ",")
+        takes = f"{name}() takes one or two expressions, as {name}(c) or {name}(c, y2)"
+    if len(spans) > most:
+        raise formula_error(text, takes, whole)
+    return tuple(_added(span, takes, text) for span in spans)
+
+
+def _added(span: tuple[int, int], takes: str, text: str) -> str:
+    """Return one argument."""
+    start, end = span
     if start >= end:
         raise formula_error(text, takes, (start, start + 1))
     source = masked(text)

@@ -42,6 +42,9 @@ class Graph(Protocol):
     def part(self, value: str, part: slice) -> str:
         """Take some columns of a matrix."""
 
+    def transposed(self, value: str) -> str:
+        """Swap the last two axes."""
+
 
 @dataclass(frozen=True, slots=True)
 class StanText:

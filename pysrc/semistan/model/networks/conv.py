@@ -256,13 +256,11 @@ class Convolutional:
                 graph.part(w, layer.weights),
                 graph.constant(np.array([-1, 1, layer.n, layer.m])),
             )
-            product = graph.apply(
-                "MatMul", taken, graph.apply("Transpose", matrix, perm=[0, 1, 3, 2])
-            )
+            product = graph.apply("MatMul", taken, graph.transposed(matrix))
             biases = graph.constant(np.array([-1, 1, 1, layer.n]))
             bias = graph.apply("Reshape", graph.part(w, layer.biases), biases)
             z = graph.apply("Add", product, bias)
-            by_channel = graph.apply("Transpose", z, perm=[0, 1, 3, 2])
+            by_channel = graph.transposed(z)
             flat = graph.constant(np.array([0, 0, prod(size.convolved)]))
             squares = graph.constant(maxima(size, self.pooling))
             pooled = graph.apply(

@@ -276,6 +276,5 @@ def onnx_affine(graph: Graph, w: str, h: str, layer: Layer) -> str:
     matrix = graph.apply(
         "Reshape", graph.part(w, layer.weights), graph.constant(np.array([-1, n, m]))
     )
-    transposed = graph.apply("Transpose", matrix, perm=[0, 2, 1])
     bias = graph.apply("Reshape", graph.part(w, layer.biases), graph.constant(np.array([-1, 1, n])))
-    return graph.apply("Add", graph.apply("MatMul", h, transposed), bias)
+    return graph.apply("Add", graph.apply("MatMul", h, graph.transposed(matrix)), bias)

@@ -198,8 +198,9 @@ def with_option(factor: str, option: str) -> str:
 def factor_columns(terms: Terms) -> dict[str, list[Any]]:
     """Return the levels by column; a factor that is no Python expression is a bare name."""
     found: dict[str, list[Any]] = {}
+    quoted = {factor for term in terms.terms for factor in factors(term)}
     for factor, levels in terms.levels.items():
-        bare = "(" not in factor and not factor.isidentifier()
+        bare = f"`{factor}`" in quoted or ("(" not in factor and not factor.isidentifier())
         (name, *_) = variables(f"`{factor}`" if bare else factor)
         found.setdefault(name, levels)
     return found

@@ -1,4 +1,4 @@
-"""What is known of each row: offsets, weights, numbers of trials."""
+"""What is known of each row: offsets, weights, numbers of trials, censoring."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from semistan.model.table.scale import check_count
 if TYPE_CHECKING:
     import pandas as pd
 
+CODES = {"left": -1.0, "none": 0.0, "right": 1.0, "interval": 2.0}  # brms's
+NO_DERIVATIVE = "PyTorch has no derivative of its distribution function in the parameters"
+
 
 def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> dict[str, Array]:
-    """Evaluate ``weights()`` and ``trials()``.
+    """Evaluate ``weights()``, ``trials()`` and ``cens()``.
 
     Parameters
     ----------
@@ -27,17 +30,17 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     table : pandas.DataFrame
         The rows.
     response : bool
-        Whether the response is needed, and with it the weights.
+        Whether the response is needed, and with it the weights and the censoring.
 
     Returns
     -------
     dict of arrays, shape (N,)
-        ``weights`` and ``trials``, those that the formula has.
+        ``weights``, ``trials``, ``cens`` and ``y2``, those that the formula has.
 
     Raises
     ------
     InputError
-        For negative weights and trials.
+        For negative weights and trials, and unknown kinds of censoring.
     """
     found: dict[str, Array] = {}
     if formula.weights and response:
@@ -46,7 +49,38 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
             raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
     if formula.trials:
         found["trials"] = _at_least_0("trials", formula.trials, table)
+    if formula.cens and response:
+        found["cens"] = _kinds_of_censoring(formula.cens[0], table)
+        if formula.cens[1:]:
+            found["y2"] = evaluate(formula.cens[1], table)
     return found
+
+
+def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
+    """Refuse censoring that the family does not know, and intervals without an end.
+
+    Raises
+    ------
+    InputError
+        Naming the families, or the first row.
+    """
+    if not formula.cens:
+        return
+    if record.tails is None:
+        reason = f": {NO_DERIVATIVE}" if record.name in ("student", "gamma") else ""
+        raise InputError(
+            "cens() is for families gaussian, lognormal, weibull and exponential, the family is "
+            f"{record.name}{reason}; choose another family"
+        )
+    name, within = f"cens({', '.join(formula.cens)})", given["cens"] == CODES["interval"]
+    if not formula.cens[1:] and within.any():
+        raise InputError(
+            f"{name} has intervals, as in row {int(np.flatnonzero(within)[0]) + 1}, but not where "
+            f"they end: name the column, as cens({formula.cens[0]}, y2)"
+        )
+    if formula.cens[1:]:
+        ends = f"the end of an interval, '{formula.cens[1]}',"
+        _refuse(within & ~(given["y2"] > y), given["y2"], ends, f"above '{formula.response}'")
 
 
 def offset_values(expressions: tuple[str, ...], table: pd.DataFrame) -> Array | None:
@@ -96,6 +130,31 @@ def _offset(expression: str, table: pd.DataFrame) -> Array:
     hint = ": a logarithm of 0?" if expression.startswith("log") else ""
     _refuse(~np.isfinite(values), values, f"offset({expression})", f"finite numbers{hint}")
     return values
+
+
+def _kinds_of_censoring(expression: str, table: pd.DataFrame) -> Array:
+    """Return the code of each row: brms's words or numbers, or true of a right-censored row."""
+    column = table.get(expression.strip("`"))
+    if column is not None and not _is_number(column):
+        values = [CODES.get(str(value).strip().lower(), np.nan) for value in column]
+        codes = np.array(values)
+        unknown = np.flatnonzero(np.isnan(codes))
+        if unknown.size:
+            raise InputError(
+                f"cens({expression}) must be one of {', '.join(CODES)}, got "
+                f"'{column.iloc[unknown[0]]}' in row {unknown[0] + 1}"
+            )
+        return codes
+    codes = evaluate(expression, table)
+    expected = "-1 (left), 0 (none), 1 (right) or 2 (interval)"
+    _refuse(~np.isin(codes, list(CODES.values())), codes, f"cens({expression})", expected)
+    return codes
+
+
+def _is_number(column: pd.Series) -> bool:
+    from pandas.api.types import is_numeric_dtype
+
+    return bool(is_numeric_dtype(column))
 
 
 def _at_least_0(name: str, expression: str, table: pd.DataFrame) -> Array:

@@ -87,7 +87,7 @@ class Rows:
     frame : pandas.DataFrame, optional
         The columns of the user's table from which these were made.
     given : dict of arrays, shape (N,)
-        ``weights`` and ``trials``, those that the formula has.
+        ``weights``, ``trials``, ``cens`` and ``y2``, those that the formula has.
     """
 
     y: Array | None

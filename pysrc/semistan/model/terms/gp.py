@@ -38,7 +38,7 @@ from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import LEAST_SPREAD, Penalised
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,6 +222,15 @@ class Process(Penalised):
     def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
         """Return what is added to the predictor of rows, (S, N)."""
         return np.asarray(draws[self.names[2]] @ block.Z.T)
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
+        """Return its curve."""
+        return (View(self.text, "", self.expression, self.spread[:1], np.arange(self.count)),)
+
+    def variances(self, values: Mapping[str, float]) -> Array:
+        """Return the prior variances of the coefficients."""
+        sd, lscale = (values[name] for name in self.spread)
+        return np.asarray((sd * self.root(lscale)) ** 2)
 
     @property
     def reported(self) -> tuple[str, ...]:

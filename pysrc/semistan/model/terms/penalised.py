@@ -16,9 +16,10 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.parameter import Shape
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import Tensor
 
 LEAST_SPREAD = 0.01  # of a standard deviation, in units of the predictor over those of the column
@@ -63,6 +64,15 @@ class Penalised(ABC):
     def effects(self) -> int:
         """Effects with a standard deviation of their own: one of a smooth."""
         return len(self.hyperparameters())
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
+        """Return the curves that it shows of the training rows; none, if it is no smooth."""
+        return ()
+
+    def variances(self, values: Mapping[str, float]) -> Array:
+        """Return the prior variances of the coefficients, level by level, without correlations."""
+        sd = np.array([values[name] for name in self.spread])
+        return np.resize(sd**2, self.training_size)
 
     def sd(self, values: Mapping[str, Any]) -> Tensor:
         """Return the standard deviations (effects,)."""
@@ -179,6 +189,11 @@ class Several(Penalised):
     @abstractmethod
     def z_shape(self) -> Shape:
         """The shape of z in the program."""
+
+    def variances(self, values: Mapping[str, float]) -> Array:
+        """Return the prior variances of the coefficients, level by level."""
+        sd = np.array([values[name] for name in self.spread])
+        return np.asarray(sd[self.which] ** 2)
 
     @property
     def each_unit(self) -> Array:

@@ -34,7 +34,7 @@ from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.splines import SPLINES, Spline
-from semistan.model.terms.term import Hyperparameter, Lines
+from semistan.model.terms.term import Hyperparameter, Lines, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,6 +206,12 @@ class Smooth(Penalised):
     def element_labels(self) -> dict[str, str]:
         """Name nothing: a spline's coefficients have no names of their own."""
         return {}
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
+        """Return its curve; of one that a number multiplies, the change for one unit of it."""
+        at, less = ({self.by: 1.0}, {self.by: 0.0}) if self.by else ({}, {})
+        elements = np.arange(self.size)
+        return (View(self.text, "", self.expression, self.spread, elements, at, less),)
 
     def _as_declared(self, z: Array) -> Array:
         return z[:, 0]

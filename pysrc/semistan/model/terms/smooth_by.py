@@ -27,7 +27,7 @@ from semistan.model.table.rows import Block
 from semistan.model.terms.group import level_labels
 from semistan.model.terms.penalised import Several
 from semistan.model.terms.smooth import STORED, Smooth, learn_smooth, smooth_from_plain
-from semistan.model.terms.term import Hyperparameter, Lines
+from semistan.model.terms.term import Hyperparameter, Lines, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,6 +199,17 @@ class SmoothByFactor(Several):
             rows = np.flatnonzero(block.level == level)
             total[:, rows] = s[:, level] @ block.Z[rows].T
         return total
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:
+        """Return the curve of each level."""
+        (by,) = variables(self.by)
+        found = dict(zip(map(str, level_labels(table, (by,))), table[by], strict=True))
+        each = np.split(np.arange(self.n_levels * self.size), self.n_levels)
+        return tuple(
+            View(self.text, level, self.smooth.expression, (sd,), own, {by: found[level]}, {},
+                 {by: found[level]})
+            for level, sd, own in zip(self.levels, self.spread, each, strict=True)
+        )  # fmt: skip
 
     @property
     def reported(self) -> tuple[str, ...]:

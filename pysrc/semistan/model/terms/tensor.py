@@ -29,13 +29,14 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
+from semistan.model.formula.formula import variables
 from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import Several
 from semistan.model.terms.splines import SPLINES
-from semistan.model.terms.term import Hyperparameter, Lines
+from semistan.model.terms.term import Hyperparameter, Lines, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 STORED = "tensors"
 DEFAULT_BASIS, LARGEST_BASIS = 5, 20  # knots of each column, the first as in mgcv
 SPLINE = SPLINES["cr"]
+AT = (0.1, 0.5, 0.9)  # quantiles of the second column, at which curves over the first are shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,6 +231,17 @@ class Surface(Several):
     def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
         """Return what is added to the predictor of rows, (S, N)."""
         return np.asarray(draws[self.names[2]] @ block.Z.T)
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:
+        """Return curves over the first column at low, middle and high values of the second."""
+        first, second = (margin.expression for margin in self.margins)
+        column, values = variables(second)[0], evaluate(second, table)
+        rows = np.argsort(values)[[int(share * (len(values) - 1)) for share in AT]]
+        return tuple(
+            View(self.text, f"{column} = {table[column].iloc[row]:.4g}", first, self.spread,
+                 np.arange(self.size), {column: table[column].iloc[row]})
+            for row in rows
+        )  # fmt: skip
 
     @property
     def reported(self) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ parameters it brings, its lines of the program and, beside each of them, the sam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.parameter import POSITIVE, Kind, Parameter, Shape
 from semistan.model.table.rows import Block
@@ -49,6 +49,39 @@ class Hyperparameter:
     default: str = "student_t(3, 0, 2.5)"
     kind: Kind = POSITIVE
     has_units: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A curve that a smooth shows: over one column, at values of others.
+
+    Attributes
+    ----------
+    text, level : str
+        The smooth as users write it, and which of its curves this is; empty of a single one.
+    expression : str
+        What it is a function of.
+    at : dict
+        The values of other columns.
+    less : dict
+        The same of what is taken off: of a smooth by a number, whose curve is the change for one
+        unit. Empty without.
+    where : dict
+        The values of columns that rows have over which the curve is 0 on average.
+    spread : tuple of str
+        Names of its standard deviations.
+    elements : array of int
+        Its coefficients, level by level.
+    """
+
+    text: str
+    level: str
+    expression: str
+    spread: tuple[str, ...]
+    elements: Index
+    at: Mapping[str, Any] = field(default_factory=dict)
+    less: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Term(Protocol):

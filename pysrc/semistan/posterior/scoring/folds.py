@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FOLDER = "kfold"
 MANIFEST = "manifest.json"
 POINTWISE = "pointwise.parquet"
+SECONDS = "seconds.json"
 FOLDS = "folds.csv"
 FORMAT_VERSION = 2
 SEALED_FORMAT_VERSION = 2
@@ -219,6 +220,14 @@ def finished_kfold(run: Run) -> KFold | None:
 def fold_folder(folder: Path, fold: int) -> Path:
     """Return the folder of one fold."""
     return folder / f"fold-{fold}"
+
+
+def fold_seconds(folder: Path) -> float:
+    """Return how long the fits of the folds took in the mean; NaN if one does not say so."""
+    files = sorted(folder.glob(f"fold-*/{SECONDS}"))
+    if len(files) < len(sorted(folder.glob("fold-*"))) or not files:
+        return float("nan")
+    return float(np.mean([read_json(file) for file in files]))
 
 
 def write_folds(assigned: np.ndarray, folder: Path) -> None:

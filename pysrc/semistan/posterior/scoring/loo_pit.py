@@ -88,6 +88,8 @@ def pit_obstacle(posterior: Posterior) -> str:
     """Say why rows have no such transform; nothing if they have."""
     if posterior.family.mean is None:
         return "unordered categories have no distribution function"
+    if posterior.family.censored:
+        return "the response may be censored, so that its place among replicated ones is not known"
     return loo_obstacle(posterior) or ""
 
 

@@ -90,8 +90,8 @@ def r2(
     Raises
     ------
     InputError
-        If the response has categories, of which there is no variance, or the interval is no
-        probability.
+        If the response has categories or may be censored, so that its variance is not known, or
+        the interval is no probability.
     """
     import pandas as pd
 
@@ -100,6 +100,11 @@ def r2(
         raise InputError(
             f"a response of family {family.name} has categories and so no variance to be "
             "explained; 'semistan score' has its accuracy and log predictive density"
+        )
+    if family.censored:
+        raise InputError(
+            "the response may be censored, so that its variance is not known; 'semistan score' has "
+            "the log predictive density"
         )
     explained, parts, loo_mean = _moments(posterior, rows)
     values = {"R2": explained}

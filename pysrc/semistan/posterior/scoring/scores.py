@@ -134,11 +134,14 @@ def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
     """Average over the rows, by their weights, what the family's response has.
 
     Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
-    a binary response, accuracy of an ordinal one, and of all others the interval.
+    a binary response, accuracy of an ordinal one, and of all others the interval. Of a response
+    that may be censored, LPPD alone: how far it is from a prediction is not known.
     """
     weight, categories = rows.weight, rows.p.shape[1]
     lppd = _average("LPPD", rows.lpd, weight)
     accuracy = (_average("accuracy", _right(rows), weight),) if categories else ()
+    if family.censored:
+        return (lppd,)
     if family.mean is None:
         return lppd, *accuracy, _average("Brier", _brier(rows), weight)
     error = rows.mean - rows.y

@@ -31,10 +31,12 @@ from semistan.show.pictures.loo_pit import draw_loo_pit, loo_pit_alt, loo_pit_re
 from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
 from semistan.show.pictures.pairs import draw_pairs, pairs_alt, pairs_refusal
-from semistan.show.pictures.ppc import draw_ppc, ppc_alt
+from semistan.show.pictures.ppc import draw_ppc, ppc_alt, ppc_refusal
+from semistan.show.pictures.smooths import draw_smooths, smooths_alt, smooths_refusal
 from semistan.show.pictures.stat import draw_stat, stat_alt, stat_refusal
 from semistan.show.pictures.style import look, reserve
 from semistan.show.pictures.subspace import draw_subspace, subspace_alt, subspace_refusal
+from semistan.show.pictures.survival import draw_survival, survival_alt, survival_refusal
 from semistan.show.pictures.write import check_suffix, write_picture
 
 if TYPE_CHECKING:
@@ -75,6 +77,13 @@ class Picture:
 PICTURES: tuple[Picture, ...] = (
     Picture("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
     Picture("densities", "densities of the coefficients", draw_densities, densities_alt),
+    Picture(
+        "smooths",
+        "smooths with intervals",
+        draw_smooths,
+        smooths_alt,
+        refusal=smooths_refusal,
+    ),
     Picture("band", "predictive band over one input", draw_band, band_alt),
     Picture(
         "subspace",
@@ -91,7 +100,7 @@ PICTURES: tuple[Picture, ...] = (
         refusal=loss_refusal,
     ),
     Picture("pairs", "pairs of parameters", draw_pairs, pairs_alt, refusal=pairs_refusal),
-    Picture("ppc", "predictive check", draw_ppc, ppc_alt),
+    Picture("ppc", "predictive check", draw_ppc, ppc_alt, refusal=ppc_refusal),
     Picture("stat", "predictive check by statistics", draw_stat, stat_alt, refusal=stat_refusal),
     Picture(
         "loo_pit",
@@ -114,6 +123,7 @@ PICTURES: tuple[Picture, ...] = (
         images_alt,
         refusal=images_refusal,
     ),
+    Picture("survival", "survival curves", draw_survival, survival_alt, refusal=survival_refusal),
     Picture("trace", "traces by chain", draw_trace, trace_alt),
     Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
     Picture(

@@ -20,7 +20,7 @@ from semistan.posterior.categories import category_names, category_position
 from semistan.posterior.scoring.scores import Pointwise, reliability, weighting
 from semistan.show.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.show.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
-from semistan.show.pictures.words import mean_words, number
+from semistan.show.pictures.words import CENSORED, mean_words, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,9 @@ def calibration_alt(
 
 
 def calibration_refusal(material: Material) -> str:
-    """Say why draws from the prior have no such picture."""
+    """Say why draws from the prior, and responses that may be censored, have no such picture."""
+    if material.posterior.family.censored:
+        return CENSORED
     if not material.prior_only:
         return ""
     return "it draws from the prior, which was not fitted to the data; draw 'ppc' instead"

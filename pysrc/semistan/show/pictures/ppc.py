@@ -32,7 +32,7 @@ from semistan.show.pictures.style import (
     label_levels,
     new_figure,
 )
-from semistan.show.pictures.words import interval_words, listed, number
+from semistan.show.pictures.words import CENSORED, interval_words, listed, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +59,11 @@ class _Check:
     def noun(self) -> str:
         """What is counted."""
         return f"sum of {self.weights}" if self.weights else "rows"
+
+
+def ppc_refusal(material: Material) -> str:
+    """Say why responses that may be censored have no such picture."""
+    return CENSORED if material.posterior.family.censored else ""
 
 
 def draw_ppc(material: Material) -> Figure:

@@ -11,7 +11,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.posterior.checks import Checked, Checks, predictive_checks
 from semistan.show.pictures.material import Material, evenly, which_rows
 from semistan.show.pictures.style import FAINT, INK, finish, new_figure, panels, wrapped
-from semistan.show.pictures.words import listed, number
+from semistan.show.pictures.words import CENSORED, listed, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,9 @@ def stat_alt(
 
 
 def stat_refusal(material: Material) -> str:
-    """Say why unordered categories have no statistics."""
+    """Say why unordered categories and censored responses have no statistics."""
+    if material.posterior.family.censored:
+        return CENSORED
     named = material.posterior.family.mean is None
     return "unordered categories have no statistics of numbers" if named else ""
 

@@ -8,6 +8,7 @@ is shown 700 pixels wide. Legends stand above the panels, where they cover no da
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,9 @@ def look() -> Iterator[None]:
     """Draw or write within the common look; also a decorator of functions that draw."""
     from matplotlib import style
 
-    with style.context(["default", SETTINGS]):
+    with style.context(["default", SETTINGS]), warnings.catch_warnings():
+        # A name in letters that the font lacks is drawn as boxes; the alternative text has it.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         yield
 
 

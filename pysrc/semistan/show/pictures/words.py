@@ -11,6 +11,11 @@ from semistan.posterior.draws import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.show.pictures.material import Material
 
+CENSORED = (
+    "the response may be censored, so that it cannot be compared with what is predicted; draw "
+    "'survival' instead"
+)
+
 
 def mean_words(material: Material, category: str | None = None) -> str:
     """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""

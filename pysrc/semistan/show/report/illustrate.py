@@ -26,11 +26,12 @@ LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
 # Not shown: the page has the effects of every column.
 APART = ("band", "pairs", "stat", "loo_pit")
-CHECKS = ("ppc", "calibration", "images")
+CHECKS = ("ppc", "calibration", "survival", "images")
 
 HINTS: Mapping[str, str] = {
     "trace": "The chains should look alike, without trends or jumps.",
     "rank": "Bars of even height say that the chains agree.",
+    "survival": "Survival curves should follow the steps of Kaplan and Meier's estimate.",
     "ppc": "Replicated responses should look like the observed ones.",
 }
 

@@ -58,6 +58,7 @@ NO_FOLDS = (
 LOO = "Each row's predictive density as if it had been left out, by importance sampling."
 WORDS = ("term", "contrast", "category", "score", "model", "")
 DIGITS = {"Relative": 2, "weight": 2, "largest_k": 2, "k_above": 0}
+FIGURES = ("RMSE", "MAE", "CRPS", "AUC", "Brier", "accuracy", "seconds")  # without an error
 ERRORS = ("Est.Error", "SE", "se")
 
 
@@ -86,7 +87,7 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
             *(block for each in results.comparisons for block in _compared(each)),
             Heading("On the training rows"),
             Paragraph(SCORES),
-            *gallery_of(evidence.pictures, "ppc", "calibration", "images"),
+            *gallery_of(evidence.pictures, "ppc", "calibration", "survival", "images"),
             *_estimated("Scores on the training rows", "", evidence.scores),
             *_left_out(results, evidence.loo),
         ),
@@ -204,6 +205,8 @@ def _marginal_text(evidence: Evidence) -> str:
 def _cell(name: str, value: str | float, error: float) -> Cell:
     if isinstance(value, str):
         return Cell(value)
+    if name in FIGURES or name.startswith("coverage"):
+        return number_cell(value, digits_of(value / 10))
     return number_cell(value, DIGITS[name] if name in DIGITS else digits_of(error))
 
 

@@ -1,0 +1,74 @@
+"""Survival functions: what the posterior says of times, and Kaplan and Meier's estimate of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.lazy import torch
+from semistan.model.table.rows import Rows
+from semistan.posterior.draws import Array
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import distribution
+
+
+def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
+    """Return the share of some rows that is expected to survive each time, draw by draw.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        What was learnt, of S draws.
+    rows : Rows
+        The rows; a share counts them by their weights. One row gives its own curve.
+    times : array, shape (T,)
+        Times, in units of the response.
+
+    Returns
+    -------
+    array, shape (S, T)
+        The mean over the rows of P(Y > t).
+
+    Raises
+    ------
+    InputError
+        For a family whose survival function is not known here.
+    """
+    tails = posterior.family.tails
+    if tails is None:
+        raise InputError(
+            f"the survival function of family {posterior.family.name} is not known; it is of "
+            "gaussian, lognormal, weibull and exponential"
+        )
+    eta = torch.from_numpy(posterior.predictor(rows))
+    values = {name: torch.tensor(x) for name, x in distribution(posterior, rows).items()}
+    weight = rows.given.get("weights", np.ones(len(rows)))
+    share = torch.from_numpy(weight / weight.sum())
+    curves = [
+        tails.log_above(torch.full_like(eta, float(time)), eta, values).exp() @ share
+        for time in times
+    ]
+    return np.asarray(torch.stack(curves, dim=1).numpy())
+
+
+def kaplan_meier(y: Array, ended: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the estimate of Kaplan and Meier (1958, JASA 53) of the survival function.
+
+    Parameters
+    ----------
+    y : array, shape (N,)
+        Times.
+    ended : array of bool, shape (N,)
+        Which of them were observed; the others are censored to the right.
+    weight : array, shape (N,)
+        Of each row.
+
+    Returns
+    -------
+    times, share : array, shape (T,)
+        The times at which it falls, from the first, and what survives each of them.
+    """
+    times = np.unique(y[ended])
+    at_risk = np.array([weight[y >= time].sum() for time in times])
+    events = np.array([weight[ended & (y == time)].sum() for time in times])
+    return times, np.cumprod(1 - events / at_risk)

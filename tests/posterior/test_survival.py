@@ -1,0 +1,93 @@
+"""Survival curves against SciPy, and Kaplan and Meier's estimate against statsmodels."""
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from scipy import stats
+from scipy.special import gamma
+from statsmodels.duration.survfunc import SurvfuncRight
+
+from semistan.errors import InputError
+from semistan.posterior.checks import predictive_checks
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_linpred
+from semistan.posterior.scoring.r2 import r2
+from semistan.posterior.survival import kaplan_meier, survival
+from semistan.show.pictures import alt_text, available, draw, memory_material
+from semistan.workflow.simulate import check_simulated
+from support.drawn import random_draws
+from support.untrained import random_bundle
+
+TIMES = np.array([0.5, 3.0, 11.0])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    bundle, rows = random_bundle("weibull", formula="y | cens(h) ~ x1 + g + nn(u1)", n=10)
+    rows.given["weights"] = np.linspace(1, 2, 10)
+    return One(bundle, random_draws(bundle)), rows
+
+
+def test_curves_are_weighted_means_of_scipys(fitted):
+    posterior, rows = fitted
+    found = survival(posterior, rows, TIMES)
+    eta, shape = posterior_linpred(posterior, rows), posterior.parameters(rows)["shape"]
+    scale = np.exp(eta) / gamma(1 + 1 / shape)
+    each = np.stack([stats.weibull_min.sf(t, shape, scale=scale) for t in TIMES], axis=-1)
+    weights = rows.given["weights"]
+    expected = np.average(each, axis=1, weights=weights)
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_estimate_is_statsmodels():
+    generator = np.random.default_rng(2)
+    y, ended = generator.integers(1, 12, 60).astype(float), generator.random(60) < 0.6
+    times, share = kaplan_meier(y, ended, np.ones(60))
+    oracle = SurvfuncRight(y, ended.astype(int))
+    assert np.array_equal(times, oracle.surv_times)
+    assert share == pytest.approx(oracle.surv_prob, rel=1e-12)
+    twice = kaplan_meier(y, ended, np.full(60, 2.0))[1]
+    assert twice == pytest.approx(share, rel=1e-12)
+
+
+def test_the_picture_has_a_curve_with_steps_for_each_group(fitted):
+    material = memory_material(*fitted)
+    assert "survival" in available(material)
+    (axes,) = draw(material, "survival", by="g").axes
+    assert len(axes.collections) == 4
+    assert len(axes.lines) == 8
+    assert axes.get_ylabel() == "P(y > t)"
+    assert "half of g = c survive until 6.4" in alt_text(material, "survival", by="g")
+    for option, message in (("x1", "has 10 values"), ("gg", "Did you mean 'g'")):
+        with pytest.raises(InputError, match=message):
+            draw(material, "survival", by=option)
+
+
+def test_rows_in_intervals_have_no_steps():
+    bundle, rows = random_bundle("gaussian", formula="y | cens(c, y2) ~ x1 + nn(u1)")
+    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    figure = draw(material, "survival")
+    assert len(figure.axes[0].lines) == 1
+    words = " ".join(text.get_text() for text in figure.findobj(Text)).split()
+    assert "no estimate of Kaplan and Meier" in " ".join(words)
+
+
+@pytest.mark.parametrize("kind", ["ppc", "calibration", "stat", "loo_pit"])
+def test_a_censored_response_is_compared_with_no_prediction(fitted, kind):
+    material = memory_material(*fitted)
+    assert kind not in available(material)
+    with pytest.raises(InputError, match="may be censored"):
+        draw(material, kind)
+    with pytest.raises(InputError, match="may be censored"):
+        r2(*fitted, generator=np.random.default_rng(1))
+    with pytest.raises(InputError, match="may be censored"):
+        predictive_checks(*fitted, "max", generator=np.random.default_rng(1))
+    with pytest.raises(InputError, match="leave cens"):
+        check_simulated(fitted[0].family)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gaussian"])
+def test_other_responses_have_no_survival_curves(name):
+    bundle, rows = random_bundle(name)
+    with pytest.raises(InputError, match=r"not known|no times"):
+        draw(memory_material(One(bundle, random_draws(bundle)), rows), "survival")
