@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,13 @@ def test_a_failure_is_the_tasks_own_and_begins_nothing_else(two, in_thread):
     with pytest.raises(InputError, match="13 brings bad luck"):
         found.extend(index for index, _ in two.map(tasks))
     assert len(found) < 7
+
+
+def test_all_tasks_are_handed_over_where_the_cluster_grows_with_them(two):
+    growing = replace(two, grows=True)
+    assert len(dict(growing.map([Square(x, True) for x in range(1, 8)]))) == 7
+    with pytest.raises(InputError, match="13 brings bad luck"):
+        list(growing.map([Square(13, True), *(Square(x, True, 0.1) for x in range(1, 8))]))
 
 
 def test_an_interruption_stops_what_runs_on_the_workers(two):

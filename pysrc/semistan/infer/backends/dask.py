@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import io
 import pickle
+import sys
 import threading
 import time
 import uuid
@@ -48,9 +49,12 @@ class Dask:
     ----------
     client : distributed.Client
         A connection to the scheduler.
+    grows : bool
+        Whether workers are begun as there is work for them: then all tasks are handed over at once.
     """
 
     client: Any
+    grows: bool = False
 
     def map(
         self,
@@ -59,7 +63,10 @@ class Dask:
         at_once: int | None = None,  # noqa: ARG002 - planned for the cores of this machine
         report: Callable[[int], Report] = lambda _: SILENT,
     ) -> Iterator[tuple[int, Result]]:
-        """Do as many tasks at a time as the workers have threads, and yield results."""
+        """Do as many tasks at a time as the workers have threads, and yield results.
+
+        Where the cluster grows with its work, a failure stops what is running, too.
+        """
         upcoming, finished = enumerate(tasks), SimpleQueue[Any]()
         waiting: dict[str, tuple[int, Any]] = {}
         failures: dict[int, BaseException] = {}
@@ -71,7 +78,7 @@ class Dask:
                             future = self._begin(index, task, topic)
                             waiting[future.key] = index, future
                             future.add_done_callback(finished.put)
-                    if not waiting:
+                    if not waiting or (failures and self.grows):
                         break
                     with contextlib.suppress(Empty):
                         index, future = waiting.pop(finished.get(timeout=POLL).key)
@@ -87,6 +94,8 @@ class Dask:
 
     def _room(self) -> int:
         """Return how many tasks run at a time; one, that waits, where there is no worker yet."""
+        if self.grows:
+            return sys.maxsize
         threads: dict[str, int] = self.client.nthreads()
         return max(1, sum(threads.values()))
 
@@ -274,7 +283,7 @@ def connected(cluster: str) -> Iterator[Dask]:
                 f"no Dask scheduler answers at '{cluster}': {error or type(error).__name__}; "
                 "expected an address as tcp://host:8786, a scheduler's JSON file, local or slurm"
             ) from None
-        yield Dask(client)
+        yield Dask(client, grows=cluster == "slurm")
 
 
 @contextmanager
