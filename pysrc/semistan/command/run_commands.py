@@ -61,6 +61,10 @@ def sample(
     out: Out = Path("run"),
     overwrite: Overwrite = False,
     prior_only: PriorOnly = False,
+    more: Annotated[
+        int | None,
+        typer.Option(help="So many more draws for each chain of a finished run, which goes on."),
+    ] = None,
     cluster: Cluster = None,
     as_json: Json = False,
     *,
@@ -81,6 +85,8 @@ def sample(
                 f"run instead: semistan sample {bundle_of(source)} --out NAME"
             )
         run = _resumed(source, cluster)
+    elif more is not None:
+        raise InputError(f"--more continues a run, and '{source}' is none; use --draws")
     else:
         with screen.image_bar() as reading:
             run = workflow.start_run(
@@ -92,6 +98,7 @@ def sample(
         result = workflow.sample(
             run,
             toolchain,
+            more=more,
             progress=progress,
             say=screen.say,
             backend=backend,

@@ -81,8 +81,9 @@ def chain_tasks(
     prior_only: bool = False,
     rows: Rows | None = None,
     where: str = "",
+    chains: Sequence[int] | None = None,
 ) -> list[ChainTask]:
-    """Return the tasks of the chains that a run does not have yet.
+    """Return the tasks of the chains that a run does not have yet, or of some chains.
 
     Parameters
     ----------
@@ -94,6 +95,8 @@ def chain_tasks(
         As in ``ChainTask``.
     rows : Rows, optional
         The training rows, if PyTorch runs the method.
+    chains : sequence of int, optional
+        Which chains; by default those that are missing.
     """
     program = (run / "program.stan").read_text("utf-8")
     data, folder = content_of(run / "data.json"), run / "chains"
@@ -109,7 +112,8 @@ def chain_tasks(
             left=partial.read_bytes() if partial.is_file() else None, where=where,
         )  # fmt: skip
 
-    return [task(chain) for chain in missing_chains(folder, options.chains)]
+    wanted = missing_chains(folder, options.chains) if chains is None else chains
+    return [task(chain) for chain in wanted]
 
 
 def complete(

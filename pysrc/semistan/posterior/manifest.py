@@ -39,6 +39,14 @@ class _Source(_Checked):
     dropped: int
 
 
+class _More(_Checked):
+    """Draws by which each chain is continued: how many come before, how many more, their seed."""
+
+    before: int = Field(ge=1)
+    draws: int = Field(ge=1)
+    seed: int = Field(ge=0)
+
+
 class _Begun(_Checked):
     """What is known before the subspaces are trained, and what earlier formats had."""
 
@@ -71,6 +79,8 @@ class _Ready(_Begun):
     modes: list[float] = []
     warmups: list[int] = []
     weights: list[float] = []
+    more: _More | None = None  # asked for, and not there yet
+    continued: list[_More] = []
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

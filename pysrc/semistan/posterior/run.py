@@ -206,7 +206,9 @@ class Run:
         number = f"{each}{options.chains} {kind}{'s' * (options.chains != 1)}"
         warmup = warmup_text(self.manifest)
         after = f" after {warmup} warm-up draws" if method.has_warmup else " draws"
-        draws = f"{number} x {options.draws}{after}{prior}{lacking}"
+        times = self.manifest.get("continued") or []
+        further = f", the last {sum(each['draws'] for each in times)} by --more" if times else ""
+        draws = f"{number} x {options.draws}{after}{further}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
             facts |= {"Weights": f"{', '.join(f'{w:.2f}' for w in self.weights)} by stacking"}

@@ -57,6 +57,7 @@ from semistan.workflow.compiled import (
 )
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
+from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.several import begin_run, going_on, train_missing
@@ -241,6 +242,7 @@ def sample(
     run: Run,
     toolchain: Toolchain | None = None,
     *,
+    more: int | None = None,
     progress: ChainProgress | None = None,
     say: Say = _silent,
     backend: Backend = LOCAL,
@@ -255,6 +257,9 @@ def sample(
         The run.
     toolchain : Toolchain, optional
         CmdStan and the compiler; by default they are found if the run's method needs them.
+    more : int, optional
+        So many more draws for each chain of a finished run: it goes on from its last draw, with its
+        step size and metric.
     progress : callable, optional
         Called with the chain, the iteration and their number, by methods that iterate.
     say : callable, optional
@@ -264,10 +269,15 @@ def sample(
 
     Raises
     ------
+    InputError
+        If a run cannot be continued.
     SemistanError
         If a chain fails, or another process is at work on this run.
     """
     with held(run.path):
+        run = settle(run)
+        if more is not None:
+            run = ask_for_more(run, more)
         return _sampled(run, toolchain, progress, say, backend)
 
 
@@ -286,11 +296,14 @@ def _sampled(
     started = time.monotonic()
     try:
         draw_missing(run, toolchain, progress=progress, backend=backend)
+        run = with_more(run, backend, progress)
     except KeyboardInterrupt:
         say(f"interrupted; go on with: {going_on(run.path, run.bundle.modules)}")
         raise
     run = record_seconds(run, sample=time.monotonic() - started)
     posterior, rows = read_posterior(run), run.rows()
+    if agreement := agreement_text(run, posterior.members[0].draws):
+        say(agreement)
     for member, learnt in zip(run.members, posterior.members, strict=True):
         draws = learnt.draws
         if draws.orthogonal and not draws.orthogonal.in_model:

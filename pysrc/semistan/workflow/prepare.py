@@ -247,7 +247,7 @@ def training_rows(
 ) -> Rows:
     """Read a bundle's training rows again, from a given file or where they were."""
     path = data or bundle.source.path
-    if path is None:
+    if path is None or (data is None and path == STDIN):  # no bundle may wait for what is typed
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
     table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
     rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)

@@ -1,0 +1,169 @@
+"""More draws for a run: its chains go on, and are one chain each afterwards.
+
+The manifest says what was asked for as soon as it is asked for, so that an interrupted continuation
+is completed as any run. Continuations are kept as CmdStan wrote them in ``chains/more/`` until all
+are there; then ``manifest.json`` and the chains' files take their draws, in an order that can be
+taken up again wherever it stops.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semistan.bundle.files import atomic_file
+from semistan.bundle.seal import stamp_of_bytes
+from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend
+from semistan.infer.chain_store import (
+    ChainProgress,
+    Filed,
+    chain_file,
+    chain_tasks,
+    complete_all,
+)
+from semistan.infer.continuation import continued_task, joined, rows_of
+from semistan.infer.methods import method_of
+from semistan.posterior.diagnostics import RHAT_LIMIT, convergence
+from semistan.posterior.draws import Draws
+from semistan.posterior.generated import FOLDER
+from semistan.posterior.run import Run, record_files
+
+PENDING, DONE = "more", "continued"
+MORE, JOINED = "more", "joined"  # folders in chains/
+
+
+def ask_for_more(run: Run, draws: int) -> Run:
+    """Note in the manifest that each chain is to have so many more draws.
+
+    Raises
+    ------
+    InputError
+        If the run cannot be continued, lacks chains, or is being continued by another number.
+    """
+    method, pending = method_of(run.options), run.manifest.get(PENDING)
+    if draws < 1:
+        raise InputError(f"--more takes a number of draws of at least 1, got {draws}")
+    if run.parts:
+        raise InputError(
+            f"'{run.path}' has {len(run.parts)} subspaces, whose chains cannot be continued; "
+            "sample a new run with more --draws"
+        )
+    if not method.hamiltonian:
+        raise InputError(
+            f"--more continues chains of NUTS, this run's method is '{method.name}'; sample its "
+            f"bundle into a new run: semistan sample {run.path / 'bundle'} --draws N --out NAME"
+        )
+    if pending is not None and pending["draws"] != draws:
+        raise InputError(
+            f"'{run.path}' is being continued by {pending['draws']} draws; complete that first: "
+            f"semistan sample {run.path}"
+        )
+    run.check_complete()
+    if pending is not None:
+        return run
+    before, times = run.options.draws, len(run.manifest.get(DONE, []))
+    seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
+    return _recorded(run, **{PENDING: {"before": before, "draws": draws, "seed": seed}})
+
+
+def settle(run: Run) -> Run:
+    """Finish what an interruption left between the manifest and the chains' files."""
+    staged, folder = run.path / "chains" / JOINED, run.path / "chains"
+    if run.manifest.get(PENDING) is None and staged.is_dir():
+        for path in sorted(staged.glob("chain-*.csv")):
+            path.replace(folder / path.name)
+        shutil.rmtree(folder / MORE, ignore_errors=True)
+        shutil.rmtree(staged)
+    return run
+
+
+def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None) -> Run:
+    """Draw what a run's chains are to be continued by, and append it."""
+    pending = run.manifest.get(PENDING)
+    if pending is None:
+        return run
+    folder = run.path / "chains" / MORE
+    files = {
+        chain: chain_file(run.path / "chains", chain).read_bytes()
+        for chain in range(1, run.options.chains + 1)
+    }
+    _complete(run, pending, files, folder, backend, progress)
+    joints = {
+        chain: joined(before, chain_file(folder, chain).read_bytes())
+        for chain, before in files.items()
+    }
+    return _taken(run, pending, joints)
+
+
+def _complete(
+    run: Run,
+    pending: dict[str, Any],
+    files: dict[int, bytes],
+    folder: Path,
+    backend: Backend,
+    progress: ChainProgress | None,
+) -> None:
+    """Draw the continuations that are not there yet, or not whole."""
+    missing = [chain for chain in files if not _is_whole(folder, chain, pending["draws"])]
+    tasks = chain_tasks(
+        run.path, method_of(run.options), run.bundle, run.options, kernel=run.kernel,
+        threads=run.plan.threads, keep_metric=run.keep_metric, prior_only=run.prior_only,
+        chains=missing,
+    )  # fmt: skip
+    filed = [
+        Filed(continued_task(t, files[t.number], pending["draws"], pending["seed"]), folder)
+        for t in tasks
+    ]
+    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+
+
+def _is_whole(folder: Path, chain: int, draws: int) -> bool:
+    path = chain_file(folder, chain)
+    return path.is_file() and rows_of(path.read_bytes()) == draws
+
+
+def _taken(run: Run, pending: dict[str, Any], joints: dict[int, bytes]) -> Run:
+    """Let the manifest and the chains' files have all draws."""
+    staged = run.path / "chains" / JOINED
+    stamps = {}
+    for chain, content in joints.items():
+        path = chain_file(staged, chain)
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(content)
+        rows = pending["before"] + pending["draws"]
+        stamps[f"chains/{path.name}"] = stamp_of_bytes(content, rows)
+    shutil.rmtree(run.path / FOLDER, ignore_errors=True)  # quantities of the draws before
+    sample = {**run.manifest["sample"], "draws": pending["before"] + pending["draws"]}
+    done = [*run.manifest.get(DONE, []), pending]
+    known = {"sample": sample, DONE: done, PENDING: None}
+    return settle(replace(run, manifest=record_files(run.path, stamps, **known)))
+
+
+def _recorded(run: Run, **content: Any) -> Run:
+    return replace(run, manifest=record_files(run.path, {}, **content))
+
+
+def agreement_text(run: Run, draws: Draws) -> str | None:
+    """Say whether the draws of the last continuation agree with those before; None without one.
+
+    The last draws before it and its own last ones, as many of either, are taken for chains of their
+    own: Rhat of these must be as small as that of chains.
+    """
+    if not run.manifest.get(DONE):
+        return None
+    last = run.manifest[DONE][-1]
+    size, before = min(last["before"], last["draws"]), last["before"]
+    rhat = max(
+        convergence(np.concatenate([x[:, before - size : before], x[:, -size:]])).rhat
+        for x in draws.identified.values()
+    )
+    said = (
+        f"the {last['draws']} draws by which each chain was continued and the {before} before: "
+        f"largest Rhat {rhat:.4f} (limit {RHAT_LIMIT})"
+    )
+    return said if rhat <= RHAT_LIMIT else f"warning: they do not agree: {said}; draw more"
