@@ -102,6 +102,18 @@ def loo(
     pointwise: Annotated[
         Path | None, typer.Option(help="CSV or Parquet with elpd and Pareto k of each row.")
     ] = None,
+    moment_match: Annotated[
+        bool,
+        typer.Option("--moment-match", help="Move the draws for rows with a high Pareto k."),
+    ] = False,
+    reloo: Annotated[
+        bool,
+        typer.Option(
+            "--reloo",
+            help="Sample without each row whose Pareto k is (still) high; the subspace "
+            "stays that of all rows.",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -112,7 +124,7 @@ def loo(
 
     if pointwise is not None:
         check_output_file(pointwise, overwrite=overwrite)
-    found = scoring.loo(run)
+    found = scoring.loo(run, moment_match=moment_match, reloo=reloo, say=screen.say)
     if pointwise is not None:
         write_table(found.pointwise(), pointwise)
     screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
