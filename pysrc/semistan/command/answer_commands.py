@@ -10,6 +10,7 @@ import typer
 from semistan.command import screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
+    Cluster,
     Data,
     DropMissing,
     Interval,
@@ -146,19 +147,22 @@ def kfold(
         int | None, typer.Option(min=1, help="Folds at a time; by default one for each core.")
     ] = None,
     save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
+    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Cross-validate, training the subspace anew in each fold; again to continue."""
+    from semistan.infer.backends.dask import backend_at
     from semistan.posterior.run import read_run
     from semistan.posterior.scoring.scores import scores, scores_table
     from semistan.workflow import kfold as validation
 
     opened = read_run(run)
-    found = validation.kfold(
-        opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
-        save_fits=save_fits, overwrite=overwrite, say=screen.say,
-    )  # fmt: skip
+    with backend_at(cluster) as backend:
+        found = validation.kfold(
+            opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
+            save_fits=save_fits, overwrite=overwrite, say=screen.say, backend=backend,
+        )  # fmt: skip
     table = scores_table(scores(opened.bundle.family, found.rows, interval))
     tables = {"kfold": found.table(), "scores": table}
     if found.failed:
