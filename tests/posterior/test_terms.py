@@ -150,3 +150,14 @@ def test_effects_of_levels_are_the_draws_and_coefficients_their_sums():
 def test_effects_without_a_coefficient_are_themselves():
     posterior, _ = posterior_of("y ~ (0 + z || g) + nn(u)")
     assert group_coefficients(posterior).equals(group_effects(posterior))
+
+
+def test_thresholds_of_a_level_are_less_its_effect():
+    frame = table().assign(rating=np.arange(N) % 3 + 1)
+    bundle, _ = small_bundle("rating ~ (1 | g) + nn(u)", frame, family="cumulative")
+    posterior = One(bundle, random_draws(bundle))
+    found, draws = group_coefficients(posterior), posterior.draws
+    assert list(found["effect"]) == ["Intercept[1]"] * 3 + ["Intercept[2]"] * 3
+    r = draws.flat(draws.terms["r_1"])[..., 0]
+    second = draws.flat(draws.coefficients["b_Intercept[2]"])[:, None] - r
+    assert found["Estimate"].to_numpy()[3:] == pytest.approx(second.mean(axis=0))

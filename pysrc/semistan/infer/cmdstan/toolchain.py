@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semistan.errors import ToolchainError
+from semistan.errors import ToolchainError, file_error
 
 MINIMUM_VERSION = (2, 27)
 INSTALL_HINT = "Install CmdStan with 'semistan install-cmdstan'."
@@ -111,7 +112,14 @@ def compiler_version() -> str:
         If there is no compiler.
     """
     default = "g++" if shutil.which("g++") else "clang++"
-    command = shlex.split(os.environ.get("CXX", default))
+    chosen = os.environ.get("CXX", default)
+    try:
+        command = shlex.split(chosen)
+    except ValueError as error:
+        raise ToolchainError(
+            f"the environment variable CXX cannot be read: {error}, got '{chosen}'; name the C++ "
+            "compiler, as CXX=g++"
+        ) from None
     if not command or shutil.which(command[0]) is None:
         raise ToolchainError(
             "a C++ compiler is needed to compile Stan programs, found none; "
@@ -122,8 +130,11 @@ def compiler_version() -> str:
 
 
 def _makefile_version(path: Path) -> tuple[int, ...]:
-    for line in (path / "makefile").read_text("utf-8", errors="replace").splitlines():
-        if line.startswith("CMDSTAN_VERSION"):
-            text = line.split(":=")[1].strip().partition("-")[0]
-            return tuple(int(part) for part in text.split("."))
-    raise ToolchainError(f"'{path}/makefile' names no version; is it CmdStan? {INSTALL_HINT}")
+    try:
+        text = (path / "makefile").read_text("utf-8", errors="replace")
+    except OSError as error:
+        raise ToolchainError(f"{file_error(error)}; is it CmdStan? {INSTALL_HINT}") from None
+    found = re.search(r"^CMDSTAN_VERSION *:?= *(\d+(?:\.\d+)+)", text, re.MULTILINE)
+    if found is None:
+        raise ToolchainError(f"'{path}/makefile' names no version; is it CmdStan? {INSTALL_HINT}")
+    return tuple(int(part) for part in found[1].split("."))

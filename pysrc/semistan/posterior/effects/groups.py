@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
+from semistan.model.families.cumulative import intercept_names
 from semistan.model.predictor import INTERCEPT, Predictor
 from semistan.model.terms.group import Group
 from semistan.posterior.effects.estimates import estimates
@@ -61,9 +62,8 @@ def _with_coefficients(posterior: Posterior) -> Effects:
         if names.get(effect) in flat:
             yield item, group, effect, flat[names[effect]] + r
         elif effect == INTERCEPT and item.is_mean and posterior.family.categories:
-            for name, values in flat.items():
-                if name.startswith(f"{item.intercept}["):
-                    yield item, group, name.removeprefix("b_"), values - r
+            for name in intercept_names(posterior.family.categories, item.intercept):
+                yield item, group, name.removeprefix("b_"), flat[name] - r
         else:
             yield item, group, effect, r
 
