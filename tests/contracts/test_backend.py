@@ -13,11 +13,11 @@ import pytest
 import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT, Report
-from semistan.infer.backends.local import LOCAL, _Workers
+from semistan.infer.backends.local import LOCAL, Workers
 from semistan.infer.chain_store import chain_tasks
+from semistan.infer.content import Content
 from semistan.infer.methods import method_named
 from semistan.infer.starts import find_starts
-from semistan.infer.task import Content
 from semistan.model.config import SampleConfig
 from semistan.workflow.fit import new_run, train
 from semistan.workflow.kfold import kfold
@@ -176,7 +176,7 @@ def test_an_interruption_stops_running_processes_and_keeps_what_is_finished():
 
 
 def test_a_process_that_starts_after_the_interruption_is_stopped_too():
-    workers = _Workers(1)
+    workers = Workers(1)
     workers.interrupt()
     started = time.monotonic()
     with pytest.raises(SemistanError, match="failed"):

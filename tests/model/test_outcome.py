@@ -1,12 +1,17 @@
 """Responses in words, and words among numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig
+from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
+from semistan.show.pictures.material import Material
+from semistan.show.pictures.words import mean_words
 from semistan.workflow.prepare import new_rows, prepare
 from semistan.workflow.train import train
 from support.small import small_frame
@@ -125,3 +130,14 @@ def test_the_first_word_is_named_where_numbers_are_needed():
     frame = small_frame().assign(m=[str(i) for i in range(29)] + ["n/k"])
     with pytest.raises(InputError, match=r"'m' must be numeric, got 'n/k' .* in row 30"):
         prepared("y ~ log(m) + nn(u)", frame, "gaussian")
+
+
+@pytest.mark.parametrize(("formula", "said"), [("ill ~ x + nn(u)", "Yes"), ("flag ~ nn(u)", "1")])
+def test_pictures_say_what_is_1(formula, said):
+    frame = small_frame().assign(ill=WORDS)
+    posterior = SimpleNamespace(config=prepared(formula, frame).config, family=family("bernoulli"))
+    material = SimpleNamespace(
+        success=Material.success.fget(SimpleNamespace(posterior=posterior)),
+        response="ill", posterior=posterior,
+    )  # fmt: skip
+    assert mean_words(material) == f"P(ill = {said})"

@@ -99,7 +99,7 @@ def test_a_failing_fold_is_named_and_the_others_stay(copy):
     worse = replace(task, table=task.table.drop(columns="u"))
     for tasks in ([worse], [worse, worse]):
         with pytest.raises(SemistanError, match=r"(?s)fold 3 failed: .*'u'.* Run it again"):
-            module._complete(copy / "kfold", tasks, LOCAL, 2, print)
+            module.complete_folds(copy / "kfold", tasks, LOCAL, 2, print)
     assert (copy / "kfold" / "fold-1").is_dir()
 
 

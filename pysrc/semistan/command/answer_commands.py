@@ -10,6 +10,7 @@ import typer
 from semistan.command import screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
+    Cluster,
     Data,
     DropMissing,
     Interval,
@@ -101,6 +102,18 @@ def loo(
     pointwise: Annotated[
         Path | None, typer.Option(help="CSV or Parquet with elpd and Pareto k of each row.")
     ] = None,
+    moment_match: Annotated[
+        bool,
+        typer.Option("--moment-match", help="Move the draws for rows with a high Pareto k."),
+    ] = False,
+    reloo: Annotated[
+        bool,
+        typer.Option(
+            "--reloo",
+            help="Sample without each row whose Pareto k is (still) high; the subspace "
+            "stays that of all rows.",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -111,7 +124,7 @@ def loo(
 
     if pointwise is not None:
         check_output_file(pointwise, overwrite=overwrite)
-    found = scoring.loo(run)
+    found = scoring.loo(run, moment_match=moment_match, reloo=reloo, say=screen.say)
     if pointwise is not None:
         write_table(found.pointwise(), pointwise)
     screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
@@ -134,19 +147,22 @@ def kfold(
         int | None, typer.Option(min=1, help="Folds at a time; by default one for each core.")
     ] = None,
     save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
+    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Cross-validate, training the subspace anew in each fold; again to continue."""
+    from semistan.infer.backends.dask import backend_at
     from semistan.posterior.run import read_run
     from semistan.posterior.scoring.scores import scores, scores_table
     from semistan.workflow import kfold as validation
 
     opened = read_run(run)
-    found = validation.kfold(
-        opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
-        save_fits=save_fits, overwrite=overwrite, say=screen.say,
-    )  # fmt: skip
+    with backend_at(cluster) as backend:
+        found = validation.kfold(
+            opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
+            save_fits=save_fits, overwrite=overwrite, say=screen.say, backend=backend,
+        )  # fmt: skip
     table = scores_table(scores(opened.bundle.family, found.rows, interval))
     tables = {"kfold": found.table(), "scores": table}
     if found.failed:

@@ -25,6 +25,14 @@ Data = Annotated[
     str | None, typer.Option(help="The training data, if they are no longer where they were.")
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="A Dask cluster that does the work: its scheduler's address (tcp://...) or JSON file, "
+        "local or slurm; this machine's cores by default."
+    ),
+]
+
 NewData = Annotated[str, typer.Option(help="CSV or Parquet file with the rows.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]

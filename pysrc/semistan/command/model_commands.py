@@ -7,7 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Data, Json, Model, Out, Overwrite, RunFolder, finish, wrote
+from semistan.command.arguments import (
+    Cluster,
+    Data,
+    Json,
+    Model,
+    Out,
+    Overwrite,
+    RunFolder,
+    finish,
+    wrote,
+)
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, SEED_FLAG, TRAIN_FLAGS, configurable
 
 
@@ -35,12 +45,14 @@ def fit(
     model: Model,
     out: Out = Path("run"),
     overwrite: Overwrite = False,
+    cluster: Cluster = None,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
     screen.begin("reading the table and checking the model")
+    from semistan.infer.backends.dask import backend_at
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -48,6 +60,7 @@ def fit(
     config = configure(model, overrides)
     epochs = config.subspace.subspaces * training_epochs(config)
     with (
+        backend_at(cluster) as backend,
         screen.image_bar() as reading,
         screen.training_bar(epochs) as progress,
         screen.chain_bars() as chain_progress,
@@ -60,6 +73,7 @@ def fit(
             chain_progress=chain_progress,
             reading=reading,
             say=screen.say,
+            backend=backend,
         )
     finish(result, as_json)
 

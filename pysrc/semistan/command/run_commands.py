@@ -10,6 +10,7 @@ from semistan.command import screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
+    Cluster,
     Data,
     Json,
     Out,
@@ -64,12 +65,14 @@ def sample(
         int | None,
         typer.Option(help="So many more draws for each chain of a finished run, which goes on."),
     ] = None,
+    cluster: Cluster = None,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
     screen.begin("reading the rows")
+    from semistan.infer.backends.dask import backend_at
     from semistan.posterior.manifest import MARKER
     from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
@@ -81,7 +84,7 @@ def sample(
                 f"'{source}' is a run with options of its own; sample its bundle into a new "
                 f"run instead: semistan sample {bundle_of(source)} --out NAME"
             )
-        run = _resumed(source)
+        run = _resumed(source, cluster)
     elif more is not None:
         raise InputError(f"--more continues a run, and '{source}' is none; use --draws")
     else:
@@ -91,23 +94,29 @@ def sample(
                 prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
             )  # fmt: skip
     toolchain = toolchain_for(run.options)
-    with screen.chain_bars() as progress:
+    with backend_at(cluster) as backend, screen.chain_bars() as progress:
         result = workflow.sample(
             run,
             toolchain,
             more=more,
             progress=progress,
             say=screen.say,
+            backend=backend,
         )
     finish(result, as_json)
 
 
-def _resumed(folder: Path) -> "Run":
+def _resumed(folder: Path, cluster: str | None) -> "Run":
     """Read a run, after training the subspaces that it lacks."""
+    from semistan.infer.backends.dask import backend_at
     from semistan.workflow.several import epochs_left, resume
 
-    with screen.training_bar(epochs_left(folder)) as progress:
-        return resume(folder, progress=progress, say=screen.say)
+    epochs = epochs_left(folder)
+    with (
+        backend_at(cluster if epochs else None) as backend,
+        screen.training_bar(epochs) as progress,
+    ):
+        return resume(folder, progress=progress, say=screen.say, backend=backend)
 
 
 def summary(

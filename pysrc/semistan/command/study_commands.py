@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Json, Model, Out, Overwrite, RunFolder, Seed, wrote
+from semistan.command.arguments import (
+    Cluster,
+    Json,
+    Model,
+    Out,
+    Overwrite,
+    RunFolder,
+    Seed,
+    wrote,
+)
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="At a time; by default one for each core.")]
@@ -49,15 +58,19 @@ def baseline(
     ] = 10,
     seed: Seed = 1,
     jobs: Jobs = None,
+    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Put lines (GLM) and smooths (GAM) in the network's place, on the same folds; resumable."""
+    from semistan.infer.backends.dask import backend_at
     from semistan.workflow import baseline as comparing
 
-    found = comparing.baseline(
-        run, folds=folds, seed=seed, jobs=jobs, overwrite=overwrite, say=screen.say
-    )
+    with backend_at(cluster) as backend:
+        found = comparing.baseline(
+            run, folds=folds, seed=seed, jobs=jobs, overwrite=overwrite, say=screen.say,
+            backend=backend,
+        )  # fmt: skip
     screen.show_table(found.table(), as_json=as_json)
     for name, formula in found.formulas.items():
         screen.say(f"{name}: {formula}")
@@ -80,18 +93,21 @@ def sbc(
         ),
     ] = False,
     jobs: Jobs = None,
+    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
     """Simulate from the prior, fit, and rank the truth, training each time; again to continue."""
+    from semistan.infer.backends.dask import backend_at
     from semistan.workflow import sbc as calibrating
 
-    found = calibrating.sbc(
-        model, out=out, replications=replications, fixed_subspace=fixed_subspace, jobs=jobs,
-        overwrite=overwrite, overrides=overrides, say=screen.say,
-    )  # fmt: skip
+    with backend_at(cluster) as backend:
+        found = calibrating.sbc(
+            model, out=out, replications=replications, fixed_subspace=fixed_subspace, jobs=jobs,
+            overwrite=overwrite, overrides=overrides, say=screen.say, backend=backend,
+        )  # fmt: skip
     screen.show_table(found.table(), as_json=as_json)
     if found.failed:
         screen.say(f"warning: {found.failed} of {replications} fits failed a diagnostic")

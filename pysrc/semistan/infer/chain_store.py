@@ -14,9 +14,10 @@ from typing import Protocol
 
 from semistan.bundle.files import atomic_file
 from semistan.infer.backends.backend import Backend, Report, Task
+from semistan.infer.content import content_of
 from semistan.infer.folder import metric_file, start_file
 from semistan.infer.method import Method
-from semistan.infer.task import ChainTask, content_of
+from semistan.infer.task import ChainTask
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows

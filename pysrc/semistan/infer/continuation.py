@@ -17,8 +17,9 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.process import cmdstan_chain
+from semistan.infer.content import Content
 from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
-from semistan.infer.task import ChainTask, Content
+from semistan.infer.task import ChainTask
 from semistan.model.layout import column_names
 
 METRIC = re.compile(r"# (?:Diagonal elements|Elements) of inverse mass matrix:")

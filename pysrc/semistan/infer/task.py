@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from semistan.density.columns import unconstrained
 from semistan.density.mode import Mode
 from semistan.density.target import Target, make_target
 from semistan.infer.backends.backend import Report
+from semistan.infer.content import Content
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -22,44 +22,6 @@ from semistan.model.table.rows import Rows
 from semistan.program.program import Kernel
 
 ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a file holds, which may be gigabytes: a name while at home, bytes when pickled.
-
-    Attributes
-    ----------
-    name : str
-        The file's name, without a folder.
-    path : Path, optional
-        Where it is; None if its bytes were brought along.
-    carried : bytes
-        These bytes.
-    """
-
-    name: str
-    path: Path | None = None
-    carried: bytes = b""
-
-    def read(self) -> bytes:
-        """Return the bytes."""
-        return self.path.read_bytes() if self.path else self.carried
-
-    def file(self, folder: Path) -> Path:
-        """Return the path of a file that holds them, written into a folder if there is none."""
-        if self.path:
-            return self.path
-        (folder / self.name).write_bytes(self.carried)
-        return folder / self.name
-
-    def __reduce__(self) -> tuple[type[Content], tuple[str, None, bytes]]:
-        return Content, (self.name, None, self.read())
-
-
-def content_of(path: Path) -> Content:
-    """Return the content of a file."""
-    return Content(path.name, path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

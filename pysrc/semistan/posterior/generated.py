@@ -21,9 +21,9 @@ from semistan.infer.chain_store import Filed, chain_file, complete_all, missing_
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.infer.content import content_of
 from semistan.infer.methods import method_of
 from semistan.infer.stan_json import write_stan_json
-from semistan.infer.task import content_of
 from semistan.posterior.draws import Array
 from semistan.posterior.run import Run, record_chain, record_files
 from semistan.program.data import stan_data

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend
+from semistan.infer.backends.local import LOCAL
 from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import read_posterior
+from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, leave_one_out
+from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
+from semistan.workflow.reloo import without_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run
 
 if TYPE_CHECKING:
@@ -80,18 +86,55 @@ def judge(
     return pointwise(read_posterior(run), rows, interval=interval, generator=generator)
 
 
-def loo(run: RunLike) -> Loo:
+def loo(
+    run: RunLike,
+    *,
+    moment_match: bool = False,
+    reloo: bool = False,
+    say: Say = lambda _: None,
+    backend: Backend = LOCAL,
+) -> Loo:
     """Compute a run's PSIS-LOO, which is conditional on its subspace.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    moment_match : bool
+        Whether rows with a high Pareto k are found by moment matching, in one subspace.
+    reloo : bool
+        Whether rows with a Pareto k that is still high are left out by sampling without them. The
+        subspace, the units and the design are those of all rows: that is what it is conditional on.
+    say : callable
+        Receives one line for each row that is sampled without.
+    backend : Backend, optional
+        What draws the chains then; by default this machine.
 
     Raises
     ------
     InputError
         If the run draws from the prior or an approximation or lacks chains, or if p(y | phi) is
-        tempered.
+        tempered, or moments cannot be matched.
     """
     run = posterior_run(run)
     posterior = read_posterior(run)
+    rows = run.rows()
     try:
-        return leave_one_out(posterior, run.rows())
+        found = leave_one_out(posterior, rows)
+        if moment_match:
+            found = _matched(run, found, rows)
+        return without_rows(run, found, rows, say=say, backend=backend) if reloo else found
     except InputError as error:
         raise InputError(f"'{run.path}': {error}") from None
+
+
+def _matched(run: Run, found: Loo, rows: Rows) -> Loo:
+    if run.parts:
+        raise InputError(
+            f"the densities of {len(run.parts)} subspaces are of different coordinates, which "
+            "cannot be moved together: match the moments of one of them, as "
+            f"'{run.parts[0].path}', or use --reloo"
+        )
+    if not len(found.unreliable):
+        return found
+    return match_moments(found, unconstrained(run), run.bundle, rows)

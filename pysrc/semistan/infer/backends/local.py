@@ -55,10 +55,10 @@ class Local:
             yield from ((index, task.run(report(index))) for index, task in enumerate(tasks))
         elif threads:
             children = Children()
-            run = partial(_here, children)
+            run = partial(here, children)
             yield from _side_by_side(tasks, run, at_once, report, children.end)
         else:
-            workers = _Workers(at_once)
+            workers = Workers(at_once)
             yield from _side_by_side(tasks, workers.run, at_once, report, workers.interrupt)
 
 
@@ -86,7 +86,8 @@ def _travels(task: Task[Result]) -> bool:
     return True
 
 
-def _here(children: Children, task: Task[Result], report: Report) -> Result:
+def here(children: Children, task: Task[Result], report: Report) -> Result:
+    """Do a task in this thread; its processes are among the children, which can be ended."""
     with working_with(children):
         return task.run(report)
 
@@ -145,7 +146,7 @@ def _one_at_a_time(report: Report, lock: threading.Lock) -> Report:
 
 
 @dataclass(eq=False)
-class _Workers:
+class Workers:
     """Processes for one call of ``map``, and each one's share of the processors."""
 
     at_once: int

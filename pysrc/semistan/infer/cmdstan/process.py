@@ -16,7 +16,8 @@ from semistan.infer.backends.backend import SILENT, Report
 from semistan.infer.children import Children, own_children
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
-from semistan.infer.task import ChainTask, Content
+from semistan.infer.content import Content
+from semistan.infer.task import ChainTask
 
 SCRATCH = "semistan"
 ITERATION = re.compile(r"Iteration:\s+(\d+) / (\d+)")

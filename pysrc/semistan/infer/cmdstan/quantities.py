@@ -15,7 +15,8 @@ from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.process import cmdstan_model, scratch_folder
 from semistan.infer.cmdstan.toolchain import find_toolchain
-from semistan.infer.task import Content, chain_seed
+from semistan.infer.content import Content
+from semistan.infer.task import chain_seed
 
 SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
 

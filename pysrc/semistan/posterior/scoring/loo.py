@@ -15,7 +15,8 @@ subspace and optimistic; k-fold cross-validation that trains the subspace anew i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,14 @@ CONDITIONAL = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The elpd of a row by another way than PSIS of the draws, and its Pareto k there."""
+
+    elpd: float
+    pareto_k: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Loo:
     """PSIS-LOO of N rows.
@@ -56,6 +65,8 @@ class Loo:
         Number of draws S.
     conditional : bool
         Whether it is conditional on a subspace that was trained on all rows.
+    mended : dict
+        Positions of rows whose elpd was found in another way, by that way.
     """
 
     elpd: Array
@@ -63,6 +74,15 @@ class Loo:
     pareto_k: Array
     size: int
     conditional: bool = False
+    mended: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def with_rows(self, found: Mapping[int, Matched], way: str) -> Loo:
+        """Return the estimate with other values of some rows, and how they were found."""
+        elpd, pareto_k = self.elpd.copy(), self.pareto_k.copy()
+        for i, row in found.items():
+            elpd[i], pareto_k[i] = row.elpd, row.pareto_k
+        mended = {**self.mended, way: tuple(found)} if found else self.mended
+        return replace(self, elpd=elpd, pareto_k=pareto_k, mended=mended)
 
     @property
     def limit(self) -> float:
@@ -82,12 +102,12 @@ class Loo:
     def text(self) -> str:
         """Say whether the estimate can be relied on."""
         n, count = len(self.elpd), len(self.unreliable)
+        ways = "".join(f" Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items())
         if not count:
-            return f"All {n} Pareto k are below {self.limit:.2f}: reliable."
-        shown = ", ".join(str(i + 1) for i in self.unreliable[:10]) + ", ..." * (count > 10)
+            return f"All {n} Pareto k are below {self.limit:.2f}: reliable.{ways}"
         return (
-            f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {shown}): their elpd is "
-            "unreliable; prefer 'semistan kfold'."
+            f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {_numbers(self.unreliable)})"
+            f": their elpd is unreliable; prefer 'semistan kfold'.{ways}"
         )
 
     def table(self) -> pd.DataFrame:
@@ -124,6 +144,11 @@ class Loo:
                 "pareto_k": self.pareto_k,
             }
         )
+
+
+def _numbers(positions: Sequence[int] | np.ndarray) -> str:
+    """Return numbers of rows from 1, the first ten of them."""
+    return ", ".join(str(i + 1) for i in positions[:10]) + ", ..." * (len(positions) > 10)
 
 
 def standard_error(values: Array) -> float:

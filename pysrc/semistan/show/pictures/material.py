@@ -82,6 +82,12 @@ class Material:
         return parse_formula(self.posterior.config.formula).response
 
     @property
+    def success(self) -> str:
+        """What a binary response is where it is 1: a word, if it is in words."""
+        levels = parse_formula(self.posterior.config.formula).levels
+        return levels[1] if levels else "1"
+
+    @property
     def source(self) -> str:
         """``Posterior`` or ``Prior``: what the draws are from."""
         return "Prior" if self.prior_only else "Posterior"

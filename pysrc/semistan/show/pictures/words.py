@@ -22,7 +22,7 @@ def mean_words(material: Material, category: str | None = None) -> str:
     if category is not None:
         return f"P({material.response} = {category})"
     if material.posterior.family.binary:
-        return f"P({material.response} = 1)"
+        return f"P({material.response} = {material.success})"
     if material.posterior.family.mean is None:
         return f"P({material.response})"
     return f"mean of {material.response}"
