@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from semistan.posterior.run import read_run as read_run
     from semistan.program.data import stan_data as stan_data
     from semistan.program.program import bundle_program
+    from semistan.workflow.array_jobs import collect as collect
+    from semistan.workflow.array_jobs import task as task
+    from semistan.workflow.array_jobs import tasks as tasks
     from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.check import check as check
@@ -124,7 +127,10 @@ _PUBLIC = {
     "ranef": ("workflow.terms", "ranef"),
     "reproduce": ("workflow.reproduce", "reproduce"),
     "resume": ("workflow.several", "resume"),
+    "collect": ("workflow.array_jobs", "collect"),
     "sample": ("workflow.fit", "sample"),
+    "task": ("workflow.array_jobs", "task"),
+    "tasks": ("workflow.array_jobs", "tasks"),
     "sbc": ("workflow.sbc", "sbc"),
     "score": ("workflow.score", "score"),
     "simulate": ("workflow.simulate", "simulate"),

@@ -65,6 +65,9 @@ def sample(
         int | None,
         typer.Option(help="So many more draws for each chain of a finished run, which goes on."),
     ] = None,
+    no_draws: Annotated[
+        bool, typer.Option("--no-draws", help="Make the run and stop, for 'semistan tasks'.")
+    ] = False,
     cluster: Cluster = None,
     as_json: Json = False,
     *,
@@ -93,6 +96,9 @@ def sample(
                 source, data, out, overrides,
                 prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
             )  # fmt: skip
+    if no_draws:
+        screen.say(f"made {run.path}; commands for its chains: semistan tasks {run.path}")
+        return
     toolchain = toolchain_for(run.options)
     with backend_at(cluster) as backend, screen.chain_bars() as progress:
         result = workflow.sample(
@@ -117,6 +123,43 @@ def _resumed(folder: Path, cluster: str | None) -> "Run":
         screen.training_bar(epochs) as progress,
     ):
         return resume(folder, progress=progress, say=screen.say, backend=backend)
+
+
+Jobs = Annotated[Path, typer.Option("--out", "-o", help="Folder for the chains' files.")]
+
+
+def tasks(run: RunFolder, out: Jobs = Path("jobs")) -> None:
+    """Print a command for each chain that a run lacks, for array jobs of any scheduler."""
+    from semistan.workflow import array_jobs
+
+    for line in array_jobs.tasks(run, out):
+        print(line)
+
+
+def task(
+    run: RunFolder,
+    name: Annotated[str, typer.Argument(help="A missing chain's file, as chains/chain-2.csv.")],
+    out: Jobs = Path("jobs"),
+) -> None:
+    """Draw one chain that a run lacks into a file elsewhere, as 'semistan tasks' says."""
+    from semistan.workflow import array_jobs
+
+    screen.say(f"wrote {array_jobs.task(run, name, out)}")
+
+
+def collect(
+    run: RunFolder,
+    folder: Annotated[Path, typer.Argument(help="Where 'semistan task' wrote chains.")] = Path(
+        "jobs"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Take chains of 'semistan task' into their run, and summarise it if it is whole."""
+    from semistan.workflow import array_jobs
+
+    result = array_jobs.collect(run, folder, say=screen.say)
+    if result is not None:
+        finish(result, as_json)
 
 
 def summary(

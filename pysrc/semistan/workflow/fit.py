@@ -330,17 +330,22 @@ def draw_missing(
     """Let the run's method draw the chains that are missing; arguments as of ``sample``."""
     if not run.missing:
         return
-    rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chains
-    filed = [
-        Filed(task, member.path / "chains", i * C)
-        for i, member in enumerate(run.members)
-        for task in _tasks(member, rows, f" of subspace {i + 1}" if run.parts else "")
-    ]
+    filed = missing_tasks(run)
     toolchain = toolchain or toolchain_for(run.options)
     if toolchain is not None:  # before any chain begins, in case that it fails
         program = (run.path / "program.stan").read_text("utf-8")
         compile_program(program, toolchain, run.kernel)
     complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
+
+
+def missing_tasks(run: Run) -> list[Filed]:
+    """Return the tasks of the chains that a run lacks, and where their files go."""
+    rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chains
+    return [
+        Filed(task, member.path / "chains", i * C)
+        for i, member in enumerate(run.members)
+        for task in _tasks(member, rows, f" of subspace {i + 1}" if run.parts else "")
+    ]
 
 
 def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:
