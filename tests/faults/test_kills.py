@@ -76,7 +76,8 @@ def kill_and_go_on(folder, reference, phase, number, *, group=False, later=0.0):
         seen = victim.until(PHASES[phase])
         time.sleep(later)  # anywhere within and after the phase: the outcome is the same
         status = victim.kill(number, group=group)
-        assert "Traceback" not in victim.said, victim.said
+        if phase != "start":  # where Python itself may still be on its way to the command
+            assert "Traceback" not in victim.said, victim.said
         if number != signal.SIGKILL:
             assert not victim.living(), "a child outlives its parent"
             assert status in (130, -number, 0, 3), victim.said  # or it had ended, or just begun

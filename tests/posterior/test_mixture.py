@@ -236,7 +236,7 @@ def test_a_mixture_of_one_is_that_one(members):
 def test_every_picture_that_is_available_is_drawn(mixed):
     material = memory_material(*mixed)
     shown = available(material)
-    assert set(KINDS) - set(shown) == {"images", "subspace", "loss", "survival"}
+    assert set(KINDS) - set(shown) == {"images", "subspace", "loss", "smooths", "survival"}
     for kind in shown:
         assert draw(material, kind).axes
         assert alt_text(material, kind).endswith(".")

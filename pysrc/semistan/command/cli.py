@@ -101,6 +101,7 @@ def _semistan(
         raise typer.Exit
 
 
+INTERRUPTED = 130
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
@@ -114,6 +115,8 @@ def main() -> None:
         _give_up(error)
     except OSError as error:
         _give_up(file_error(error))
+    except KeyboardInterrupt:  # before or after a command, in which Typer sees it
+        sys.exit(INTERRUPTED)
 
 
 def _end_as_by_ctrl_c(number: int) -> None:
