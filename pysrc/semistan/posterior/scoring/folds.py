@@ -1,6 +1,7 @@
 """Cross-validation by K folds: which row is in which, and what was found of each row.
 
-kfold/  manifest.json  folds.csv  fold-<i>/{pointwise.parquet, summary.csv, checks.json, seconds.json}
+kfold/  manifest.json  folds.csv
+        fold-<i>/{pointwise.parquet, summary.csv, checks.json, seconds.json}
 
 The manifest has the options and, from format 2 on, the hashes of all these files and of itself.
 """
