@@ -68,7 +68,7 @@ def test_each_fold_keeps_its_coefficients_and_no_run(original, validated):
     for fold in (1, 2, 3):
         folder = original.path / "kfold" / f"fold-{fold}"
         assert {path.name for path in folder.iterdir()} == {
-            "pointwise.parquet", "summary.csv", "checks.json",
+            "pointwise.parquet", "summary.csv", "checks.json", "seconds.json",
         }  # fmt: skip
         assert "b_x" in list(pd.read_csv(folder / "summary.csv")["variable"])
 

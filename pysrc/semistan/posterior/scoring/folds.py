@@ -1,6 +1,7 @@
 """Cross-validation by K folds: which row is in which, and what was found of each row.
 
-kfold/  manifest.json  folds.csv  fold-<i>/{pointwise.parquet, summary.csv, checks.json}
+kfold/  manifest.json  folds.csv
+        fold-<i>/{pointwise.parquet, summary.csv, checks.json, seconds.json}
 
 The manifest has the options and, from format 2 on, the hashes of all these files and of itself.
 """
@@ -187,7 +188,7 @@ def record_fold(folder: Path, written: Path, fold: int) -> None:
     if SEAL not in content:  # of an earlier version
         return
     path = folder / MANIFEST
-    names = (POINTWISE, "summary.csv", "checks.json")
+    names = (POINTWISE, "summary.csv", "checks.json", SECONDS)
     stamps = {f"{fold_folder(Path(), fold)}/{name}": stamp_of(written / name) for name in names}
     write_record(path, content, read_stamps(path, content) | stamps)
 
