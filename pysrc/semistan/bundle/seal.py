@@ -290,7 +290,9 @@ def read_stamps(path: Path, content: Mapping[str, Any]) -> dict[str, Stamp]:
 def digest(content: Mapping[str, Any]) -> str:
     """Return the hash of a record's content, less the hash itself."""
     kept = {key: value for key, value in content.items() if key != SEAL}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    # Keys that are numbers become text in the file, and are sorted as such when it is read again.
+    written = json.loads(json.dumps(kept, allow_nan=False))
+    text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
