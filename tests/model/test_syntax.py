@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.design import design_from_plain, design_to_plain, learn_design
@@ -309,7 +310,10 @@ def test_a_bundle_with_a_hostile_term_is_refused(tmp_path, monkeypatch):
     content = json.loads(path.read_text())
     content["design"]["x"]["terms"][0] = "I(open('stolen', 'w'))"
     path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="'open' is not available"):
+    with (
+        semistan.trust_edited(),
+        pytest.raises(InputError, match="'open' is not available"),
+    ):
         read_bundle(tmp_path / "bundle")
     assert not (tmp_path / "stolen").exists()
 

@@ -256,7 +256,7 @@ def test_a_binary_family_of_any_name_has_an_auc_and_a_probability():
     coin = replace(bundle.family, name="coin")
     assert scores(coin, found) == scores(bundle.family, found)
     posterior = SimpleNamespace(family=coin, design=bundle.design)
-    material = SimpleNamespace(response="head", posterior=posterior)
+    material = SimpleNamespace(response="head", success="1", posterior=posterior)
     assert (mean_words(material), eta_words(material)) == ("P(head = 1)", "log-odds of head = 1")
     (curve,) = _curves(material, found, None)
     assert curve.observed == "share of head = 1"

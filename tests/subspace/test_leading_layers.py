@@ -20,6 +20,7 @@ from semistan.subspace.construction import training_epochs
 from semistan.subspace.descent import batches, held_out_rows, split_rows
 from semistan.subspace.leading_layers import batched, train_leading_layers
 from semistan.workflow.fit import train
+from semistan.workflow.prepare import prepare
 from support.random_problem import random_problem
 from support.small import (
     MORE_RESPONSES,
@@ -230,8 +231,11 @@ def test_a_response_far_from_zero_is_trained_on_as_one_near_it():
 
 
 def test_training_that_diverges_is_an_error():
+    config = small_config("count ~ x + nn(u, v)", family="poisson", **FROZEN)
+    steep = config.train.model_copy(update={"learning_rate": 1e6})  # no user may ask for it
+    prepared = prepare(config.model_copy(update={"train": steep}), small_frame())
     with pytest.raises(SemistanError, match="training diverged"):
-        family_bundle("poisson", **FROZEN, train__learning_rate=1e6, train__epochs=4)
+        train(prepared)
 
 
 # ----------------------------------------------------------------------------- rows held out

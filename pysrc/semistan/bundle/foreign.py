@@ -105,6 +105,8 @@ def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
             entries = list(found)
     except FileNotFoundError:  # a temporary one that another process has just removed
         return
+    except NotADirectoryError:  # whoever reads it says what it is not
+        return
     except OSError as error:
         raise file_error(error, folder) from None
     for entry in entries:

@@ -135,14 +135,18 @@ class LinearModel:
 def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
     """Return where the penalised negative log-likelihood is least, by Newton's method.
 
-    A step is halved until it does not climb, as where a log link overshoots.
+    A step is halved until it does not climb, as where a log link overshoots. Where no step can be
+    computed, it stops there.
     """
     value = model.value(beta)
     for _ in range(STEPS):
         gradient, H = model.derivatives(beta)
         # Collinear columns under a sharp likelihood would be singular to working precision.
         H.diagonal().add_(1e-12 * H.diagonal().max())
-        step = torch.cholesky_solve(gradient[:, None], torch.linalg.cholesky(H))[:, 0]
+        factor, failed = torch.linalg.cholesky_ex(H)
+        if failed:  # where training has run away, rows may overflow
+            break
+        step = torch.cholesky_solve(gradient[:, None], factor)[:, 0]
         size, new = 1.0, model.value(beta - step)
         while not new <= value + SLACK * abs(value) and size > LEAST_STEP:
             size /= 2
