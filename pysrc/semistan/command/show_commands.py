@@ -134,10 +134,12 @@ def report(
 ) -> None:
     """Write one self-contained page: table, diagnostics, effects, checks, program, how to cite."""
     from semistan.bundle.files import check_output_file
+    from semistan.posterior.run import read_run
     from semistan.workflow import outputs
 
+    opened = read_run(run)
     check_output_file(out or run / outputs.REPORT, overwrite=overwrite)
-    screen.say(f"wrote {outputs.report(run, out, compare=compare or ())}")
+    screen.say(f"wrote {outputs.report(opened, out, compare=compare or ())}")
 
 
 def _directions(text: str | None) -> tuple[int, ...] | None:
