@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 
 import cmdstanpy
 import numpy as np
@@ -15,6 +16,7 @@ from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.infer.starts import initial_values
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import One
+from semistan.posterior.run import record_chain
 from semistan.workflow.fit import new_run
 from support.columns import columns_of, states
 from support.small import small_bundle
@@ -109,7 +111,10 @@ def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
     for chain in (1, 2):
         columns = columns_of(bundle, rows, q + chain)
         path = run.path / "chains" / f"chain-{chain}.csv"
-        path.write_bytes(stan_csv(columns, ORIGIN))
+        content = stan_csv(columns, replace(ORIGIN, chain=chain))
+        record_chain(path, content)
+        path.write_bytes(content)
+    run = semistan.read_run(run.path)
     draws = semistan.read_posterior(run).draws
     assert draws.phi[0] == pytest.approx((q + 1)[:, :3], rel=1e-9)
     assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)
