@@ -88,11 +88,6 @@ functions {
     return log1m_exp(-exp(fmin(log_rate, 700)));
   }
 
-  // Log of exp(a) - exp(b), finite where they agree to the last digit.
-  real log_minus(real a, real b) {
-    return a + log1m_exp(fmin(b - a, -1e-16));
-  }
-
   // A time with mean exp(eta) that is y (cens is 0), or known to be above y
   // (1), below y (-1), or between y and y2 (2), by its cumulative hazard.
   real weibull_censored_lpdf(real y, real eta, real shape, int cens, real y2) {
@@ -102,7 +97,10 @@ functions {
     if (cens == 0) return log(shape) - log(y) + log_hazard - hazard;
     if (cens == 1) return -hazard;
     if (cens == -1) return log_not_zero(log_hazard);
-    return log_minus(-hazard, -exp(fmin(shape * (log(y2) - log_scale), 700)));
+    {
+      real grows = shape * (log(y2) - log(y));  // of log hazards, from y to y2
+      return -hazard + log_not_zero(log_hazard + grows + log1m_exp(-grows));
+    }
   }
 
   // Log-likelihood of rows start to end, the slice that one thread computes.

@@ -62,6 +62,5 @@ def hazard_tails(
         log_below=lambda y, eta, values: log_not_zero(log_hazard(y, eta, values)),
         log_above=log_above,
         density=f"{name}_censored_lpdf({{y}} | {arguments}, {{cens}}, {{y2}})",
-        files=("log_not_zero.stanfunctions", "censored.stanfunctions",
-               "weibull_censored.stanfunctions", *own),
-    )  # fmt: skip
+        files=("log_not_zero.stanfunctions", "weibull_censored.stanfunctions", *own),
+    )
