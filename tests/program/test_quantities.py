@@ -19,9 +19,9 @@ from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import draw_missing, new_run
 from support.assertions import Z
-from support.chains import complete_folder
+from support.sealed import rewrite
 from support.small import RESPONSES, small_bundle
 from support.untrained import random_bundle
 
@@ -107,7 +107,8 @@ def test_discrete_responses_are_in_the_support(fit):
 def test_a_model_without_coefficients(toolchain, tmp_path):
     bundle, rows = small_bundle("y ~ nn(u, v)")
     run = new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain)
-    complete_folder(run.path, bundle, run.options)
+    draw_missing(run, toolchain)
+    run = semistan.read_run(run.path)
     generate_quantities(run, toolchain)
     draws = semistan.read_posterior(run).draws
     phi, sigma = draws.phi.reshape(-1, 2), draws.dispersion["sigma"].reshape(-1, 1)
@@ -169,6 +170,8 @@ def test_a_draw_whose_quantities_fail_is_reported(toolchain, tmp_path):
     cells = dict(zip(lines[header].split(","), lines[last].split(","), strict=True))
     lines[last] = ",".join((cells | {"theta.1": "1e308"}).values())
     path.write_text("\n".join(lines) + "\n")
+    rewrite(run.path)
+    run = semistan.read_run(run.path)
     with pytest.raises(SemistanError, match=r"failed: Exception: bernoulli_logit_rng: .* finite"):
         generate_quantities(run, toolchain)
     assert [path.name for path in (run.path / "generated").glob("*.csv")] == ["chain-1.csv"]

@@ -18,6 +18,7 @@ from semistan.workflow import kfold as module
 from semistan.workflow.fit import fit
 from semistan.workflow.kfold import kfold
 from semistan.workflow.prepare import new_rows
+from support.sealed import rewrite
 from support.small import small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 200, "draws": 200, "kernel": "stan", "seed": 3}
@@ -79,7 +80,7 @@ def test_finished_folds_are_not_fitted_again(copy, monkeypatch):
         read_kfold(copy)
     wanted = []
     monkeypatch.setattr(
-        module, "_complete", lambda *given: wanted.extend(task.number for task in given[1])
+        module, "complete_folds", lambda *given: wanted.extend(task.number for task in given[1])
     )
     monkeypatch.setattr(module, "read_kfold", lambda _: None)
     kfold(copy, folds=3, seed=5)
@@ -112,7 +113,7 @@ def test_a_run_without_cross_validation_says_how_to_get_it(copy):
 def test_a_level_that_only_one_fold_has_is_found_before_training(copy, monkeypatch):
     table = small_frame(24).assign(g=["rare"] + ["a", "b"] * 11 + ["a"])
     out = copy.parent / "levels"
-    monkeypatch.setattr(module, "_complete", None)
+    monkeypatch.setattr(module, "complete_folds", None)
     config = small_config("y ~ g + nn(u, v)").model_dump() | {"sample": QUICK}
     run = fit(module.ModelConfig.model_validate(config), table, out=out).run
     with pytest.raises(InputError, match=r"fold \d cannot be left out: column 'g' has levels"):
@@ -128,6 +129,7 @@ def test_comparison_by_kfold_needs_the_same_folds(copy, original, validated):
     folds = pd.read_csv(copy / "kfold" / "folds.csv")
     folds["fold"] = folds["fold"].to_numpy()[::-1]
     folds.to_csv(copy / "kfold" / "folds.csv", index=False)
+    rewrite(copy / "kfold")
     with pytest.raises(InputError, match="cross-validated on different folds"):
         semistan.compare([original.path, copy], by="kfold")
 
@@ -171,7 +173,7 @@ def test_an_unknown_group_is_refused(copy):
 def test_groups_may_be_a_column_outside_the_formula(copy, monkeypatch):
     table = small_frame(24).assign(clinic=np.arange(24) // 4)
     table.to_csv(copy.parent / "d.csv", index=False)
-    monkeypatch.setattr(module, "_complete", lambda *_: None)
+    monkeypatch.setattr(module, "complete_folds", lambda *_: None)
     monkeypatch.setattr(module, "read_kfold", lambda _: None)
     kfold(copy, folds=3, group="clinic", data=copy.parent / "d.csv", overwrite=True)
     folds = read_folds(copy / "kfold")
