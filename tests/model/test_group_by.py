@@ -103,10 +103,16 @@ def test_what_cannot_be_grouped_is_refused(term, frame, message):
         learnt(term, frame)
 
 
-def test_rows_of_another_h_are_refused():
+def test_a_level_keeps_its_h_and_a_new_one_has_one():
     design, _, _ = learnt()
-    with pytest.raises(InputError, match="is of several levels"):
-        apply_design(design, table().assign(h="b"), response=False)
+    rows, moved = (
+        apply_design(design, x, response=False) for x in (table(), table().assign(h="b"))
+    )
+    before, after = (found.predictors["mu"].blocks[0] for found in (rows, moved))
+    assert np.array_equal(before.level, after.level)
+    assert after.of_new == ()
+    with pytest.raises(InputError, match="'new' of 'g' is of several levels"):
+        apply_design(design, table().assign(g="new"), response=False, allow_new_levels=True)
 
 
 @pytest.mark.parametrize("damage", [{"per_of": [0]}, {"per_of": [7] * 12}, {"per": "x"}])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import semistan
 from semistan.posterior.effects.groups import group_coefficients, group_effects
 from semistan.posterior.effects.smooths import smooth_curves, smooths_table
 from semistan.posterior.posterior import One
@@ -17,7 +18,7 @@ from semistan.show.pictures import alt_text, available, draw
 from semistan.show.pictures.material import memory_material
 from support.drawn import random_draws
 from support.figures import untidy
-from support.small import small_bundle
+from support.small import small_bundle, small_config
 
 N, SP, SIGMA = 60, 0.7, 0.5
 MGCV = {  # of each smooth; R prints ten digits
@@ -161,3 +162,20 @@ def test_thresholds_of_a_level_are_less_its_effect():
     r = draws.flat(draws.terms["r_1"])[..., 0]
     second = draws.flat(draws.coefficients["b_Intercept[2]"])[:, None] - r
     assert found["Estimate"].to_numpy()[3:] == pytest.approx(second.mean(axis=0))
+
+
+@pytest.mark.lengthy
+def test_columns_of_categories_and_of_nested_groups_have_effects(tmp_path):
+    """mo(c) knows no numbers between categories; a level of g keeps its h where h is changed."""
+    i = np.arange(N)
+    frame = table().assign(c=i % 4 + 1, g=i % 6, h=np.where(i % 6 < 3, "low", "high"))
+    sample = {"method": "elliptical-slice", "chains": 1, "draws": 20, "warmup": 5}
+    config = small_config("y ~ mo(c) + (1 || gr(g, by=h)) + nn(u)", sample=sample)
+    run = semistan.fit(config, frame, out=tmp_path / "run").run
+    marginal = semistan.marginal_effects(run).set_index(["term", "contrast"])["Estimate"]
+    assert list(marginal["c"].index) == ["2 - 1", "3 - 1", "4 - 1"]
+    effect = semistan.effect(run, "c").table()
+    assert list(effect["c"]) == [1, 2, 3, 4]
+    assert marginal["c"].to_numpy() == pytest.approx(np.diff(effect["Estimate"]).cumsum())
+    assert set(semistan.importance(run, frame, repeats=1)["term"]) == {"c", "g", "h", "u"}
+    assert marginal["h"].to_numpy() == pytest.approx([0])

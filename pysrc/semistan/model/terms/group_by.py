@@ -112,22 +112,25 @@ class GroupBy(Several, Group):
         ]
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:
-        """Return columns and levels of some rows; a new level has the h of its first row.
+        """Return columns and levels of some rows; a new level of g has the h of its rows.
+
+        The others keep their own, whatever the column h says of a row: a level's effects are one.
 
         Raises
         ------
         InputError
             For levels that the model was not trained on, unless those of g are allowed; and where
-            a level of g is of another level of h than before.
+            a new level of g is of several levels of h.
         """
         block = Group.block(self, table, allow_new_levels=allow_new_levels)
         of = _codes(self.per_levels, level_labels(table, (self.per,)), self.per)
         known = [*self.per_of, *(-1 for _ in block.new)]
         for level, h in zip(block.level, of, strict=True):
-            if level >= 0 and known[level] not in (-1, h):
-                raise InputError(_several((*self.levels, *block.new)[level], self.per, self.by))
-            if level >= 0:
-                known[level] = h
+            if level < self.n_levels:
+                continue
+            if known[level] not in (-1, h):
+                raise InputError(_several(block.new[level - self.n_levels], self.per, self.by))
+            known[level] = h
         return Block(block.Z, block.level, block.new, tuple(known[self.n_levels :]))
 
     def _new_levels(self, draws: Mapping[str, Array], block: Block) -> Array:

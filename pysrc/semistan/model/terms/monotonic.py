@@ -87,6 +87,11 @@ class Monotonic:
         return "Monotonic effect", f"{self.text}, {self.steps + 1} categories"
 
     @property
+    def categories(self) -> tuple[str, ...] | tuple[int, ...]:
+        """The categories in their order, as the column has them."""
+        return self.levels or tuple(range(self.first, self.first + self.steps + 1))
+
+    @property
     def slope(self) -> str:
         """The name of the average step."""
         return f"bsp_{self.name}"

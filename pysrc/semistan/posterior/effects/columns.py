@@ -4,8 +4,8 @@ Effects belong to columns, whatever the formula makes of them: ``log(x)``, ``pol
 ``C(g)``, an interaction, ``nn(log(x), v)``, or several of these at once. A column is changed in
 a copy of the table, and the learnt design is applied again.
 
-A column is a factor if the design has learnt levels for it, or if it is boolean; any other
-column is numeric.
+A column is a factor if the design has learnt levels for it, if it is boolean, or if it has a
+monotonic effect; any other column is numeric.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Design, apply_design
 from semistan.model.formula.formula import parse_formula, variables
 from semistan.model.table.columns import factor_columns
+from semistan.model.terms.monotonic import Monotonic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,6 +79,9 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     typical |= {name: _nearest_to_the_mean(column) for name, column in images.items()}
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
+    for term in design.terms:
+        if isinstance(term, Monotonic) and term.expression in frame.columns:
+            levels[term.expression] = term.categories
     return Predictors(frame, levels, typical, tuple(images))
 
 
