@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -74,7 +75,7 @@ class Dask:
             try:
                 while True:
                     if not failures:
-                        for index, task in _fitting(upcoming, self._room() - len(waiting)):
+                        for index, task in islice(upcoming, max(0, self._room() - len(waiting))):
                             future = self._begin(index, task, topic)
                             waiting[future.key] = index, future
                             future.add_done_callback(finished.put)
@@ -227,11 +228,6 @@ def _told(client: Any, report: Callable[[int], Report]) -> Iterator[str]:
     finally:
         with contextlib.suppress(Exception):  # the scheduler may be gone
             client.unsubscribe_topic(topic)
-
-
-def _fitting(upcoming: Iterator[Any], number: int) -> Iterator[Any]:
-    for _, item in zip(range(number), upcoming, strict=False):
-        yield item
 
 
 def _failure(future: Any, task: Task[Any]) -> BaseException | None:
