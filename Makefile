@@ -1,7 +1,8 @@
 # make demo   set everything up and fit models/diabetes
 # make test   set everything up and run the linters and the tests
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
-# make test-all    as make test, with the slow ones: calibration, tutorials, worked models, R
+# make test-all    as make test, with the slow ones: calibration, worked models, short tutorials, R
+# make test-docs   run the tutorials that take several minutes each
 # make test-faults run what breaks things on purpose, for minutes, and print its totals
 # make coverage    run every test and print the share of pysrc/ that they reach; at least 93%
 # make dist        build the packages and try them in fresh environments
@@ -14,30 +15,33 @@ BIN := .venv/bin
 # The group of a test is its file if that has a fixture which all of its tests share.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
-  bench-temperature bench-baselines bench-subspaces bench-asymmetry
+  bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all test-faults coverage lint fast-test cmdstan golden dist docs clean
+.PHONY: demo test test-all test-docs test-faults coverage lint fast-test cmdstan golden dist docs clean
 .PHONY: $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
 	$(BIN)/semistan fit models/diabetes/model.toml --out runs/diabetes --overwrite
 
 test: lint cmdstan
-	$(PYTEST) -m "not (slow or faults)"
+	$(PYTEST) -m "not (slow or tutorials or faults)"
 
 test-all: lint cmdstan
-	$(PYTEST) -m "not faults"
+	$(PYTEST) -m "not (tutorials or faults)"
+
+test-docs: .venv/installed-dev cmdstan
+	$(PYTEST) -m tutorials
 
 # Kills, full disks and damaged files by the hundred, within 20 minutes each.
 test-faults: .venv/installed-dev cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s -m faults tests/faults
 
 coverage: .venv/installed-dev cmdstan
-	$(PYTEST) -m "not faults" --cov --cov-report=term:skip-covered --cov-fail-under=93
+	$(PYTEST) -m "not (tutorials or faults)" --cov --cov-report=term:skip-covered --cov-fail-under=93
 
 fast-test: .venv/installed-dev
-	$(PYTEST) -m "not (cmdstan or lengthy or slow or faults)"
+	$(PYTEST) -m "not (cmdstan or lengthy or slow or tutorials or faults)"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -31,7 +31,8 @@ from semistan.model.trained import Trained
 from semistan.model.units import units_of
 from semistan.posterior.run import Run
 from semistan.program.data import stan_data
-from semistan.program.program import Kernel, bundle_program
+from semistan.program.parts import Kernel
+from semistan.program.program import bundle_program
 from semistan.subspace.curve import arc_length
 from semistan.subspace.span import span
 from semistan.workflow.fit import draw_missing, new_run
@@ -43,11 +44,12 @@ FAMILY = "gaussian"
 def config_of(case: Case) -> ModelConfig:
     """Return the model of a case: one structured term, and everything else in the network."""
     inputs = ", ".join(f"u{j + 1}" for j in range(case.inputs))
+    subspace = {"subspace.construction": "full"} if case.k is None else {"subspace.k": case.k}
     overrides = {
         "family": FAMILY,
         "network.hidden": case.hidden,
         "network.activation": case.activation,
-        "subspace.k": case.k,
+        **subspace,
     }
     return configure(f"y ~ x + nn({inputs})", overrides)
 
@@ -67,6 +69,8 @@ def untrained(case: Case) -> tuple[Bundle, Rows]:
     """Make a bundle whose control points are initial weights, and its rows."""
     import torch
 
+    if case.k is None:
+        raise ValueError("a case without k is trained")
     config, generator = config_of(case), torch.Generator().manual_seed(1)
     design, rows = learn_design(parse_formula(config.formula), smooth_table(case))
     assert rows.y is not None

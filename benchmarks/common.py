@@ -54,13 +54,16 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem's size: rows, network inputs, hidden layers, activation and subspace."""
+    """A problem's size: rows, network inputs, hidden layers, activation and subspace.
+
+    ``k`` is None where all weights are sampled, each by itself.
+    """
 
     name: str
     n: int
     hidden: tuple[int, ...] = (16, 16, 16)
     activation: str = "tanh"
-    k: int = 5
+    k: int | None = 5
     inputs: int = 5
 
 
@@ -169,9 +172,9 @@ def record(
     reference: Sequence[float] | None = None,
 ) -> Record:
     """Summarise one contender's repeats, next to those of the reference."""
-    ratio = median(values) / median(reference) if reference else None
+    ratio = median(values) / median(reference) if reference and median(reference) else None
     return Record(
-        case.name, contender, case.n, d, case.k, threads, metric,
+        case.name, contender, case.n, d, d if case.k is None else case.k, threads, metric,
         median(values), min(values), max(values), ratio,
     )  # fmt: skip
 

@@ -16,7 +16,8 @@ from semistan.infer.cmdstan.compile import MODEL_NAME, cache_folder, cache_key, 
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.program.program import Kernel, bundle_program
+from semistan.program.parts import Kernel
+from semistan.program.program import bundle_program
 from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MAIN = Path(__file__).with_name("time_gradient.cpp")

@@ -20,6 +20,7 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.networks.mlp import FullyConnected, layer_slices
 from semistan.model.priors.prior import prior_data
+from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Rows
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -43,8 +44,8 @@ class Posterior:
     ----------
     y, Xc, Z : array, shapes (N,), (N, P), (N, Q)
         Response, centred structured design and standardised network inputs.
-    p_bar, Pi : array, shapes (d,), (d, k)
-        The subspace.
+    subspace : Subspace
+        Of which JAX and PyTorch add axes to the weights as they are, and multiply by Pi.
     network : FullyConnected
         The architecture.
     theta_scale : array, shape (P,)
@@ -58,8 +59,7 @@ class Posterior:
     y: Array
     Xc: Array
     Z: Array
-    p_bar: Array
-    Pi: Array
+    subspace: Subspace
     network: FullyConnected
     theta_scale: Array
     eta_loc: float
@@ -69,7 +69,7 @@ class Posterior:
     @property
     def k(self) -> int:
         """Dimension of the subspace."""
-        return int(self.Pi.shape[1])
+        return self.subspace.k
 
     @property
     def phi_prior(self) -> tuple[Array, Array]:
@@ -104,8 +104,7 @@ def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
         y=rows.y,
         Xc=rows.X - units.x_loc,
         Z=(rows.U - units.u_loc) / units.u_scale,
-        p_bar=bundle.subspace.p_bar,
-        Pi=bundle.subspace.Pi,
+        subspace=bundle.subspace,
         network=bundle.network.parts[0],
         theta_scale=units.theta_scale,
         eta_loc=units.eta_loc,
@@ -140,7 +139,12 @@ def jax_eta(posterior: Posterior, phi: Any, theta: Any) -> Any:
         "identity": lambda z: z,
     }
     activation = activations[posterior.network.activation]
-    w, h = posterior.p_bar + posterior.Pi @ phi, jnp.asarray(posterior.Z)
+    subspace, a = posterior.subspace, len(posterior.subspace.axes)
+    w, h = jnp.asarray(subspace.p_bar), jnp.asarray(posterior.Z)
+    if a:
+        w = w.at[subspace.axes].add(phi[:a])
+    if subspace.Pi.shape[1]:
+        w = w + subspace.Pi @ phi[a:]
     layers = layer_slices(posterior.network.widths)
     for index, (weights, biases, m, n) in enumerate(layers, start=1):
         h = h @ w[weights].reshape(n, m).T + w[biases]
@@ -206,10 +210,15 @@ class JaxGradient:
 
 def torch_eta(posterior: Posterior) -> Callable[[Any, Any], Any]:
     """Return a function of phi and theta: the linear predictor (N,) in PyTorch."""
-    p_bar, Pi, Z, Xc = _tensors(posterior.p_bar, posterior.Pi, posterior.Z, posterior.Xc)
+    import torch
+
+    subspace, a = posterior.subspace, len(posterior.subspace.axes)
+    p_bar, Pi, Z, Xc = _tensors(subspace.p_bar, subspace.Pi, posterior.Z, posterior.Xc)
+    axes = torch.as_tensor(subspace.axes)
 
     def eta(phi: Any, theta: Any) -> Any:
-        f = posterior.network.forward(p_bar + Pi @ phi, Z)[:, 0]
+        w = (p_bar + Pi @ phi[a:]).index_add(0, axes, phi[:a])
+        f = posterior.network.forward(w, Z)[:, 0]
         return posterior.eta_loc + posterior.eta_scale * f + Xc @ theta
 
     return eta
@@ -270,7 +279,7 @@ def numpyro_model(posterior: Posterior) -> Callable[[], None]:
 
 
 def numpyro_sampler(posterior: Posterior, warmup: int, draws: int, dense: bool) -> Sampler:
-    """Return NumPyro's NUTS for one chain; the first call compiles it.
+    """Return NumPyro's NUTS for one chain, compiled.
 
     NumPyro's ``MCMC`` compiles anew for every chain, so its kernel is run in a loop like
     ``MCMC``'s that is compiled once.
@@ -284,15 +293,19 @@ def numpyro_sampler(posterior: Posterior, warmup: int, draws: int, dense: bool) 
         state = kernel.sample(state, (), {})
         return state, state.z
 
-    @jax.jit
     def run(state: Any) -> Any:
         state = jax.lax.fori_loop(0, warmup, lambda _, s: step(s)[0], state)
         return jax.lax.scan(step, state, length=draws)[1]
 
+    def first(q: Mapping[str, Array], seed: int) -> Any:
+        q = jax.tree.map(jax.numpy.asarray, dict(q))
+        return kernel.init(jax.random.PRNGKey(seed), warmup, q, (), {})
+
+    origin = _named(posterior, np.zeros(posterior.k + len(posterior.theta_scale) + 1))
+    compiled = jax.jit(run).lower(first(origin, 0)).compile()
+
     def sample(start: Start, seed: int) -> Chain:
-        q = jax.tree.map(jax.numpy.asarray, _unconstrained(posterior, start))
-        state = kernel.init(jax.random.PRNGKey(seed), warmup, q, (), {})
-        return _chain(posterior, run(state))
+        return _chain(posterior, compiled(first(_unconstrained(posterior, start), seed)))
 
     return sample
 

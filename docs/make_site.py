@@ -29,6 +29,7 @@ from semistan.command.cli import app
 
 DOCS = Path(__file__).resolve().parent
 PROJECT = DOCS.parent
+CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 REFERENCE = {"constructions"}  # tutorials that stand under Reference
 
@@ -75,6 +76,14 @@ def linked(text: str, source: Path, known: dict[Path, Path], into: Path) -> str:
     return LINK.sub(link, text)
 
 
+def unescaped(text: str) -> str:
+    r"""Return a page with ``|`` as it is in the code of tables, where GitHub wants ``\|``."""
+    return "\n".join(
+        CODE.sub(lambda code: code[0].replace(r"\|", "|"), line) if line.startswith("|") else line
+        for line in text.split("\n")
+    )
+
+
 def copied(path: Path, into: Path) -> Path:
     """Copy a file into the site and return where it is there; a folder is shown by its list."""
     target = path.relative_to(PROJECT)
@@ -92,7 +101,7 @@ def gather(into: Path) -> dict[Path, Path]:
     for source, page in known.items():
         (into / page).parent.mkdir(parents=True, exist_ok=True)
         text = (PROJECT / source).read_text("utf-8")
-        (into / page).write_text(linked(text, source, known, into), "utf-8")
+        (into / page).write_text(unescaped(linked(text, source, known, into)), "utf-8")
     (into / "commands.md").write_text(commands(), "utf-8")
     (into / "python.md").write_text(python(), "utf-8")
     return known
@@ -101,6 +110,9 @@ def gather(into: Path) -> dict[Path, Path]:
 def commands() -> str:
     """Return the command reference, from what ``--help`` prints."""
     command = typer.main.get_command(app)
+    for each in command.commands.values():  # type: ignore[attr-defined]
+        # What click shortens itself ends after 45 letters.
+        each.short_help = each.help.partition("\n\n")[0].replace("\n", " ")
     text = typer.cli.get_docs_for_click(
         obj=command, ctx=typer.Context(command), name="semistan", title="Commands"
     )

@@ -4,23 +4,28 @@ A study is a list of cells. A cell is one contender on one data set: a key that 
 function that measures it. What was measured is written after every cell, so that a study that was
 stopped goes on where it was; `--quick` and `--full` have a record each. With `--full` the study's
 section in docs/results.md and its picture are drawn anew from the record: what was not run is not
-in them.
+in them. With `--cluster` the workers of a Dask cluster measure the cells, each one its own; they
+import this folder too.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from common import RESULTS, console, machine, pin, versions
+from semistan.infer.backends.backend import Report
+from semistan.infer.backends.dask import connected
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.processors import usable_processors
 
@@ -89,6 +94,44 @@ class Study:
     draw: Callable[[Sequence[Record], Path], None]
 
 
+@dataclass(frozen=True, slots=True)
+class CellTask:
+    """A cell for a worker, which finds it in the study by its key: functions do not travel.
+
+    Attributes
+    ----------
+    study : str
+        The study, which is the module of that name.
+    options : Options
+        The command line.
+    cell : str
+        The cell's key as text.
+    """
+
+    study: str
+    options: Options
+    cell: str
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"cell {self.cell}"
+
+    @property
+    def in_thread(self) -> bool:
+        """Contenders compute in this process."""
+        return False
+
+    def run(self, _: Report) -> Record:
+        """Measure the cell."""
+        import torch
+
+        torch.set_num_threads(1)
+        cells = importlib.import_module(f"studies.{self.study}").STUDY.cells(self.options)
+        (cell,) = (cell for cell in cells if _name(cell.key) == self.cell)
+        return _measure(cell)
+
+
 def main(study: Study, description: str) -> None:
     """Run a study from the command line."""
     parser = argparse.ArgumentParser(
@@ -101,6 +144,9 @@ def main(study: Study, description: str) -> None:
     parser.add_argument("--data", type=Path, help="folder of CSV tables, the response last")
     parser.add_argument("--cores", type=int, help="cores to which all is pinned (default: all)")
     parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
+    parser.add_argument(
+        "--cluster", help="a Dask cluster that runs the cells, as of semistan's commands"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
@@ -120,12 +166,14 @@ def main(study: Study, description: str) -> None:
         records = [record for record in records if "error" not in record]
     if not given.show:
         wanted = [pair.split("=", 1) for pair in given.only]
+        options = Options(given.quick, given.data)
         cells = [
             cell
-            for cell in study.cells(Options(given.quick, given.data))
+            for cell in study.cells(options)
             if all(str(cell.key.get(name)) in value.split(",") for name, value in wanted)
         ]
-        records = _run(study.name, cells, records, path, cores, given.minutes)
+        measured = partial(_measured, study.name, options, given.cluster, given.minutes)
+        records = _run(study.name, cells, records, path, cores, measured)
     if given.note is not None:
         _note(path, given.note)
     section = study.section(records)
@@ -144,23 +192,49 @@ def _run(
     records: list[Record],
     path: Path,
     cores: int,
-    minutes: float | None,
+    measured: Callable[[Sequence[Cell]], Iterator[Record]],
 ) -> list[Record]:
     """Measure the cells that have no record yet, and write the record after each."""
     done = {_name(record["key"]) for record in records}
     missing = [cell for cell in cells if _name(cell.key) not in done]
     console.print(f"{name}: {len(cells)} cells, {len(missing)} to run")
-    started = time.monotonic()
-    for number, cell in enumerate(missing, start=1):
-        if minutes is not None and time.monotonic() - started > 60 * minutes:
-            console.print(f"{minutes:g} minutes are over: {len(missing) - number + 1} cells left")
-            break
-        console.print(f"{number} of {len(missing)}: {_name(cell.key)}", markup=False)
-        record = _measure(cell)
+    for record in measured(missing):
         records = [*records, record]
         _write(path, records, cores)
         console.print(f"    {_name(_figures(record))}", markup=False)
     return records
+
+
+def _measured(
+    study: str,
+    options: Options,
+    cluster: str | None,
+    minutes: float | None,
+    cells: Sequence[Cell],
+) -> Iterator[Record]:
+    """Yield the cells' records as they are measured, here one after the other or on a cluster."""
+    started = time.monotonic()
+
+    def over(left: int) -> bool:
+        late = minutes is not None and time.monotonic() - started > 60 * minutes
+        if late:
+            console.print(f"{minutes:g} minutes are over: {left} cells left")
+        return late
+
+    if cluster is None:
+        for number, cell in enumerate(cells):
+            if over(len(cells) - number):
+                return
+            console.print(f"{number + 1} of {len(cells)}: {_name(cell.key)}", markup=False)
+            yield _measure(cell)
+        return
+    tasks = [CellTask(study, options, _name(cell.key)) for cell in cells]
+    with connected(cluster) as backend:
+        for number, (index, record) in enumerate(backend.map(tasks), start=1):
+            console.print(f"{number} of {len(tasks)}: {tasks[index].cell}", markup=False)
+            yield record
+            if number < len(tasks) and over(len(tasks) - number):
+                return
 
 
 def _figures(record: Record) -> Record:

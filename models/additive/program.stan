@@ -4,8 +4,10 @@
 //
 // The model of each row:
 //   y ~ normal(eta, sigma)
-//   eta = eta_loc + eta_scale (f(u1, u2; w) + f(v; w)) + (x - x_loc)' theta
+//   eta = eta_loc + eta_scale (f_1(u1, u2; w_1) + f_2(v; w_2)) +
+//     (x - x_loc)' theta
 //   x = (x)
+//   w = (w_1, w_2)
 //   w = p_bar + phi, all weights
 // Priors as used, in the units of the data:
 //   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases

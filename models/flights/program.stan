@@ -81,6 +81,22 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  vector partly_centred(vector sd, vector information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  matrix partly_centred_rows(matrix sd, matrix information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
   // Successes among n trials by the logit of their probability. Stan's own
   // takes the logs of inv_logit(eta) and of 1 less it, infinite far out.
   real binomial_by_logit_lpmf(int y, int n, real eta) {
@@ -146,6 +162,8 @@ data {
   matrix[N, m_1] Zs_1;  // basis of s(day)
   int<lower=1> N_1;  // levels of date
   array[N] int<lower=1, upper=N_1> J_1;  // level of each row
+  vector<lower=0>[m_1] Is_1;  // information of the rows on s_1
+  matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
 
   // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
@@ -173,10 +191,14 @@ transformed data {
 parameters {
   vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
-  vector[m_1] zs_1;  // s(day), standardised
-  matrix[N_1, 1] z_1;  // effects of date, standardised
   real<lower=0> sds_sday_1;  // standard deviation of s(day)
   real<lower=0> sd_date__Intercept;  // standard deviation of Intercept by date
+  // s(day), standardised
+  vector<multiplier=partly_centred(rep_vector(sds_sday_1, m_1), Is_1)>[m_1]
+    zs_1;
+  // effects of date, standardised
+  matrix<multiplier=partly_centred_rows(rep_matrix(sd_date__Intercept, N_1, 1),
+    I_1)>[N_1, 1] z_1;
 }
 transformed parameters {
   vector[m_1] s_1 = sds_sday_1 * zs_1;  // penalised coefficients of s(day)

@@ -4,7 +4,7 @@
 // family: weibull, link: log
 //
 // The model of each row:
-//   y ~ weibull_censored(eta, shape, cens, y)
+//   y ~ weibull_censored(eta, shape, cens)
 //   eta = eta_loc + eta_scale f(age, diagtime, prior; w) + (x - x_loc)' theta
 //   x = (trt, karno, celltype[T.large], celltype[T.smallcell],
 //     celltype[T.squamous])
@@ -88,18 +88,33 @@ functions {
     return log1m_exp(-exp(fmin(log_rate, 700)));
   }
 
-  // A time with mean exp(eta) that is y (cens is 0), or known to be above y
-  // (1), below y (-1), or between y and y2 (2), by its cumulative hazard.
-  real weibull_censored_lpdf(real y, real eta, real shape, int cens, real y2) {
+  // Log probability that a time with mean exp(eta) lies between a and b, by the
+  // cumulative hazard.
+  real weibull_inside(real a, real b, real eta, real shape) {
     real log_scale = eta - lgamma(1 + inv(shape));
-    real log_hazard = shape * (log(y) - log_scale);
-    real hazard = exp(fmin(log_hazard, 700));
-    if (cens == 0) return log(shape) - log(y) + log_hazard - hazard;
-    if (cens == 1) return -hazard;
-    if (cens == -1) return log_not_zero(log_hazard);
+    if (a <= 0 && b == positive_infinity()) return 0;
+    if (a <= 0) return log_not_zero(shape * (log(b) - log_scale));
     {
-      real grows = shape * (log(y2) - log(y));  // of log hazards, from y to y2
-      return -hazard + log_not_zero(log_hazard + grows + log1m_exp(-grows));
+      real log_hazard = shape * (log(a) - log_scale);
+      real hazard = exp(fmin(log_hazard, 700));
+      if (b == positive_infinity()) return -hazard;
+      {
+        real grows = shape * (log(b) - log(a));  // of log hazards, from a to b
+        return -hazard + log_not_zero(log_hazard + grows + log1m_exp(-grows));
+      }
+    }
+  }
+
+  // A time with mean exp(eta) that is y (cens is 0), or known to be above y
+  // (1), below y (-1), or between y and y2 (2).
+  real weibull_censored_lpdf(real y, real eta, real shape, int cens, real y2) {
+    if (cens == 1) return weibull_inside(y, positive_infinity(), eta, shape);
+    if (cens == -1) return weibull_inside(0, y, eta, shape);
+    if (cens == 2) return weibull_inside(y, y2, eta, shape);
+    {
+      real log_scale = eta - lgamma(1 + inv(shape));
+      real log_hazard = shape * (log(y) - log_scale);
+      return log(shape) - log(y) + log_hazard - exp(fmin(log_hazard, 700));
     }
   }
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import struct
+import tarfile
 import zipfile
 
 import numpy as np
@@ -17,6 +18,7 @@ from semistan.bundle.foreign import (
     check_text_size,
     read_arrays,
     read_parquet,
+    unpack,
 )
 from semistan.errors import InputError
 
@@ -184,3 +186,44 @@ def test_parquet_that_claims_more_rows_than_fit_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr("semistan.bundle.foreign.os.sysconf", lambda _: 512)
     with pytest.raises(InputError, match="of memory"):
         read_parquet(path)
+
+
+def tar_of(name="run/a.txt", content=b"a", *, mode="w", **header):
+    """The bytes of a tar archive with one member."""
+    file, member = io.BytesIO(), tarfile.TarInfo(name)
+    member.size = len(content)
+    for key, value in header.items():
+        setattr(member, key, value)
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        archive.addfile(member, io.BytesIO(content) if content else None)
+    return file.getvalue()
+
+
+def test_an_archive_of_files_is_unpacked(tmp_path):
+    unpack(tar_of(), tmp_path)
+    assert (tmp_path / "run" / "a.txt").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        tar_of("../a.txt"),
+        tar_of("run/../../a.txt"),
+        tar_of(type=tarfile.SYMTYPE, linkname="a", content=b""),
+        tar_of(type=tarfile.SYMTYPE, linkname="/etc/passwd", content=b""),
+        tar_of(type=tarfile.LNKTYPE, linkname="run/b.txt", content=b""),
+        tar_of(type=tarfile.FIFOTYPE, content=b""),
+        tar_of(type=tarfile.CHRTYPE, content=b""),
+        tar_of(content=bytes(10**6), mode="w:gz"),
+        tar_of(size=10**13, content=b""),
+        tar_of(pax_headers={"GNU.sparse.size": str(10**13), "GNU.sparse.map": "0,1"}),
+        b"no archive",
+        b"",
+    ],
+    ids=range(12),
+)
+def test_an_archive_of_anything_else_writes_nothing(tmp_path, content):
+    (tmp_path / "inside").mkdir()
+    with pytest.raises(InputError, match="archive"):
+        unpack(content, tmp_path / "inside")
+    assert [path.name for path in tmp_path.rglob("*")] == ["inside"]

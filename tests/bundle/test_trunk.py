@@ -196,11 +196,23 @@ def test_functions_within_the_file_are_its_own(tmp_path):
         opened(tmp_path / "t.onnx")
 
 
+@pytest.mark.parametrize("sides", [[5, 8], ["H", "W"]])
+def test_channels_may_be_last(sides, tmp_path):
+    images = np.random.default_rng(3).normal(size=(4, 3, 5, 8))
+    inputs, outputs = {"images": ["N", *sides, 3]}, {"r": ["N", *sides, 3]}
+    onnx.save(of_nodes(RELU, inputs=inputs, outputs=outputs), tmp_path / "t.onnx")
+    trunk = opened(tmp_path / "t.onnx")
+    assert trunk.shape[1] == 3
+    expected = np.maximum(np.moveaxis(images, 1, -1), 0).reshape(4, -1)
+    assert np.allclose(trunk.embeddings(images), expected, rtol=1e-6)
+    with pytest.raises(InputError, match="cannot be run"):
+        trunk.embeddings(images[:, :2])
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
         ({"images": ["N", 2, 3, 4], "more": ["N", 2, 3, 4]}, "one input, of images, got images, m"),
-        ({"images": ["N", 8, 8, 3]}, "channels are last, ['N', 8, 8, 3]; export it with channels"),
         ({"images": ["N", 24]}, r"(images, channels, height, width), got 'images': tensor(float)"),
     ],
 )

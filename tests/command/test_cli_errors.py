@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -277,3 +278,32 @@ def test_what_is_done_about_a_column_in_both_parts_is_said(mode, expected, comma
             overrides={"orthogonalise": mode},
         )  # fmt: skip
     assert [line for line in said if expected in line]
+
+
+def test_a_cluster_that_is_not_there_is_named_before_any_work(command):
+    fit = ("fit", FORMULA, "--data", "data.csv", "--cluster", "nowhere.json")
+    assert "'nowhere.json' does not exist" in refused(command, *fit)
+    assert "got 'sky'" in refused(command, *fit[:-2], "--backend", "sky")
+
+
+WAITING = """
+import signal, sys, time
+from semistan.command import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+@cli.app.command("wait")
+def wait() -> None:
+    print("here", flush=True)
+    time.sleep(60)
+sys.argv = ["semistan", "wait"]
+cli.main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of other systems differ")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_with_the_status_of_shells(number):
+    command = [sys.executable, "-c", WAITING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout.readline() == b"here\n"
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number

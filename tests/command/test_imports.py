@@ -1,5 +1,6 @@
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -69,7 +70,7 @@ def test_commands_stand_in_panels(monkeypatch, capsys):
 def test_help_shows_the_defaults(monkeypatch, capsys):
     from semistan.command.cli import app
 
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", "600")
     with pytest.raises(SystemExit):
         app(["fit", "--help"])
     text = capsys.readouterr().out
@@ -130,3 +131,19 @@ def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch
         with pytest.raises(AttributeError):  # there is no configuration
             command(**dict.fromkeys(inspect.signature(command).parameters))
     assert all("reading the table" in line for line in seen) and len(seen) == 2
+
+
+def test_help_names_every_family_and_every_picture():
+    from semistan.command.flags import MODEL_FLAGS
+    from semistan.command.show_commands import plot
+    from semistan.model.families.families import FAMILIES, OF_CATEGORIES
+    from semistan.show.pictures import KINDS
+
+    def words(text):
+        return set(re.findall(r"\w+", text))
+
+    (flag,) = (flag for flag in MODEL_FLAGS if flag.name == "family")
+    assert {*(family.name for family in FAMILIES), *OF_CATEGORIES} <= words(flag.help)
+    option = inspect.signature(plot).parameters["kind"].annotation.__metadata__[0]
+    assert {*KINDS} <= words(option.help)
+    assert {*KINDS} <= words(semistan.plot.__doc__)

@@ -149,3 +149,28 @@ def test_a_chain_that_an_old_run_lacks_is_sampled(command, tmp_path):
     phi = semistan.read_posterior(semistan.read_run(run)).draws.phi
     assert np.array_equal(phi[0], expected(folder)["phi"][0])
     assert np.all(np.isfinite(phi[1]))
+
+
+def test_every_file_of_a_sealed_run_is_what_was_written(tmp_path):
+    run = shutil.copytree(Path(__file__).parent / "sealed", tmp_path / "run")
+    (run / "expected.json").unlink()  # which was put beside it afterwards
+    found = semistan.check(run)
+    assert found.passed
+    assert {item.state for item in found.files} == {"unchanged"}
+    assert "kfold/fold-2/pointwise.parquet" in {item.file for item in found.files}
+
+
+def test_a_cross_validation_is_the_one_of_then(tmp_path):
+    """Its folds are there, so that nothing is fitted."""
+    folder = Path(__file__).parent / "sealed"
+    then = expected(folder)["kfold"]
+    found = semistan.kfold(shutil.copytree(folder, tmp_path / "run"), folds=2)
+    assert found.fold.tolist() == then["fold"]
+    table = found.table()
+    assert list(table.columns) == then["columns"]
+    for name, values in table.items():
+        numbers = [line[then["columns"].index(name)] for line in then["data"]]
+        if pd.api.types.is_numeric_dtype(values):
+            assert_same(values, numbers)
+        else:
+            assert list(values) == numbers

@@ -12,6 +12,8 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
 from semistan.model.parameter import STANDARD_NORMAL, Parameter
+from semistan.model.priors.classes import CLASSES, PriorClass
+from semistan.model.priors.prior import priors_as_used
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import KINDS, TermKind
@@ -71,7 +73,7 @@ class Decay:
     def hyperparameters(self):
         return (
             Hyperparameter(self.sd, f"standard deviation of {self.text}", "sddecay"),
-            Hyperparameter(self.rate, f"rate of {self.text}", "rate", 1.0, "lognormal(0, 0.5)"),
+            Hyperparameter(self.rate, f"rate of {self.text}", "rate"),
         )
 
     def data_lines(self):
@@ -152,6 +154,9 @@ def registered():
     )
     with pytest.MonkeyPatch.context() as context:
         context.setitem(KINDS, "decay", kind)
+        for name, prior in (("sddecay", "student_t(3, 0, 2.5)"), ("rate", "lognormal(0, 0.5)")):
+            words = f"{name}s of decay()"
+            context.setitem(CLASSES, name, PriorClass(words, prior, prefix=(name,)))
         yield
 
 
@@ -163,6 +168,17 @@ def test_it_is_read_and_what_it_does_not_take_is_refused():
             parse_formula(f"y ~ {wrong} + nn(u)")
     with pytest.raises(InputError, match=r"decay\(\) must be a term of its own"):
         parse_formula("y ~ log(decay(z)) + nn(u)")
+
+
+def test_its_priors_are_the_users_to_choose():
+    chosen = {"sddecay": "normal(0, 1)", "rate_decayz": "lognormal(0, 2)"}
+    bundle, _ = small_bundle("y ~ x + decay(z) + nn(u)", priors=chosen)
+    lines = {line.parameter: line for line in priors_as_used(bundle)}
+    sd, rate = lines["sddecay_decayz"], lines["rate_decayz"]
+    assert (sd.written, sd.source) == ("normal(0, 1)", "class")
+    assert (rate.written, rate.source) == ("lognormal(0, 2)", "coefficient")
+    with pytest.raises(InputError, match=r"the model has no rates of decay\(\)"):
+        small_bundle("y ~ x + nn(u)", priors={"rate": "lognormal(0, 1)"})
 
 
 def test_what_was_learnt_is_stored(tmp_path):

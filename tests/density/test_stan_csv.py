@@ -148,4 +148,4 @@ def test_the_columns_of_nuts_are_recomputed_from_its_draws(toolchain, tmp_path):
 def test_the_same_draws_give_the_same_bytes_and_no_time(written):
     _, (one, other) = written
     assert one.read_bytes() == other.read_bytes()
-    assert "Not NUTS: made by hand" in one.read_text()
+    assert "Not by CmdStan: made by hand" in one.read_text()

@@ -9,6 +9,7 @@ import pytest
 import semistan
 from semistan.bundle.seal import write_record
 from semistan.errors import InputError
+from semistan.infer.chain_store import partial_file
 from support.command import command_in
 from support.sealed import rewrite
 from support.small import small_frame
@@ -136,6 +137,25 @@ def test_a_chain_copied_from_another_is_named_and_drawn_anew(run, sealed, reques
     assert any("set aside as chain-2.csv.damaged" in line for line in said)
     assert chain(run).read_bytes() == whole
     assert (run / "chains" / "chain-2.csv.damaged").read_bytes() == chain(run, 1).read_bytes()
+
+
+def test_a_damaged_state_of_an_unfinished_chain_is_set_aside(run):
+    """The chain is drawn from its start then, to the same draws."""
+    whole, partial = chain(run).read_bytes(), partial_file(run / "chains", 2)
+    chain(run).unlink()
+
+    def stop(*now):
+        if now[1] == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        semistan.sample(semistan.read_run(run), progress=stop)
+    state = partial.read_bytes()
+    partial.write_bytes(state[:-500] + bytes([state[-500] ^ 1]) + state[-499:])
+    said = []
+    semistan.sample(semistan.read_run(run), say=said.append)
+    assert any("set aside as .chain-2.partial.npz.damaged" in line for line in said)
+    assert chain(run).read_bytes() == whole
 
 
 def test_a_changed_digit_of_a_chain_is_named_and_trusted_on_request(run, finished):

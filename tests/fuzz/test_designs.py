@@ -18,19 +18,20 @@ from semistan.model.formula.formula import parse_formula
 from semistan.program.program import stan_program
 from semistan.workflow.inputs import read_config
 from semistan.workflow.prepare import prepare
-from support.small import RESPONSES
+from support.small import RESPONSES as SINGLE
 
 CALM = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 FEW, MANY = settings(CALM, max_examples=12), settings(CALM, max_examples=150)
 
+RESPONSES = {**SINGLE, "multinomial": "cbind(bus, car, train) | trials(n)"}
 NUMBERS, FACTORS, INPUTS = ("x", "z", "a b"), ("g", "h"), ("u", "v", "class")
 OPTIONS = ("", ", hidden=[3]", ", activation='relu'", ", hidden=[3, 3], skip=True",
            ", hidden=[2, 2], norm=True")  # fmt: skip
 CALLS = ("log({})", "I({} ** 2)", "poly({}, 2)", "scale({})", "bs({}, df=4)", "{}^2", "{} * 2")
 BROKEN = ("~", "|", "(", ")", "`", "+", ":", "nn(", "1e400", "0", "-1", ".", ",", "\0", "'", "C(",
-          "lambda: 0", "nowhere", "\u2028", "[", "y", "s(g)", "nn(g, k=0)")  # fmt: skip
+          "lambda: 0", "nowhere", "cbind(", "\u2028", "[", "y", "s(g)", "nn(g, k=0)")  # fmt: skip
 
 
 def quoted(name):
@@ -124,8 +125,10 @@ def tables(draw, *, odd):
         "g": np.array(["a", "b", "c"])[np.arange(rows) % 3],
         "h": np.array(["p", "q"])[np.arange(rows) // 2 % 2],
     }
+    counts = generator.multinomial(9, [0.5, 0.2, 0.3], size=rows)
+    columns |= dict(zip(("bus", "car", "train"), counts.T, strict=True), n=np.full(rows, 9))
     if odd:
-        name = draw(st.sampled_from((*NUMBERS, *INPUTS, "y", "count")))
+        name = draw(st.sampled_from((*NUMBERS, *INPUTS, "y", "count", "car", "n")))
         kind = draw(st.sampled_from(list(COLUMNS)))
         columns[name] = COLUMNS[kind](np.asarray(columns[name], dtype=float))
     return pd.DataFrame({name: list(values) for name, values in columns.items()})

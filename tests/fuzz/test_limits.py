@@ -62,10 +62,6 @@ def test_a_formula_has_limits(text, message):
 def test_options_out_of_range_are_refused_with_the_model(key, value):
     *section, name = key.split(".")
     content = {"formula": FORMULA, **({section[0]: {name: value}} if section else {name: value})}
-    if name == "hidden" and value == [0]:
-        with pytest.raises(InputError, match="at least one unit"):
-            small_prepared(FORMULA, network__hidden=value)
-        return
     with pytest.raises(InputError) as refused:
         parse_config(content, "model.toml")
     assert len(str(refused.value)) < 600

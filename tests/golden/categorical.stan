@@ -5,11 +5,13 @@
 //
 // The model of each row:
 //   y ~ categorical_logit(logits')
-//   mucar = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta
+//   logits = (0, mucar, mutrain)
+//   mucar = eta_loc + eta_scale f_1(u1, u2, u3; w_1) + (x - x_loc)' theta
 //   x = (x1, x2)
-//   mutrain = mutrain_loc + f(u1, u2, u3; w) +
+//   mutrain = mutrain_loc + f_2(u1, u2, u3; w_2) +
 //     (x_mutrain - x_loc_mutrain)' theta_mutrain
 //   x_mutrain = (x1, x2)
+//   w = (w_1, w_2)
 //   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)

@@ -4,10 +4,11 @@
 //
 // The model of each row:
 //   y ~ normal(eta, sigma)
-//   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta
+//   eta = eta_loc + eta_scale f_1(u1, u2, u3; w_1) + (x - x_loc)' theta
 //   x = (x1)
-//   log sigma = sigma_loc + f(v; w) + (x_sigma - x_loc_sigma)' theta_sigma
+//   log sigma = sigma_loc + f_2(v; w_2) + (x_sigma - x_loc_sigma)' theta_sigma
 //   x_sigma = (x1, z)
+//   w = (w_1, w_2)
 //   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)

@@ -81,6 +81,29 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Units of standardised effects z, r = diag(sd) L z at each level, that the
+  // sampler moves. It is at ease with z where the rows say little of r
+  // (non-centred), and with r itself where they say much (centred); this is
+  // between them, by the rows' information on the effects. The posterior is
+  // the same.
+  matrix partly_centred_effects(vector sd, matrix L,
+                                array[] matrix information) {
+    matrix[size(sd), size(sd)] root = diag_pre_multiply(sd, L);
+    matrix[size(information), size(sd)] units;
+    for (j in 1 : size(information)) {
+      units[j] = inv_sqrt(1 + columns_dot_product(root, information[j] * root));
+    }
+    return units;
+  }
+
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  matrix partly_centred_rows(matrix sd, matrix information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end,
                        data array[] int y, data matrix Xc, data matrix H,
@@ -144,6 +167,9 @@ data {
   matrix[N, M_2] Z_2;  // what they multiply
   int<lower=1> N_3;  // levels of g:h
   array[N] int<lower=1, upper=N_3> J_3;  // level of each row
+  array[N_1] matrix[M_1, M_1] I_1;  // information of the rows on r_1
+  matrix<lower=0>[N_2, M_2] I_2;  // information of the rows on r_2
+  matrix<lower=0>[N_3, 1] I_3;  // information of the rows on r_3
 
   // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
@@ -192,15 +218,21 @@ transformed data {
 parameters {
   vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
-  matrix[N_1, M_1] z_1;  // effects of g, standardised
-  cholesky_factor_corr[M_1] L_1;  // Cholesky factor of the correlations of g
-  matrix[N_2, M_2] z_2;  // effects of h, standardised
-  matrix[N_3, 1] z_3;  // effects of g_h, standardised
   real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
   real<lower=0> sd_g__x1;  // standard deviation of x1 by g
   real<lower=0> sd_h__Intercept;  // standard deviation of Intercept by h
   real<lower=0> sd_h__v;  // standard deviation of v by h
   real<lower=0> sd_g_h__Intercept;  // standard deviation of Intercept by g:h
+  cholesky_factor_corr[M_1] L_1;  // Cholesky factor of the correlations of g
+  // effects of g, standardised
+  matrix<multiplier=partly_centred_effects([sd_g__Intercept, sd_g__x1]', L_1,
+    I_1)>[N_1, M_1] z_1;
+  // effects of h, standardised
+  matrix<multiplier=partly_centred_rows(rep_matrix([sd_h__Intercept, sd_h__v],
+    N_2), I_2)>[N_2, M_2] z_2;
+  // effects of g_h, standardised
+  matrix<multiplier=partly_centred_rows(rep_matrix(sd_g_h__Intercept, N_3, 1),
+    I_3)>[N_3, 1] z_3;
 }
 transformed parameters {
   matrix[N_1, M_1] r_1  // effects of the levels of g
@@ -238,8 +270,8 @@ transformed parameters {
     - student_t_lccdf(0 | prior_sd_g_h__Intercept_df,
                       prior_sd_g_h__Intercept_location,
                       prior_sd_g_h__Intercept_scale);
-  lprior += std_normal_lpdf(to_vector(z_1));
   lprior += lkj_corr_cholesky_lpdf(L_1 | prior_cor_shape);
+  lprior += std_normal_lpdf(to_vector(z_1));
   lprior += std_normal_lpdf(to_vector(z_2));
   lprior += std_normal_lpdf(to_vector(z_3));
 }

@@ -5,10 +5,12 @@
 //
 // The model of each row:
 //   y ~ normal(eta, sigma)
-//   eta = eta_loc + eta_scale (f_mu(u1, u2; w) + f(v; w)) + (x - x_loc)' theta
+//   eta = eta_loc + eta_scale (f_mu(u1, u2; w_1) + f_2(v; w_2)) +
+//     (x - x_loc)' theta
 //   x = (x1)
-//   log sigma = sigma_loc + f_sigma(u1, u2; w)
+//   log sigma = sigma_loc + f_sigma(u1, u2; w_1)
 //   f_mu, f_sigma: outputs of one network
+//   w = (w_1, w_2)
 //   w = p_bar + Pi phi
 // Priors as used, in the units of the data:
 //   phi ~ normal(0, 5)

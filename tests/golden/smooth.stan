@@ -77,6 +77,14 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  vector partly_centred(vector sd, vector information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
   // Log-likelihood of rows start to end, the slice that one thread computes.
   real partial_log_lik(array[] int slice, int start, int end, data vector y,
                        data matrix Xc, data matrix H, data array[] int widths,
@@ -127,6 +135,7 @@ data {
   // Other terms and predictors
   int<lower=1> m_1;  // penalised coefficients of s(v)
   matrix[N, m_1] Zs_1;  // basis of s(v)
+  vector<lower=0>[m_1] Is_1;  // information of the rows on s_1
 
   // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
@@ -155,9 +164,10 @@ transformed data {
 parameters {
   vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
   vector<multiplier=theta_scale>[P] theta;  // structured coefficients
-  vector[m_1] zs_1;  // s(v), standardised
   real<lower=0> sigma;  // residual standard deviation
   real<lower=0> sds_sv_1;  // standard deviation of s(v)
+  // s(v), standardised
+  vector<multiplier=partly_centred(rep_vector(sds_sv_1, m_1), Is_1)>[m_1] zs_1;
 }
 transformed parameters {
   vector[m_1] s_1 = sds_sv_1 * zs_1;  // penalised coefficients of s(v)

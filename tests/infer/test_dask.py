@@ -226,3 +226,20 @@ def test_cmdstan_has_the_same_draws_where_the_worker_compiles(two, toolchain, tm
     assert texts[0] == texts[1]
     assert np.array_equal(*(fit.posterior.draws.phi for fit in fits))
     assert json.loads((fits[1].run.path / "manifest.json").read_text())
+
+
+def test_a_slow_worker_holds_up_its_own_task_alone(two):
+    slow, other = two.client.run(os.getpid).values()
+    found = {}
+    os.kill(slow, signal.SIGSTOP)
+    try:
+        for index, (square, process) in two.map([Square(x, True) for x in range(1, 8)]):
+            found[index] = square, process
+            if len(found) == 6:
+                assert {process for _, process in found.values()} == {other}
+                os.kill(slow, signal.SIGCONT)
+    finally:
+        os.kill(slow, signal.SIGCONT)
+    assert {index: square for index, (square, _) in found.items()} == {
+        x: (x + 1) ** 2 for x in range(7)
+    }

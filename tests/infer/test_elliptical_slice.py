@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import semistan
+from semistan.bundle.unfinished import kept_state
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
 from semistan.infer.chain_store import partial_file
@@ -26,7 +28,7 @@ from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior
-from support.chains import draw_chains
+from support.chains import columns_of, draw_chains
 from support.small import family_bundle
 from support.untrained import random_bundle
 
@@ -45,9 +47,7 @@ def sampled(bundle, rows, folder, options, starts=None, **settings):
     options = options.model_copy(update={"method": "elliptical-slice"})
     starts = starts or find_starts(bundle, rows, options)
     draw_chains(bundle, rows, folder, options, starts, **settings)
-    files = [folder / "chains" / f"chain-{c + 1}.csv" for c in range(options.chains)]
-    chains = [pd.read_csv(path, comment="#") for path in files]
-    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+    return columns_of(folder, options.chains)
 
 
 def names_of(columns):
@@ -183,7 +183,7 @@ def test_an_interrupted_chain_goes_on_to_the_same_bytes(reference, tmp_path, mon
         with pytest.raises(KeyboardInterrupt):
             sampled(bundle, rows, tmp_path / "parts", SHORT, starts,
                     progress=stop_at(chain, iteration))  # fmt: skip
-        left = np.load(partial_file(tmp_path / "parts" / "chains", chain))
+        left = np.load(BytesIO(kept_state(partial_file(tmp_path / "parts" / "chains", chain))))
         assert left["done"] == len(left["trace_q"]) == iteration
     with monkeypatch.context() as context:  # within a draw
         calls, density = [], elliptical_slice._log_density
@@ -216,7 +216,7 @@ def test_a_chain_is_saved_now_and_then(tmp_path, monkeypatch):
 
     def progress(chain, iteration, total):
         if chain == 1 and iteration > 1:
-            seen.append(np.load(path)["done"] == iteration - 1)
+            seen.append(np.load(BytesIO(kept_state(path)))["done"] == iteration - 1)
 
     sampled(bundle, rows, tmp_path, SHORT, progress=progress)
     assert len(seen) == 45

@@ -1,19 +1,17 @@
 """Microcanonical Langevin Monte Carlo: its steps, its adaptation, and closed forms."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from scipy.integrate import solve_ivp
 
 import semistan
-from semistan.density.target import make_target, negative_log_posterior
+from semistan.density.target import make_target
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT
-from semistan.infer.chain_store import partial_file
 from semistan.infer.methods import mclmc, reservations
 from semistan.infer.methods.mclmc import (
     ENERGY_VARIANCE,
@@ -25,7 +23,6 @@ from semistan.infer.methods.mclmc import (
     integrated,
     refreshed,
     turned,
-    value_and_gradient,
 )
 from semistan.infer.starts import curve_states, find_starts
 from semistan.infer.walk import walked
@@ -34,8 +31,9 @@ from semistan.posterior.diagnostics import diagnose, worst
 from semistan.posterior.posterior import One, read_posterior
 from semistan.workflow.fit import draw_missing, new_run
 from support.assertions import Z, assert_mean, mcse
-from support.chains import draw_chains
+from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains
 from support.drawn import random_draws
+from support.gradients import assert_gradient
 from support.small import small_config, small_frame
 from support.untrained import random_bundle
 
@@ -177,21 +175,14 @@ def test_a_correlated_gaussian_has_its_moments():
 def test_the_gradient_is_that_of_the_posterior(name):
     bundle, rows = random_bundle(name)
     target, q = make_target(bundle, rows), curve_states(bundle, 1)[0]
-    value, gradient = value_and_gradient(target, q)
-    assert value == pytest.approx(negative_log_posterior(target, torch.tensor(q)))
-    for j, slope in enumerate(gradient):
-        move = 1e-5 * np.eye(len(q))[j]
-        ends = [negative_log_posterior(target, torch.tensor(x)) for x in (q + move, q - move)]
-        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
+    assert_gradient(target, q)
 
 
 def sampled(bundle, rows, folder, options=SHORT, **settings):
     """Sample, and return the columns (C, S) by name."""
     starts = find_starts(bundle, rows, options, from_mode=False)
     draw_chains(bundle, rows, folder, options, starts, **settings)
-    files = [folder / "chains" / f"chain-{c + 1}.csv" for c in range(options.chains)]
-    chains = [pd.read_csv(path, comment="#") for path in files]
-    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+    return columns_of(folder, options.chains)
 
 
 @pytest.mark.lengthy
@@ -213,31 +204,13 @@ def test_its_predictors_are_those_of_elliptical_slice_sampling(tmp_path):
 @pytest.mark.lengthy
 def test_an_interrupted_chain_goes_on_to_the_same_bytes(tmp_path):
     bundle, rows = random_bundle("gaussian")
-    sampled(bundle, rows, tmp_path / "whole")
-    for chain, iteration in ((1, 1), (1, 12), (1, 46), (2, 33)):
-
-        def progress(*now, stop=(chain, iteration)):
-            if now[:2] == stop:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            sampled(bundle, rows, tmp_path / "parts", progress=progress)
-        left = np.load(partial_file(tmp_path / "parts" / "chains", chain))
-        assert left["done"] == iteration
-    sampled(bundle, rows, tmp_path / "parts")
-    for name in ("chain-1.csv", "chain-2.csv"):
-        one, other = (tmp_path / x / "chains" / name for x in ("whole", "parts"))
-        assert one.read_bytes() == other.read_bytes()
+    assert_goes_on(partial(sampled, bundle, rows), tmp_path, ((1, 1), (1, 12), (1, 46), (2, 33)))
 
 
 @pytest.mark.lengthy
 def test_the_seed_decides_and_each_chain_has_its_own(tmp_path):
     bundle, rows = random_bundle("gaussian")
-    one, again = sampled(bundle, rows, tmp_path / "a"), sampled(bundle, rows, tmp_path / "b")
-    assert all(np.array_equal(one[name], again[name]) for name in one)
-    assert not np.allclose(one["phi.1"][0], one["phi.1"][1])
-    other = sampled(bundle, rows, tmp_path / "c", SHORT.model_copy(update={"seed": 8}))
-    assert not np.allclose(other["phi.1"], one["phi.1"])
+    assert_seed_decides(partial(sampled, bundle, rows), tmp_path, SHORT)
 
 
 def test_chains_start_on_the_curve_and_look_for_no_mode(monkeypatch, tmp_path):

@@ -12,7 +12,13 @@ import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.cmdstan.compile import compile_program, is_compiled
 from semistan.infer.methods import method_named
-from semistan.infer.plan import default_grainsize, plan_in_torch, plan_threads, timed_plan
+from semistan.infer.plan import (
+    default_grainsize,
+    gradient_milliseconds,
+    plan_in_torch,
+    plan_threads,
+    timed_plan,
+)
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.run import read_run
@@ -132,6 +138,16 @@ def test_several_threads_get_the_fastest_of_the_timed_grain_sizes(fit, toolchain
     assert str(plan.grainsize) in plan.text()
 
 
+def test_time_that_other_processes_take_is_not_a_gradients(tmp_path):
+    program = tmp_path / "program"  # which waited for a processor, as CmdStan's times say
+    program.write_text("#!/bin/sh\necho '# 60 seconds (Sampling)' > timing.csv\n")
+    program.chmod(0o755)
+    bundle, rows = random_bundle("gaussian")
+    (milliseconds,) = gradient_milliseconds(bundle, rows, program, 1).values()
+    steps = 500_000 // len(rows)
+    assert 0 < milliseconds < 1e3 / steps
+
+
 @pytest.mark.parametrize(
     ("n", "threads", "expected"), [(30, 1, 30), (1000, 1, 1000), (1000, 4, 125), (1000, 9, 100)]
 )
@@ -221,6 +237,7 @@ def test_chains_fill_the_cores_first(chains, threads, cores, plan):
         ("mclmc", 1000, 10_000, 3),
         ("mclmc", 1000, 1_000_000, 1),
         ("mclmc", 100, 10_000, 1),
+        ("nuts-torch", 1000, 10_000, 3),
         ("elliptical-slice", 1000, 10_000, 1),
         ("elliptical-slice", 10_000, 10_000, 3),
         ("laplace", 10_000, 10_000, 1),

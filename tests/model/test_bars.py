@@ -5,7 +5,8 @@ import pytest
 from semistan.errors import InputError
 from semistan.model.formula.bars import split_bars
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import GroupTerm, parse_formula
+from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.right import GroupTerm
 from semistan.model.terms.smooth import DEFAULT_BASIS
 
 EVERYTHING = (
@@ -113,13 +114,22 @@ def test_what_is_left_has_the_same_length_and_no_bar(text):
 MISTAKES = [
     # left of ~
     ("y | weights(w «|» n) ~ nn(u)", "expected one '|' left of '~'"),
-    ("y | «weights(w) | trials(n)» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
+    (
+        "y | «weights(w) | trials(n)» ~ nn(u)",
+        "expected weights(w), trials(n), cens(c) or trunc(lb, ub)",
+    ),
     ("y «||» weights(w) ~ nn(u)", "expected one '|' left of '~'"),
-    ("y | «~» nn(u)", "expected weights(w), trials(n) or cens(c) between '|' and '~'"),
-    ("y | «w» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | «wieghts(w)» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | «se(w)» + weights(w) ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | weights(w) + «~» nn(u)", "expected weights(w), trials(n) or cens(c)"),
+    (
+        "y | «~» nn(u)",
+        "expected weights(w), trials(n), cens(c) or trunc(lb, ub) between '|' and '~'",
+    ),
+    ("y | «w» ~ nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
+    ("y | «wieghts(w)» ~ nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
+    (
+        "y | «se(w)» + weights(w) ~ nn(u)",
+        "expected weights(w), trials(n), cens(c) or trunc(lb, ub)",
+    ),
+    ("y | weights(w) + «~» nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
     ("y | weights(w) + «weights(v)» ~ nn(u)", "expected one weights()"),
     ("y | weights(«)» ~ nn(u)", "weights() takes one expression"),
     ("y | weights(«w, n») ~ nn(u)", "'w, n' is not allowed"),
@@ -127,10 +137,13 @@ MISTAKES = [
     ("y | trials(«s(w)») ~ nn(u)", "trials() takes one expression"),
     ("y | weights(«lgo»(w)) ~ nn(u)", "Did you mean 'log'?"),
     ("y | weights(«w.x») ~ nn(u)", "write `w.x` in backticks"),
-    ("y | «weights(w))» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | «weights((w)» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | «weights(w) * trials(n)» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
-    ("y | «weights(w)(n)» ~ nn(u)", "expected weights(w), trials(n) or cens(c)"),
+    ("y | «weights(w))» ~ nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
+    ("y | «weights((w)» ~ nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
+    (
+        "y | «weights(w) * trials(n)» ~ nn(u)",
+        "expected weights(w), trials(n), cens(c) or trunc(lb, ub)",
+    ),
+    ("y | «weights(w)(n)» ~ nn(u)", "expected weights(w), trials(n), cens(c) or trunc(lb, ub)"),
     ("y | weights(«lambda: x») ~ nn(u)", "'lambda: x' is not allowed"),
     ("| weights(w) «~» nn(u)", "needs one response left of '~'"),
     ("«offset(y)» ~ nn(u)", "needs one response left of '~'"),
@@ -162,7 +175,10 @@ MISTAKES = [
     ("y ~ (1 | «2x») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ (1 | «x.y») + nn(u)", "expected a column, or several as g:h"),
     ("y ~ («nn(x)» | g) + nn(u)", "nn() cannot vary by group"),
-    ("y ~ («s(x)» | g) + nn(u)", "s() cannot vary by group"),
+    ("y ~ («s(x)» | g) + nn(u)", "s() cannot vary by group; a smooth of each level"),
+    ("y ~ («1 + mo(x)» | g) + nn(u)", "mo() cannot vary by group; slopes of whole numbers"),
+    ("y ~ gp(x, «by=g») + nn(u)", "c=1.25); a curve of each level of g is s(x, by=g)"),
+    ("y ~ «mo(x):z» + nn(u)", "mo() cannot take part in an interaction; slopes of whole numbers"),
     ("y ~ («1 + offset(x)» | g) + nn(u)", "offset() cannot vary by group"),
     ("y ~ (1 + «lgo»(x) | g) + nn(u)", "Did you mean 'log'?"),
     ("y ~ («'a'» | g) + nn(u)", "cannot read text in quotes here"),

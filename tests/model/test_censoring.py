@@ -16,20 +16,12 @@ from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_
 from semistan.posterior.scoring.scores import pointwise, scores
 from semistan.program.program import bundle_program
 from semistan.workflow.prepare import prepare
+from support.distributions import ORACLES
 from support.drawn import random_draws
 from support.small import small_config, small_frame, small_prepared
 from support.untrained import random_bundle
 
 ETA = np.linspace(-2, 3, 11)
-ORACLES = {
-    "gaussian": (lambda eta: stats.norm(eta, 1.7), {"sigma": 1.7}),
-    "lognormal": (lambda eta: stats.lognorm(0.4, scale=np.exp(eta)), {"sigma": 0.4}),
-    "weibull": (
-        lambda eta: stats.weibull_min(1.6, scale=np.exp(eta) / gamma(1 + 1 / 1.6)), {"shape": 1.6},
-    ),
-    "exponential": (lambda eta: stats.expon(scale=np.exp(eta)), {}),
-    "gaussian(log)": (lambda eta: stats.norm(np.exp(eta), 1.7), {"sigma": 1.7}),
-}  # fmt: skip
 Y, END = 1.3, 1.9
 SCIPYS = {
     0: lambda oracle: oracle.logpdf(Y),
@@ -136,7 +128,10 @@ def test_what_cannot_be_read_is_refused():
     refused("z | cens(c, y2) ~ nn(u)", "the end of an interval, 'y2', must be above 'z', got 0",
             c=["none", "interval"] * 6, y2=0.0)  # fmt: skip
     refused("z | cens(c) ~ nn(u)", "PyTorch has no derivative", name="gamma")
-    refused("count | cens(c) ~ nn(u)", "for families gaussian, lognormal, weibull", name="poisson")
+    refused("count | cens(c) ~ nn(u)", "for families gaussian, lognormal, weibull",
+            name="negbinomial")  # fmt: skip
+    refused("count | cens(c, y2) ~ nn(u)", "a whole number, as the counts are, got 9.5",
+            name="poisson", c="interval", y2=9.5)  # fmt: skip
     with pytest.raises(InputError, match=r"takes one or two expressions, as cens\(c\)"):
         parse_formula("y | cens(a, b, c) ~ nn(u)")
 

@@ -1,6 +1,7 @@
 import re
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -8,6 +9,7 @@ from semistan.errors import InputError
 from semistan.model.config import (
     ModelConfig,
     NetworkConfig,
+    anywhere,
     parse_config,
     with_options,
     with_overrides,
@@ -71,6 +73,17 @@ def test_an_alias_is_replaced_by_the_family_it_names():
         ({"train": {"validation": 0.9}}, "train.validation"),
         ({"train": {"learning_rate": 0}}, "train.learning_rate"),
         ({"network": {"hidden": ["a"]}}, "network.hidden"),
+        (
+            {"network": {"hidden": [3, 0]}},
+            "network.hidden.1: input should be greater than or equal to 1, got 0",
+        ),
+        ({"subspace": {"k": "3"}}, "subspace.k: input should be a valid integer, or 'auto', got"),
+        ({"train": {"seed": True}}, "train.seed: input should be a valid integer, got True"),
+        ({"train": {"epochs": 3.0}}, "train.epochs: input should be a valid integer, got 3.0"),
+        ({"train": {"learning_rate": "0.1"}}, "input should be a valid number, got '0.1'"),
+        ({"network": {"frozen": True}}, "a valid integer, or 'auto', got True"),
+        ({"drop_missing": "yes"}, "drop_missing: input should be a valid boolean, got 'yes'"),
+        ({"priors": {"autoscale": 1}}, "priors.autoscale: input should be a valid boolean, got 1"),
         ({"network": 3}, "network"),
         ({"formula": None}, "formula"),
     ],
@@ -79,6 +92,23 @@ def test_a_wrong_key_or_value_is_named(content, message):
     text = refusal({"formula": FORMULA} | content)
     assert text.startswith("model.toml: ")
     assert message in text
+
+
+def test_numbers_of_numpy_and_lists_are_taken():
+    config = parse_config(
+        {
+            "formula": FORMULA,
+            "network": {"hidden": [np.int64(3), 4]},
+            "subspace": {"k": np.int32(2)},
+            "train": {"learning_rate": np.float64(0.5), "validation": 0},
+        },
+        "",
+    )
+    assert config.network.hidden == (3, 4)
+    assert (config.subspace.k, config.train.learning_rate, config.train.validation) == (2, 0.5, 0)
+    assert parse_config({"formula": FORMULA, "network": {"hidden": np.array([5])}}, "") == (
+        parse_config({"formula": FORMULA, "network": {"hidden": [5]}}, "")
+    )
 
 
 def test_a_wrong_option_of_one_network_is_named():
@@ -151,6 +181,7 @@ def test_every_key_survives_the_file(tmp_path):
             "b": "student_t(3, 0, 1)", "w": "normal(0, 3)", "Intercept": "normal(0, 4)",
             "phi": "cauchy(0, 1)", "sigma": "exponential(1)",
             "sd": "normal(0, 2)", "sds": "cauchy(0, 1)", "cor": "lkj(2)", "autoscale": False,
+            "sdgp": "normal(0, 3)", "lscale": "inv_gamma(2, 0.3)", "simo": "dirichlet(2)",
         },
         "train": {
             "epochs": 12, "steps": 70, "learning_rate": 1e-5, "batch_size": 7,
@@ -160,7 +191,7 @@ def test_every_key_survives_the_file(tmp_path):
             "method": "fullrank", "temperature": 2.0, "temper": "subspace",
             "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.99, "max_treedepth": 5,
             "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7, "budget": 2.5,
-            "starts": "prior",
+            "starts": "prior", "backend": "dask", "cluster": "tcp://host:8786",
         },
     }  # fmt: skip
     config = parse_config(content, "")
@@ -290,3 +321,26 @@ def test_a_parquet_table_may_have_an_index(tmp_path):
 def test_a_table_is_read_as_pandas_writes_it(tmp_path):
     small_frame().to_csv(tmp_path / "data.csv", index=False)
     assert read_table(tmp_path / "data.csv").equals(small_frame())
+
+
+@pytest.mark.parametrize(
+    ("backend", "cluster", "where"),
+    [
+        ("auto", None, None), ("local", None, None), ("dask", None, "local"),
+        ("auto", "slurm", "slurm"), ("dask", "slurm", "slurm"), ("local", "slurm", None),
+    ],
+)  # fmt: skip
+def test_a_cluster_is_where_dask_works_unless_work_stays_here(backend, cluster, where):
+    given = {"sample.backend": backend, "sample.cluster": cluster}
+    config = with_overrides(ModelConfig(formula=FORMULA), given)
+    assert config.sample.where == where
+    assert anywhere(config) == ModelConfig(formula=FORMULA)
+
+
+def test_a_schedulers_file_counts_from_the_folder_of_the_model(tmp_path):
+    text = 'formula = "y ~ x"\n[sample]\nbackend = "dask"\ncluster = "{}"\n'
+    for written, where in (
+        ("scheduler.json", str(tmp_path / "scheduler.json")), ("tcp://h:1", "tcp://h:1")
+    ):  # fmt: skip
+        (tmp_path / "model.toml").write_text(text.format(written))
+        assert read_config(tmp_path / "model.toml").sample.where == where

@@ -12,6 +12,7 @@ import torch
 
 from semistan.bundle.onnx_graphs import _Graph
 from semistan.density.ggn import diagonal_ggn, full_ggn, kronecker_ggn
+from semistan.density.inputs import Inputs
 from semistan.errors import InputError, SemistanError
 from semistan.model.networks.conv import Convolutional, maxima, patches
 from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
@@ -246,7 +247,7 @@ def test_derivatives_are_those_of_autograd(net):
 def problem_of(net, u, spread=0.4):
     """A problem of images and a state, with responses that do not matter."""
     problem, state = random_problem(n=len(u))
-    problem = replace(problem, network=Networks((net,)), U=u)
+    problem = replace(problem, network=Networks((net,)), inputs=Inputs(u))
     return problem, replace(state, w=random_case(net, spread=spread)[0])
 
 

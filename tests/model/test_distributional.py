@@ -23,7 +23,8 @@ from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import FAMILIES
 from semistan.model.families.families import family as family_record
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import GroupTerm, PredictorFormula, parse_formula
+from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.right import GroupTerm, PredictorFormula
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward, output_and_jacobian, outputs
 from semistan.model.priors.prior import prior_data, priors_as_used
@@ -40,7 +41,8 @@ from semistan.posterior.predictive import (
 )
 from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
-from semistan.program.program import bundle_program, has_log_lik
+from semistan.program.parts import has_log_lik
+from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.show.pictures.slice import Plane
 from semistan.workflow.fit import new_run

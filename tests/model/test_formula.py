@@ -3,7 +3,8 @@ import re
 import pytest
 
 from semistan.errors import InputError
-from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.formula.expression import variables
+from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.syntax import CALLABLE
 
 

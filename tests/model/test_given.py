@@ -80,7 +80,8 @@ def at(frame, row, **values):
         ("wins ~ nn(u)", "binomial", small_frame(),
          "family binomial needs the number of trials, as wins | trials(n) ~ ...; if it is 1"),
         ("count | trials(tries) ~ nn(u)", "poisson", small_frame(),
-         "trials() is for family binomial and beta_binomial, the family is poisson; leave it out"),
+         "trials() is for family binomial, beta_binomial and multinomial, the family is poisson; "
+         "leave it out"),
         ("wins | trials(tries) ~ nn(u)", "binomial", at(small_frame(), 2, wins=1.5),
          "counts 0, 1, 2, ..., but response 'wins' is 1.5 in row 2"),
         ("y | weights(z) ~ nn(u)", "gaussian", at(small_frame(), 2, z=np.nan),

@@ -446,7 +446,7 @@ def test_a_convolutional_network_of_anything_else_is_refused(formula, settings):
         ("frozen=5", r"convolutional and hidden layers \(4\), got 5"),
         ("frozen=-1", "frozen"),
         ("kind='cnn'", "kind"),
-        ("hidden=[0]", "at least 1"),
+        ("hidden=[0]", r"hidden\.0: input should be greater than or equal to 1, got 0"),
     ],
 )
 def test_options_that_are_impossible_are_refused(option, message):
@@ -471,7 +471,7 @@ def test_the_options_of_a_call_are_those_of_the_section():
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
-@pytest.mark.parametrize("method", ["nuts", "pathfinder", "meanfield"])
+@pytest.mark.parametrize("method", ["fullrank", "pathfinder", "meanfield"])
 def test_methods_of_stan_need_all_convolutional_layers_to_be_constants(method, frozen):
     message = f"Stan cannot compute the convolutional layers .* as method '{method}' needs; let"
     with pytest.raises(InputError, match=message):
@@ -480,7 +480,15 @@ def test_methods_of_stan_need_all_convolutional_layers_to_be_constants(method, f
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
-@pytest.mark.parametrize("method", ["laplace", "elliptical-slice", "mclmc", "flow"])
+def test_nuts_is_that_of_pytorch_where_stan_cannot_compute(frozen):
+    prepared = prepared_of(network__frozen=frozen, sample__method="nuts")
+    assert prepared.config.sample.method == "nuts-torch"
+    assert any("NUTS runs in PyTorch" in note for note in prepared.notes)
+    assert prepared_of(network__frozen=2, sample__method="nuts").config.sample.method == "nuts"
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+@pytest.mark.parametrize("method", ["laplace", "elliptical-slice", "mclmc", "flow", "nuts-torch"])
 def test_methods_of_pytorch_do_not(method, frozen):
     prepared = prepared_of(network__frozen=frozen, sample__method=method)
     assert isinstance(prepared.model.network.parts[0], Convolutional)

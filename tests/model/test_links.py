@@ -16,7 +16,8 @@ from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.links import LINKS
 from semistan.model.temper import temper_of
 from semistan.program.data import stan_data
-from semistan.program.program import has_log_lik, stan_program
+from semistan.program.parts import has_log_lik
+from semistan.program.program import stan_program
 from support.programs import evaluate
 from support.small import small_bundle, small_config, small_frame, small_prepared
 from support.untrained import random_bundle

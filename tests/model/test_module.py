@@ -431,8 +431,8 @@ OPTIONS = {
         "y ~ nn(u, v, module='f', frozen=1)", None, {}, "frozen must be 0 for module 'f'",
     ),
     "in Stan": (
-        FORMULA, None, {"sample__method": "nuts"},
-        "Stan cannot compute the network module 'f', as method 'nuts' needs; choose a method",
+        FORMULA, None, {"sample__method": "pathfinder"},
+        "Stan cannot compute the network module 'f', as method 'pathfinder' needs; choose a method",
     ),
     "kronecker": (
         FORMULA, None, {"subspace__curvature": "kronecker"}, "choose curvature = 'diagonal'",

@@ -1,18 +1,18 @@
 """Monotonic effects against loops, and their simplex against the Dirichlet distribution."""
 
 import json
-import math
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 from semistan.errors import InputError
+from semistan.model.config import PriorConfig
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
-from semistan.model.terms.monotonic import uniform_simplex
 from semistan.model.terms.term import TensorBlock
 
 N, LEVELS = 40, ["none", "some", "most", "all"]
@@ -56,9 +56,19 @@ def test_effects_are_those_of_a_loop(term, steps):
     assert np.ptp(expected) == pytest.approx(0.7 * steps)
 
 
-@pytest.mark.parametrize("steps", [2, 3, 6])
-def test_the_prior_of_the_simplex_is_the_uniform_dirichlet(steps):
-    prior = uniform_simplex(steps, "D")
+@pytest.mark.parametrize(
+    ("steps", "priors", "a"),
+    [
+        (2, {}, [1, 1]),
+        (3, {"simo": "dirichlet(0.5)"}, [0.5] * 3),
+        (6, {}, [1] * 6),
+        (4, {"simo_mox1": "dirichlet(2, 1, 0.5, 3)", "simo": "dirichlet(7)"}, [2, 1, 0.5, 3]),
+    ],
+)
+def test_the_prior_of_the_simplex_is_the_dirichlet(steps, priors, a):
+    _, effect, _ = learnt("mo(x)", table().assign(x=np.arange(N) % (steps + 1)))
+    (parameter,) = effect.parameters(PriorConfig(**priors))
+    prior, exact = parameter.prior, stats.dirichlet(a)
     stick = torch.tensor(np.random.default_rng(2).random(steps - 1))
 
     def free(x):
@@ -67,12 +77,12 @@ def test_the_prior_of_the_simplex_is_the_uniform_dirichlet(steps):
 
     J = torch.func.jacrev(free)(stick)
     density = prior.log_density(stick) - torch.linalg.slogdet(J).logabsdet
-    assert float(density) == pytest.approx(math.lgamma(steps))  # (D - 1)!
+    assert float(density) == pytest.approx(exact.logpdf(simplex(stick.numpy())))
     draws = prior.draw(np.random.default_rng(1), 4000, (steps - 1,))
     shares = np.array([simplex(draw) for draw in draws])
-    sd = np.sqrt((steps - 1) / steps**2 / (steps + 1))
-    assert np.abs(shares.mean(axis=0) - 1 / steps).max() < 5 * sd / np.sqrt(4000)
-    assert shares.std(axis=0) == pytest.approx(np.full(steps, sd), rel=0.08)
+    sd = np.sqrt(exact.var())
+    assert (np.abs(shares.mean(axis=0) - exact.mean()) < 5 * sd / np.sqrt(4000)).all()
+    assert shares.std(axis=0) == pytest.approx(sd, rel=0.08)
 
 
 def test_the_start_has_the_trained_effects():

@@ -12,6 +12,7 @@ import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.density.ggn import kronecker_ggn
+from semistan.density.inputs import Inputs
 from semistan.density.predictor import network_inputs
 from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
@@ -30,7 +31,7 @@ from semistan.model.networks.networks import (
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.subspace import along, along_axes
 from semistan.program.data import stan_data
-from semistan.program.program import has_log_lik
+from semistan.program.parts import has_log_lik
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
@@ -293,7 +294,9 @@ def test_kronecker_blocks_are_those_of_each_network_alone(problem):
     together, start, column = kronecker_ggn(made, state), 0, 0
     for part in made.network.parts:
         alone = replace(
-            made, network=Networks((part,)), U=made.U[:, column : column + part.n_inputs]
+            made,
+            network=Networks((part,)),
+            inputs=Inputs(made.U[:, column : column + part.n_inputs]),
         )
         own = replace(state, w=state.w[start : start + part.d])
         rows = torch.tensor(np.random.default_rng(0).normal(size=(4, part.d)))

@@ -199,9 +199,10 @@ class Reader:
         # Stan's matrices are written column by column
         return piece.reshape(shape[::-1]).T if len(shape) == 2 else piece
 
-    def normal(self, *shape):
-        value = self.take(*shape)
-        self.lp = self.lp + torch.distributions.Normal(0.0, 1.0).log_prob(value).sum()
+    def normal(self, unit):
+        value = self.take(*unit.shape) * unit
+        density = torch.distributions.Normal(0.0, 1.0).log_prob(value)
+        self.lp = self.lp + density.sum() + unit.log().sum()
         return value
 
     def scaled(self, scale, location, spread):
@@ -235,20 +236,30 @@ def by_torch(bundle, rows, data, q):
     design, reader = bundle.design, Reader(q)
     phi = reader.scaled(data["phi_scale"], data["prior_phi_location"], data["prior_phi_scale"])
     theta = reader.scaled(data["theta_scale"], data["prior_b_location"], data["prior_b_scale"])
-    smooths, groups = by_kind(design)
-    zs = [reader.normal(smooth.size) for smooth in smooths]
-    zr = []
-    for group in groups:
-        z = reader.normal(len(group.levels), group.size)
-        L = torch.eye(group.size, dtype=torch.float64)
-        if group.correlated:
-            L = reader.cholesky(group.size, data["prior_cor_shape"])
-        zr.append((z, L))
     names = [
         *bundle.family.dispersion,
         *(name for term in design.terms for name in term.spread),
     ]
     value = reader.positive(data, names)
+    smooths, groups = by_kind(design)
+    zs = []
+    for i, smooth in enumerate(smooths, 1):
+        gain = value[smooth.spread[0]] ** 2 * torch.tensor(data[f"Is_{i}"])
+        zs.append(reader.normal((1 + gain) ** -0.5))
+    zr = []
+    for i, group in enumerate(groups, 1):
+        sd = torch.stack([value[name] for name in group.spread])
+        known = torch.tensor(data[f"I_{i}"])
+        L = torch.eye(group.size, dtype=torch.float64)
+        if group.correlated:
+            L = reader.cholesky(group.size, data["prior_cor_shape"])
+        else:  # each effect by itself
+            known = torch.diag_embed(known)
+        gain = [
+            torch.stack([(sd * L[:, e]) @ of_level @ (sd * L[:, e]) for e in range(group.size)])
+            for of_level in known
+        ]
+        zr.append((reader.normal((1 + torch.stack(gain)) ** -0.5), L))
     assert reader.used == len(q)
 
     w = torch.tensor(data["p_bar"]) + torch.tensor(bundle.subspace.matrix) @ phi
@@ -295,7 +306,7 @@ def test_density_and_gradient_are_those_of_pytorch(make, toolchain, tmp_path):
     data = stan_data(bundle, rows)
     q = 0.6 * np.random.default_rng(3).normal(size=(4, n_unconstrained(bundle)))
     if bundle.family.name == "gaussian":
-        sigma = q.shape[1] - sum(len(term.spread) for term in bundle.design.terms) - 1
+        sigma = bundle.subspace.k + len(bundle.design.coefficients)
         q[:, sigma] += np.log(bundle.units.eta_scale)
     found = evaluate(bundle, data, q, toolchain, tmp_path)
     for state, lp, gradient in zip(q, found.lp, found.gradient, strict=True):

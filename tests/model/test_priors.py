@@ -2,6 +2,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,14 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.model.families.families import family
+from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import DENSITIES, parse_prior
-from semistan.model.priors.prior import PriorLine, prior_data, priors_as_used
+from semistan.model.priors.prior import (
+    PriorLine,
+    prior_data,
+    priors_as_used,
+    priors_before_training,
+)
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.workflow.inputs import read_config, write_config
@@ -114,7 +121,7 @@ def test_a_density_is_the_same_in_scipy_and_in_torch(name):
 
 
 def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
-    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe", "lkj"}
+    assert set(DENSITIES) == {*DISTRIBUTIONS, "constant", "horseshoe", "lkj", "dirichlet"}
     for density in DENSITIES.values():
         assert set(density.carriers) <= set(density.arguments)
 
@@ -364,3 +371,83 @@ def test_the_program_has_the_density_that_numpy_computes(sigma, kernel, toolchai
     target = make_target(bundle, rows, prior_only=True)
     by_torch = [negative_log_posterior(target, torch.tensor(q)) for q in states]
     assert -np.array(by_torch) == pytest.approx(expected + log_sigma, rel=1e-12)
+
+
+TERMS = "y ~ x + s(u) + gp(z) + mo(rank) + (1 + x | g) + nn(v)"
+
+
+def small_terms(**priors):
+    frame = small_frame().assign(rank=lambda table: np.arange(len(table)) % 4)
+    return small_prepared(TERMS, frame, priors=priors).model
+
+
+def test_every_class_of_terms_has_its_key_and_every_parameter_its_own():
+    classes = {
+        "b": "normal(0, 1)", "sd": "normal(0, 2)", "cor": "lkj(2)", "sds": "normal(0, 3)",
+        "sdgp": "normal(0, 4)", "lscale": "lognormal(0, 1)", "simo": "dirichlet(2)",
+    }  # fmt: skip
+    of = {
+        "b_x": "b", "bsp_morank": "b", "sd_g__Intercept": "sd", "sd_g__x": "sd", "cor": "cor",
+        "sds_su_1": "sds", "sdgp_gpz": "sdgp", "lscale_gpz": "lscale", "simo_morank1": "simo",
+    }  # fmt: skip
+    found = {line.parameter: line for line in priors_before_training(small_terms(**classes))}
+    for name, key in of.items():
+        assert (found[name].written, found[name].source) == (classes[key], "class"), name
+    single = {name: classes[key] for name, key in of.items() if name != "cor"} | {"cor_g": "lkj(3)"}
+    found = {line.parameter: line for line in priors_before_training(small_terms(**single))}
+    for name, text in single.items():
+        assert (found[name].written, found[name].source) == (text, "coefficient"), name
+
+
+def test_steps_in_another_predictor_have_the_prior_of_its_coefficients():
+    frame = small_frame().assign(rank=lambda table: np.arange(len(table)) % 4)
+    formula = "y ~ nn(v), sigma ~ mo(rank)"
+    priors = {"b": "normal(0, 9)", "b_sigma": "normal(0, 1)"}
+    found = priors_before_training(small_prepared(formula, frame, priors=priors).model)
+    (step,) = (line for line in found if line.parameter == "bsp_sigma_morank")
+    assert (step.written, step.source) == ("normal(0, 1)", "class")
+
+
+def test_a_group_may_have_a_prior_of_its_own():
+    lines = priors_before_training(small_terms(sd_g="normal(0, 9)", sd_g__x="normal(0, 1)"))
+    found = {line.parameter: line.written for line in lines}
+    assert (found["sd_g__Intercept"], found["sd_g__x"]) == ("normal(0, 9)", "normal(0, 1)")
+
+
+def test_a_step_has_the_scale_of_a_coefficient():
+    found = {line.parameter: line.used for line in priors_before_training(small_terms())}
+    y, rank = small_frame().y, np.arange(len(small_frame())) % 4
+    scale = parse_prior(found["bsp_morank"], "b").argument("scale")
+    assert scale == pytest.approx(2.5 * y.std() / rank.std(ddof=1), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("priors", "message"),
+    [
+        ({"simo_morank1": "dirichlet(1, 2)"}, "dirichlet takes 1 number, or 3, one for each step"),
+        ({"simo": "normal(0, 1)"}, "dirichlet() is for the shares of the steps of mo()"),
+        ({"sdgp": "dirichlet(1)"}, "dirichlet() is for the shares of the steps of mo()"),
+        ({"simo": "dirichlet(1, 0)"}, "the concentration of dirichlet must be positive, got 0"),
+        ({"bsp_morank": "exponential(1)"}, "exponential allows only positive values"),
+        ({"sdgp_gpz": "beta(1, 1)"}, "allows only values between 0 and 1, and it is positive"),
+        ({"sdgp_gpx": "normal(0, 1)"}, "Did you mean 'sdgp_gpz'?"),
+        ({"cor_h": "lkj(1)"}, "Did you mean 'cor_g'?"),
+    ],
+)
+def test_a_prior_that_does_not_fit_its_term_is_refused(priors, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        priors_before_training(small_terms(**priors))
+
+
+def test_a_class_that_the_model_has_not_is_refused():
+    with pytest.raises(InputError, match=r"unknown key 'sdpg'. Did you mean 'sdgp'"):
+        small_prepared(priors={"sdpg": "normal(0, 1)"})
+
+
+def test_the_page_lists_the_classes_with_their_defaults():
+    page = (Path(__file__).parents[2] / "docs/terms.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+ \| [^|]+) \|", page, re.MULTILINE))
+    for key, item in CLASSES.items():
+        of, _, default = rows[key].partition(" | ")
+        assert of == item.of
+        assert item.default == (default.strip("`") if item.default else "")

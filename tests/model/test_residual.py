@@ -18,7 +18,8 @@ from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
 from semistan.model.networks.networks import Networks, forward
 from semistan.model.networks.residual import Residual
 from semistan.program.data import stan_data
-from semistan.program.program import bundle_program, has_kernel
+from semistan.program.parts import has_kernel
+from semistan.program.program import bundle_program
 from semistan.subspace.descent import initial_parameters
 from semistan.workflow.compiled import compile_model
 from semistan.workflow.inputs import read_config

@@ -124,3 +124,14 @@ def test_a_dot_takes_no_column_twice():
     prepared = prepare(ModelConfig(formula="y | weights(w) ~ . + nn(u)"), frame)
     named = {"y", "w", "u"}
     assert set(prepared.design.mean.x.terms) == set(frame.columns) - named
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["y ~ mi(x) + nn(u)", "y ~ x + nn(mi(u))", "y | mi() ~ x + nn(u)",
+     "bf(y ~ mi(x) + nn(u)) + bf(x | mi() ~ z)"],
+)  # fmt: skip
+def test_missing_values_as_parameters_are_refused_with_what_to_do(text):
+    with pytest.raises(InputError, match=r"mi\(\) is not available.*\n?.*--weights equal"):
+        parse_formula(text)
+    assert parse_formula("y ~ `mi(x)` + nn(mi)").columns == ("mi(x)", "mi")

@@ -60,6 +60,12 @@ def test_groups_have_statistics_of_their_own(poisson):
     assert list(found.table()["g"]) == ["a", "b", "c"]
 
 
+def test_groups_of_one_row_each_are_refused(poisson):
+    one, rows = poisson
+    with pytest.raises(InputError, match="each group of --by has one row alone"):
+        checks(one, rows, ("mean",), groups=np.arange(30), by="row")
+
+
 def test_a_row_of_weight_3_is_three_rows():
     formula = "count | weights(tries) ~ x + nn(u, v)"
     bundle, rows = small_bundle(formula, family="poisson")

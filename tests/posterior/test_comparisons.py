@@ -6,10 +6,11 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design
-from semistan.posterior.effects.comparisons import average_comparisons, averaging_text
+from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.posterior import Mixture, One
 from semistan.posterior.predictive import posterior_epred
+from semistan.posterior.weighting import weighting
 from support.drawn import random_draws
 from support.small import category_bundle, further_bundle, small_bundle, small_frame
 
@@ -107,8 +108,9 @@ def test_rows_count_by_their_weights():
     v = table["v"]
     ends = v.mean() - v.std() / 2, v.mean() + v.std() / 2
     check(found.loc[0], naive(one, table, "v", *ends, COMPARED["difference"], table["z"]))
-    assert averaging_text(bundle.config, table.columns).endswith("are weighted by z.")
-    assert "no column 'z'" in averaging_text(bundle.config, ["v"])
+    assert "g" not in set(average_comparisons(one, table, contrast=None)["term"])
+    assert weighting(bundle.config, table.columns) == "weighted by z"
+    assert weighting(bundle.config, ["v"]) == "unweighted (the rows have no column 'z')"
 
 
 def test_a_small_step_is_the_average_marginal_effect(poisson):

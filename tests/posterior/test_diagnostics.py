@@ -83,6 +83,9 @@ def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn):
     assert check.costly
     assert check.finding == "160 of 4000 transitions hit the maximum tree depth of 10"
     assert not checks(One(*drawn))["tree depth"].costly
+    depth[0, 40:160] = 0
+    few = One(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
+    assert not checks(few)["tree depth"].costly
     apart = np.random.default_rng(0).normal(size=(4, 1000)) + np.array([[9.0], [0.0], [0.0], [0.0]])
     unmixed = replace(deep.draws, sampler=deep.draws.sampler | {"lp": apart})
     assert not checks(One(bundle, unmixed))["tree depth"].passed

@@ -56,6 +56,16 @@ def without(bundle, draws, coefficient, q):
     return replace(bundle, trained=trained), replace(draws, theta=theta)
 
 
+def test_the_number_of_trials_is_not_permuted():
+    formula = "wins | trials(tries) ~ x + nn(u, v)"
+    bundle, draws, frame = model(formula, family="binomial")
+    found = importance(bundle, draws, frame)
+    assert sorted(found["term"]) == ["u", "v", "x"]
+    assert np.isfinite(found["Estimate"]).all()
+    bundle, draws, frame = model(formula.replace("x +", "x + tries +"), family="binomial")
+    assert "tries" in set(importance(bundle, draws, frame)["term"])
+
+
 def test_a_row_of_weight_w_counts_w_times_before_and_after_permuting():
     frame = small_frame().assign(w=np.arange(30) % 4.0)
     bundle, draws, _ = model(f"y | weights(w) ~{FORMULA.partition('~')[2]}", frame)

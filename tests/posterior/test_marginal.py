@@ -10,7 +10,14 @@ from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_epred
 from support.by_hand import eta_by_hand, slopes_by_hand
 from support.drawn import random_draws
-from support.small import category_bundle, category_frame, family_bundle, small_bundle, small_frame
+from support.small import (
+    category_bundle,
+    category_frame,
+    family_bundle,
+    further_bundle,
+    small_bundle,
+    small_frame,
+)
 
 REACH = 1e-6  # of finite differences, relative to the largest figure of a line
 
@@ -179,6 +186,24 @@ def test_rows_are_drawn_by_the_generator_and_the_range_stays_that_of_the_table()
 )
 def test_bad_input_is_refused(options, message):
     assert message in refusal(*model("y ~ x + C(g) + nn(u, v)"), **options)
+
+
+def test_rows_count_by_their_weights_and_columns_that_only_name_groups_are_left_out():
+    bundle, _ = further_bundle("gaussian")
+    one, frame = One(bundle, random_draws(bundle)), small_frame()
+    table = average_marginal_effects(one, frame)
+    assert list(table["term"]) == ["x", "u", "v", "z"]
+    step = 1e-4
+    mu = [
+        posterior_epred(
+            one, apply_design(bundle.design, frame.assign(x=frame["x"] + change), response=False)
+        )
+        for change in (-step, step)
+    ]
+    slope = np.average(mu[1] - mu[0], axis=1, weights=frame["z"]) / (2 * step)
+    assert_close(table[table["term"] == "x"], lines(slope[:, None]))
+    of_groups = average_marginal_effects(one, frame, variables="g")
+    assert list(of_groups["contrast"]) == ["b - a", "c - a"]
 
 
 def test_a_column_without_variation_has_no_marginal_effect():

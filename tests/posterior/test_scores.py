@@ -41,7 +41,7 @@ from semistan.show.pictures.words import eta_words, mean_words
 from support.distributions import InflatedBeta
 from support.drawn import random_draws
 from support.small import category_bundle
-from support.untrained import random_bundle
+from support.untrained import MULTINOMIAL, random_bundle
 
 NAMES = [record.name for record in FAMILIES]
 NONE = np.zeros((0, 0))  # probabilities of a response without categories
@@ -192,7 +192,8 @@ def test_the_standard_error_of_a_weighted_mean_is_its_spread_over_samples():
 
 
 def judged_categories(name):
-    bundle, rows = category_bundle(name)
+    counted = name == MULTINOMIAL
+    bundle, rows = random_bundle(name) if counted else category_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
     found = pointwise(One(bundle, draws), rows, generator=np.random.default_rng(1))
     return bundle, rows, posterior_epred(One(bundle, draws), rows).mean(axis=0), found
@@ -226,7 +227,7 @@ def test_reliability_is_that_of_a_category():
     assert list(table["observed"]) == [np.mean(rows.y[part] == 3) for part in order]
 
 
-@pytest.mark.parametrize("name", ["categorical", "cumulative"])
+@pytest.mark.parametrize("name", ["categorical", "cumulative", MULTINOMIAL])
 def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
     *_, found = judged_categories(name)
     write_folds(np.repeat([1, 2], 15), tmp_path / "kfold")
@@ -240,6 +241,7 @@ def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
     write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2, "interval": 0.9})
     rows = read_kfold(tmp_path).rows
     assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
+    assert np.array_equal(rows.y, found.y)
     assert np.array_equal(rows.crps, found.crps, equal_nan=True)
 
 

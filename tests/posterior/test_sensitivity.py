@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 import xarray as xr
+from scipy.stats import t as student_t
 
 from semistan.errors import InputError
+from semistan.model.priors.prior import torch_priors
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import Mixture, One
 from semistan.posterior.predictive import log_lik
-from semistan.posterior.sensitivity import distance, sensitivity
+from semistan.posterior.sensitivity import distance, prior_density, sensitivity
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -66,8 +69,47 @@ def test_the_diagnosis_tells_prior_and_data_apart():
     found = sensitivity(One(bundle, draws), rows)
     for line in found.itertuples():
         strong = line.prior >= 0.05
-        told = {(True, True): "prior and data disagree", (True, False): "strong prior or weak data"}
+        told = {
+            (True, True): "prior and data may disagree",
+            (True, False): "strong prior or weak data",
+        }
         assert line.diagnosis == told.get((strong, line.likelihood >= 0.05), "-")
+
+
+@pytest.mark.parametrize("name", ["gaussian", "negbinomial"])
+def test_priors_of_some_parameters_are_parts_of_the_whole(name):
+    bundle, rows = random_bundle(
+        name, formula="y ~ x1 + x2 + (1 + v | g) + nn(u1, u2, u3)",
+        priors={"b_x2": "student_t(3, 0, 1)"},
+    )  # fmt: skip
+    one = One(bundle, random_draws(bundle))
+    keys = {group.key for group in bundle.model.priors}
+    total = prior_density(one, sorted(keys))
+    each = sum(prior_density(one, [key]) for key in keys)
+    assert total == pytest.approx(each, rel=1e-12)
+    draws = {**one.draws.interpreted, "theta": one.draws.theta}
+    values = {n: torch.from_numpy(one.draws.flat(x)) for n, x in draws.items()}
+    values["phi"] = torch.from_numpy(one.draws.flat(one.draws.phi))
+    at = [{n: x[i] for n, x in values.items()} for i in range(5)]
+    twin = [sum(p.log_density(v) for p in torch_priors(bundle)) for v in at]
+    assert total[:5] == pytest.approx(np.array(twin), rel=1e-9)
+    alone = prior_density(one, ["b_x2"])
+    (group,) = (g for g in bundle.model.priors if g.names == ("b_x2",))
+    scale = group.used[0].values[2]
+    density = student_t(3, 0, scale).logpdf(one.draws.interpreted["b_x2"].ravel())
+    assert alone == pytest.approx(density, rel=1e-9)
+    found = sensitivity(one, rows, ["b_x2"]).set_index("variable")
+    assert found.loc["b_x2", "prior"] > found.loc["b_x1", "prior"]
+
+
+def test_priors_that_are_not_there_or_joint_are_refused():
+    bundle, rows = random_bundle("gaussian")
+    one = One(bundle, random_draws(bundle))
+    with pytest.raises(InputError, match=r"names 'b_x3'.*Did you mean 'b_x"):
+        sensitivity(one, rows, ["b_x3"])
+    bundle, rows = random_bundle("gaussian", priors={"b": "horseshoe()"})
+    with pytest.raises(InputError, match="a joint one"):
+        sensitivity(One(bundle, random_draws(bundle)), rows, ["b"])
 
 
 def test_a_tempered_subspace_cannot_be_scaled():

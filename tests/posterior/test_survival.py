@@ -50,6 +50,16 @@ def test_the_estimate_is_statsmodels():
     assert twice == pytest.approx(share, rel=1e-12)
 
 
+def test_rows_are_at_risk_from_their_entry_on():
+    generator = np.random.default_rng(2)
+    y, ended = generator.integers(3, 12, 60).astype(float), generator.random(60) < 0.6
+    entry = generator.integers(0, 3, 60).astype(float)
+    times, share = kaplan_meier(y, ended, np.ones(60), entry)
+    oracle = SurvfuncRight(y, ended.astype(int), entry=entry)
+    assert np.array_equal(times, oracle.surv_times)
+    assert share == pytest.approx(oracle.surv_prob, rel=1e-12)
+
+
 def test_the_picture_has_a_curve_with_steps_for_each_group(fitted):
     material = memory_material(*fitted)
     assert "survival" in available(material)

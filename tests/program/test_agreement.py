@@ -9,7 +9,7 @@ from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import curve_states
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
-from semistan.program.program import has_log_lik
+from semistan.program.parts import has_log_lik
 from support.agreement import (
     STATES,
     TOLERANCE,

@@ -11,15 +11,24 @@ import torch
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
+from semistan.model.families.truncated import with_truncation
 from semistan.program.sources import stan_source
 from support.distributions import COUNTS
 from support.small import RARER_RESPONSES
 
 CENSORED = [
     with_censoring(family(name), ("cens", "y2"))
-    for name in ("gaussian", "lognormal", "weibull", "exponential", "gaussian(log)")
+    for name in ("gaussian", "lognormal", "weibull", "exponential", "poisson", "gaussian(log)")
 ]
-FAMILIES = [*(family(name) for name in RARER_RESPONSES), *CENSORED]
+TRUNCATED = [
+    *(
+        with_truncation(family(name), ("lb", "ub"))
+        for name in ("gaussian", "lognormal", "weibull", "exponential", "poisson", "gaussian(log)")
+    ),
+    *(with_truncation(family(name), ("lb",)) for name in ("lognormal", "weibull", "poisson")),
+    *(with_truncation(family(name), ("ub",)) for name in ("gaussian", "weibull", "poisson")),
+]
+FAMILIES = [*(family(name) for name in RARER_RESPONSES), *CENSORED, *TRUNCATED]
 TRIALS, DRAWS = 11, 4000
 COUNTED, POSITIVE = (0, 1, 3, 40), (1e-3, 0.8, 30)
 RESPONSES = {
@@ -31,7 +40,9 @@ WITH_ZEROS = [item.name for item in FAMILIES if {"zi", "hu"} & set(item.dispersi
 PREDICTORS = {"log": 0.7, "logit": -0.4, "identity": -2.0}  # of the other parameters
 OF_LINK = {"log": "exp", "logit": "inv_logit", "identity": ""}
 PROGRAM = """
-data {{ int which; int count; real y; int trials; int cens; real y2; }}
+data {{
+  int which; int count; real y; int trials; int cens; real y2; real lb; real ub;
+}}
 parameters {{ real eta; vector[3] others; }}
 model {{
 {densities}}}
@@ -54,7 +65,8 @@ def program():
             for j, p in enumerate(item.parameters, start=1)
         }
         mu = "exp(eta)" if str(item) == "gaussian(log)" else "eta"
-        row = {"eta": mu, "times": "*", "trials": "trials", "cens": "cens", "y2": "y2", **names}
+        given = {name: name for name in ("trials", "cens", "y2", "lb", "ub")}
+        row = {"eta": mu, "times": "*", **given, **names}
         density = item.density.format(y="count" if item.integer else "y", **row)
         densities += f"  if (which == {k}) target += {density};\n"
         if not item.censored:
@@ -69,9 +81,10 @@ def evaluated(toolchain, tmp_path_factory):
     executable = compile_program(program(), toolchain).executable
     folder = tmp_path_factory.mktemp("functions")
 
-    def evaluate(record, y, q, cens=0, y2=1.0):
+    def evaluate(record, y, q, cens=0, y2=1.0, lb=0.0, ub=1.0):
         which = FAMILIES.index(record)
-        data = {"which": which, "count": int(y), "y": y, "trials": TRIALS, "cens": cens, "y2": y2}
+        data = {"which": which, "count": int(y), "y": y, "trials": TRIALS, "cens": cens, "y2": y2,
+                "lb": lb, "ub": ub}  # fmt: skip
         (folder / "data.json").write_text(json.dumps(data))
         result = subprocess.run(
             [executable, "evaluate", folder / "data.json"],
@@ -84,16 +97,16 @@ def evaluated(toolchain, tmp_path_factory):
     return evaluate
 
 
-def parameters_of(record, others, cens=0, y2=1.0):
+def parameters_of(record, others, **given):
     found = {p.name: p.value(at) for p, at in zip(record.parameters, others, strict=False)}
-    given = {"trials": TRIALS, "cens": cens, "y2": y2}
+    given = {"trials": TRIALS, "cens": 0, "y2": 1.0} | given
     return found | {name: torch.tensor(given[name], dtype=torch.float64) for name in record.given}
 
 
-def in_torch(record, y, q, cens=0, y2=1.0):
+def in_torch(record, y, q, **given):
     leaf = torch.tensor(q, requires_grad=True)
     response = torch.tensor(y, dtype=torch.float64)
-    value = record.log_lik(response, leaf[0], parameters_of(record, leaf[1:], cens, y2))
+    value = record.log_lik(response, leaf[0], parameters_of(record, leaf[1:], **given))
     value.backward()
     return value.item(), leaf.grad.numpy()
 
@@ -131,19 +144,48 @@ def test_values_and_gradients_are_pytorchs(record, evaluated):
 def test_censored_values_and_gradients_are_pytorchs(record, cens, evaluated):
     normal = record.name in ("gaussian", "lognormal")
     etas = [-30.0, -2.0, 0.4, 3.0]
-    if record.link != "log" or (record.name != "gaussian" and cens):
+    if record.name == "poisson":
+        etas += [-600.0, 600.0]
+    elif record.link != "log" or (record.name != "gaussian" and cens):
         etas += [-800.0, 800.0]
-    for y, y2 in ((0.8, 0.9), (0.3, 500.0), (40.0, 40.0001)):
+    places = ((0.8, 0.9), (0.3, 500.0), (40.0, 40.0001))
+    for y, y2 in ((0, 3), (4, 500), (40, 41)) if record.integer else places:
         for eta in etas:
             q = np.r_[eta, PREDICTORS["log"], 0.3, 0.3]
-            expected, slopes = in_torch(record, y, q, cens, y2)
-            found, gradient, _ = evaluated(record, y, q, cens, y2)
+            expected, slopes = in_torch(record, y, q, cens=cens, y2=y2)
+            found, gradient, _ = evaluated(record, y, q, cens=cens, y2=y2)
             where = f"y = {y}, eta = {eta}"
             assert np.isfinite(expected) and np.isfinite(slopes).all(), where
             # the width of a narrow interval far out is known to some digits alone
             digits = 1e-6 if normal and cens == 2 else 1e-9
             assert found == pytest.approx(expected, rel=digits, abs=1e-12), where
             assert gradient == pytest.approx(slopes, rel=10 * digits, abs=1e-10), where
+
+
+def named(record):
+    return f"{record} {' '.join(record.given)}"
+
+
+@pytest.mark.cmdstan
+@pytest.mark.parametrize("record", TRUNCATED, ids=named)
+def test_truncated_values_and_gradients_are_pytorchs(record, evaluated):
+    etas = [-30.0, -2.0, 0.4, 3.0]
+    etas += [] if record.link == "log" else [-800.0, 800.0]
+    places = ((0.8, 0.3, 0.9), (0.3, 0.0, 500.0), (40.0, 39.0, 40.5))
+    for y, lb, ub in ((2, 0, 3), (40, 4, 500), (40, 40, 41)) if record.integer else places:
+        for eta in etas:
+            q = np.r_[eta, PREDICTORS["log"], 0.3, 0.3]
+            expected, slopes = in_torch(record, y, q, lb=lb, ub=ub)
+            found, gradient, drawn = evaluated(record, y, q, lb=lb, ub=ub)
+            where = f"y = {y}, eta = {eta}"
+            assert np.isfinite(expected) and np.isfinite(slopes).all(), where
+            # far out it is a difference of two large numbers
+            large = abs(in_torch(family(str(record)), y, q)[0])
+            lost = (1e-9 if "normal" in record.density else 1e-13) * large
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-12 + lost), where
+            assert gradient == pytest.approx(slopes, rel=1e-8, abs=1e-10 + 10 * lost), where
+            assert "lb" not in record.given or drawn.min() >= lb, where
+            assert "ub" not in record.given or drawn.max() <= ub, where
 
 
 @pytest.mark.cmdstan

@@ -78,6 +78,14 @@ def test_the_header_has_the_model_and_the_priors_as_used():
     assert f"sigma ~ student_t(3, 0, {2.5 * frame.y.std():.6g})" in top
 
 
+def test_the_header_tells_several_networks_and_their_weights_apart():
+    lines = program("y ~ nn(v, shared='f') + nn(u), sigma ~ nn(z) + nn(v, shared='f')").splitlines()
+    top = [line[2:].strip() for line in lines[: lines.index("functions {")]]
+    assert "eta = eta_loc + eta_scale (f_mu(v; w_1) + f_2(u; w_2))" in top
+    assert "log sigma = sigma_loc + f_3(z; w_3) + f_sigma(v; w_1)" in top
+    assert "w = (w_1, w_2, w_3)" in top
+
+
 def test_very_many_priors_of_a_kind_are_counted_by_their_key():
     columns = {f"a{j}": np.random.default_rng(j).normal(size=40) for j in range(15)}
     frame = small_frame(40).assign(**columns, sds=np.arange(40.0) ** 2)

@@ -191,7 +191,8 @@ def test_directions_have_their_singular_values_and_shares(results):
     )
 
 
-def test_what_was_fitted_is_told(results):
+def test_what_was_fitted_is_told(results, html):
+    assert "&#x3a0;" in html  # the directions Pi
     facts = facts_of(report_content(results, some_evidence()), "model")
     assert facts["Family"] == "gaussian, link identity"
     assert facts["Structured terms"] == "x, C(g) (3 coefficients)"
@@ -244,8 +245,10 @@ def test_loo_is_called_conditional_and_optimistic(html):
 
 def test_of_all_weights_nothing_is_called_conditional():
     results = small_results(subspace__construction="full", chains=2, iterations=100)
-    text = text_of(render(report_content(results, some_evidence(conditional=False))))
+    page = render(report_content(results, some_evidence(conditional=False)))
+    text = text_of(page)
     assert "All 13 Bayesian weights of the network are sampled" in text
+    assert "all 13 weights" in text and "k = 13" not in text and "&#x3a0;" not in page
     for word in (
         "conditional on", "depends on the seed", "within the subspace",
         "Directions of the subspace",

@@ -5,7 +5,7 @@ import pytest
 from semistan.errors import SemistanError
 from semistan.model.bundle import arrays_hash, bundle_arrays
 from semistan.subspace import checkpoint
-from semistan.workflow.train import checkpoint_file, goes_on, train
+from semistan.workflow.train import checkpoint_file, goes_on, train, warn_of_damage
 from support.small import small_prepared
 
 pytestmark = pytest.mark.lengthy
@@ -67,6 +67,24 @@ def test_a_damaged_file_is_not_taken(tmp_path):
     prepared, file = prepared_with("bezier"), checkpoint_file(tmp_path / "run")
     file.write_bytes(b"PK\x03\x04 half of a file")
     assert not goes_on(prepared, file)
+    found = bundle_arrays(train(prepared, checkpoint=file))
+    assert arrays_hash(found) == arrays_hash(bundle_arrays(train(prepared)))
+
+
+def test_a_changed_byte_is_noticed_and_the_training_begins_anew(tmp_path, monkeypatch):
+    """Also one of a weight, which the state's own form would not tell."""
+    monkeypatch.setattr(checkpoint, "SECONDS_BETWEEN_SAVES", 0.0)
+    prepared, file = prepared_with("bezier"), checkpoint_file(tmp_path / "run")
+    with pytest.raises(Stopped):
+        train(prepared, stopping(23)[0], checkpoint=file)
+    whole, said = file.read_bytes(), []
+    assert goes_on(prepared, file)
+    file.write_bytes(whole[:-900] + bytes([whole[-900] ^ 16]) + whole[-899:])
+    assert not goes_on(prepared, file)
+    warn_of_damage(file, said.append)
+    assert not file.exists()
+    aside = f"set aside as {file.name}.damaged; the training begins anew"
+    assert said == [f"warning: '{file}' does not match the hash in it: {aside}"]
     found = bundle_arrays(train(prepared, checkpoint=file))
     assert arrays_hash(found) == arrays_hash(bundle_arrays(train(prepared)))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from semistan.density.inputs import Inputs
 from semistan.density.problem import Problem, make_problem
 from semistan.errors import SemistanError
 from semistan.model.config import TrainConfig
@@ -198,7 +199,7 @@ def test_what_follows_begins_at_the_features(formula):
 @pytest.mark.parametrize("record", FAMILIES, ids=lambda record: record.name)
 def test_single_precision_has_the_losses_of_double(record):
     problem, state = random_problem(record.name)
-    single = replace(problem, U=problem.U.to(torch.float32))
+    single = replace(problem, inputs=problem.inputs.single())
     found = single.row_losses(replace(state, w=state.w.to(torch.float32)))
     assert found.dtype == torch.float64  # the network alone is computed in single precision
     expected = problem.row_losses(state).numpy()
@@ -316,7 +317,7 @@ def test_rows_held_out_do_not_move_the_constants(monkeypatch):
     prepared = prepared_of(train__epochs=20, train__learning_rate=0.1)
     problem, model = make_problem(prepared.model, prepared.rows, "cpu"), prepared.model
     held_out = held_out_rows(problem, 0.2, torch.Generator().manual_seed(1))
-    other = replace(problem, y=problem.y.clone(), U=problem.U.clone())
+    other = replace(problem, y=problem.y.clone(), inputs=Inputs(problem.U.clone()))
     other.y[held_out] += 1.0
     other.U[held_out] *= -2
     rest = torch.tensor([i for i in range(30) if i not in held_out.tolist()])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from support.untrained import CATEGORICAL, random_bundle
+from support.untrained import CATEGORICAL, MULTINOMIAL, random_bundle
 
 NETWORK = "nn(u1, u2, u3)"
 TERMS = f"x1 + offset(z) + s(v, k=5) + (1 + x1 | g) + (1 | h) + {NETWORK}"
@@ -76,8 +76,8 @@ PROGRAMS = (
     _program("beta", "beta", "dispersed"),
     _program("slant", "skew_normal", "dispersed", "linear predictor",
              formula=f"y ~ x1 + {NETWORK}, alpha ~ z"),
-    _program("censored", "weibull", "dispersed", "linear predictor",
-             formula=f"y | cens(c, y2) ~ x1 + {NETWORK}, shape ~ z"),
+    _program("censored, truncated", "weibull", "dispersed", "linear predictor",
+             formula=f"y | cens(c, y2) + trunc(lb=least) ~ x1 + {NETWORK}, shape ~ z"),
     _program("shares", "zero_one_inflated_beta", "dispersed", "linear group predictor networks",
              formula="y | weights(w) ~ x1 + nn(u1, u2), zoi ~ z + (1 | g), coi ~ nn(u3)"),
     _program("probit", "bernoulli(probit)", "link"),
@@ -85,6 +85,10 @@ PROGRAMS = (
     _program("cumulative", "cumulative(logit, 4)", "categories"),
     _program("categorical", CATEGORICAL, "categories", "linear predictor networks",
              formula=f"y ~ x1 + {NETWORK}", **BOTH),
+    _program("multinomial", MULTINOMIAL, "categories",
+             "linear offset smooth group predictor networks",
+             formula="cbind(bus, car, train) | trials(tries) + weights(w) ~ x1 + s(v, k=4) "
+                     f"+ (1 | g) + {NETWORK}, mutrain ~ z + offset(v) + nn(u1)"),
     _program("other priors", "gaussian", "kernel", priors=OTHER_PRIORS),
     _program("truncated prior", "gaussian", "kernel", priors=TRUNCATED, **AXES),
     _program("scales of weights", "gaussian", "kernel", **ALL, priors=SCALES),

@@ -1,8 +1,20 @@
-"""Distributions that SciPy lacks, from those that it has: with extra zeros, without zeros."""
+"""Families as SciPy has them, and what it lacks from what it has: extra zeros, no zeros."""
 
 import numpy as np
+from scipy import stats
+from scipy.special import gamma
 
 COUNTS = np.arange(5000.0)
+# of eta, and the values of the dispersion parameters
+ORACLES = {
+    "gaussian": (lambda eta: stats.norm(eta, 1.7), {"sigma": 1.7}),
+    "lognormal": (lambda eta: stats.lognorm(0.4, scale=np.exp(eta)), {"sigma": 0.4}),
+    "weibull": (
+        lambda eta: stats.weibull_min(1.6, scale=np.exp(eta) / gamma(1 + 1 / 1.6)), {"shape": 1.6},
+    ),
+    "exponential": (lambda eta: stats.expon(scale=np.exp(eta)), {}),
+    "gaussian(log)": (lambda eta: stats.norm(np.exp(eta), 1.7), {"sigma": 1.7}),
+}  # fmt: skip
 
 
 class Mixed:

@@ -1,9 +1,12 @@
 """Draws made without sampling, for the fast tests: normal around the trained state."""
 
 import numpy as np
+import torch
 
 from semistan.infer.stan_csv import NUTS_COLUMNS
+from semistan.model.config import PriorConfig
 from semistan.model.families.cumulative import intercept_names
+from semistan.model.parameter import CORRELATION, POSITIVE
 from semistan.posterior.draws import Draws
 
 
@@ -35,7 +38,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
             "diverging": np.zeros(shape),
         },
         max_treedepth=10,
-        **_penalised(bundle, np.random.default_rng(seed + 1), shape),
+        **_of_terms(bundle, np.random.default_rng(seed + 1), shape),
     )
 
 
@@ -56,20 +59,33 @@ def _varying(bundle, generator, shape):
     return found
 
 
-def _penalised(bundle, generator, shape):
-    """Coefficients of smooths and groups around the trained ones, with any spreads."""
+def _of_terms(bundle, generator, shape):
+    """What the terms make of parameters around the trained ones, with any spreads."""
     spread, terms = {}, {}
-    r = np.concatenate([bundle.trained.terms[item.name] for item in bundle.design.predictors])
-    for term in bundle.design.terms:
-        m, levels = term.size, term.n_levels
-        trained, r = r[: levels * m].reshape(levels, m), r[levels * m :]
-        noise = generator.normal(size=(*shape, levels, m))
-        ((name, made),) = term.made_shapes.items()
-        terms[name] = (trained * (1 + 0.1 * noise)).reshape(*shape, *made)
-        spread |= {name: np.exp(generator.normal(size=shape)) for name in term.spread}
-        rows = generator.normal(size=(*shape, m, m + 2))
-        rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
-        pairs = ((a, b) for a in range(m) for b in range(a))
-        names = zip(getattr(term, "correlations", ()), pairs, strict=False)
-        spread |= {name: (rows[..., a, :] * rows[..., b, :]).sum(-1) for name, (a, b) in names}
+    for predictor in bundle.design.predictors:
+        trained, scale = bundle.trained.terms[predictor.name], bundle.units.scale(predictor.name)
+        for term in predictor.terms:
+            x, trained = trained[: term.training_size], trained[term.training_size :]
+            states = [
+                _state(term, x * (1 + 0.1 * generator.normal(size=len(x))), scale, generator)
+                for _ in range(np.prod(shape))
+            ]
+            made = [{**term.made(state), **term.quantities(state)} for state in states]
+            named = {name: np.stack([item[name] for item in made]) for name in made[0]}
+            named = {name: x.reshape(*shape, *x.shape[1:]) for name, x in named.items()}
+            terms |= {name: named.pop(name) for name in term.made_shapes}
+            spread |= named
+            for item in term.hyperparameters():
+                state = np.array([float(state[item.name]) for state in states]).reshape(shape)
+                noise = generator.normal(size=shape)
+                spread[item.name] = np.exp(noise) if item.kind is POSITIVE else state + 0.1 * noise
     return {"spread": spread, "terms": terms}
+
+
+def _state(term, x, scale, generator):
+    """The parameters of a term at trained x, with any correlations."""
+    state = term.start(x, scale)
+    for item in term.parameters(PriorConfig()):
+        if item.kind is CORRELATION:
+            state[item.name] = item.prior.draw(generator, 1, item.shape)[0]
+    return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in state.items()}

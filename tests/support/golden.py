@@ -16,7 +16,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.program.program import stan_program
 from semistan.workflow.dimension import with_dimension
 from semistan.workflow.prepare import configure
-from support.untrained import CATEGORICAL, random_bundle
+from support.untrained import CATEGORICAL, MULTINOMIAL, random_bundle
 
 MODELS = Path(__file__).parents[2] / "models"
 TERMS = Path(__file__).parents[1] / "golden"
@@ -31,6 +31,7 @@ CASES = {
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
     "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
+    "multinomial": (MULTINOMIAL, f"cbind(bus, car, train) | trials(tries) ~ x1 + {SHARED}"),
 }
 LONG = {"sample.draws": 2000, "sample.seed": 2026}
 

@@ -56,7 +56,7 @@ def stanc_output(text, toolchain, folder):
 
 
 DECLARATION = re.compile(
-    r"^  (int|real|vector|matrix|array\[[^\]]*\] int)(?:<[^>]*>)?(?:\[([^\]]*)\])? (\w+);",
+    r"^  (?:array\[([^\]]*)\] )?(int|real|vector|matrix)(?:<[^>]*>)?(?:\[([^\]]*)\])? (\w+);",
     flags=re.MULTILINE,
 )
 
@@ -65,9 +65,8 @@ def declared(program):
     """Name -> (whether integer, expressions of its sizes), read from the data block."""
     block = re.search(r"^data \{\n(.*?)^\}", program, flags=re.MULTILINE | re.DOTALL)[1]
     result = {}
-    for kind, sizes, name in DECLARATION.findall(block):
-        inner = re.search(r"\[(.*)\]", kind)
-        expressions = (inner[1] if inner else sizes).split(",") if inner or sizes else []
-        result[name] = (kind.endswith("int"), expressions)
+    for array, kind, own, name in DECLARATION.findall(block):
+        expressions = [size.strip() for sizes in (array, own) if sizes for size in sizes.split(",")]
+        result[name] = (kind == "int", expressions)
     assert len(result) == block.count(";")
     return result

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from semistan.density.inputs import Inputs
 from semistan.density.problem import Problem, TensorColumns, Weights
 from semistan.model.families.families import family
 from semistan.model.names import MU
@@ -39,7 +40,7 @@ def random_problem(
     starts = {p.name: p.start * (ETA_SCALE if p.has_units else 1)
               for p in record.parameters}  # fmt: skip
     blank = Problem(
-        record, spec, ETA_LOC, ETA_SCALE, y, {MU: TensorColumns(Z)}, U, given, starts=starts
+        record, spec, ETA_LOC, ETA_SCALE, y, {MU: TensorColumns(Z)}, Inputs(U), given, starts=starts
     )
     eta = blank.eta(state.theta, network_output(blank, state)).numpy()
     dispersion = {

@@ -25,7 +25,11 @@ from semistan.subspace.span import span
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 OF_TRIALS = "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"
-FORMULAS = {"binomial": OF_TRIALS, "beta_binomial": OF_TRIALS}  # others have the plain one
+MULTINOMIAL = "multinomial(bus, car, train)"
+FORMULAS = {
+    "binomial": OF_TRIALS, "beta_binomial": OF_TRIALS,
+    MULTINOMIAL: "cbind(bus, car, train) | trials(tries) ~ x1 + nn(u1, u2, u3)",
+}  # fmt: skip  # others have the plain one
 TRIALS = np.array([3, 8, 20])
 CENSORED = np.array(["none", "right", "none", "left", "interval", "right", "none"])
 CATEGORICAL = "categorical(bus, car, train)"
@@ -58,10 +62,18 @@ def random_frame(name, generator, n=30):
     responses["beta_binomial"] = responses["binomial"]
     if "zi" in family(name).dispersion or "hu" in family(name).dispersion:
         responses["poisson"] = responses["negbinomial"] * (np.arange(n) % 4 > 0)
+    y = responses.get(family(name).name, responses["poisson"])
+    if not family(name).levels:
+        frame = frame.assign(
+            least=np.floor(y) - np.arange(n) % 3, most=np.ceil(y) + np.arange(n) % 2
+        )
+    if family(name).counted:
+        counts = np.random.default_rng(1).multinomial(TRIALS[np.arange(n) % 3], [0.5, 0.2, 0.3])
+        frame = frame.assign(bus=counts[:, 0], car=counts[:, 1], train=counts[:, 2])
     apart = np.random.default_rng(2)
     frame = frame.assign(c=CENSORED[np.arange(n) % 7], y2=1e4)
     return frame.assign(
-        y=responses.get(family(name).name, responses["poisson"]),
+        y=y,
         tries=TRIALS[np.arange(n) % 3], w=apart.uniform(0.5, 2, n),
         z=apart.normal(-0.5, 0.3, n), g=np.array(["c", "a", "b", "d"])[np.arange(n) % 4],
         h=np.arange(n) // 5, t=np.array(["a", "b"])[np.arange(n) // 5 % 2], v=apart.normal(3, 2, n),
@@ -124,7 +136,19 @@ def random_bundle(
         arc_length=arc_length(points),
     )
     source = Source(None, len(rows), 0)
-    return Bundle(config, design, units, trained, source, library_versions()), rows
+    bundle = Bundle(config, design, units, trained, source, library_versions())
+    return replace(bundle, trained=replace(trained, information=random_information(bundle))), rows
+
+
+def random_information(bundle):
+    """Return what rows might say of each standardised coefficient, from nothing to much."""
+    generator, found = np.random.default_rng(0), {}
+    for p in bundle.layout.centred:
+        shape = p.centring.shape
+        found[p.name] = generator.exponential(size=shape) * generator.integers(0, 4, shape)
+        if len(shape) == 3:  # a covariance for each level
+            found[p.name] = found[p.name] @ np.swapaxes(found[p.name], 1, 2)
+    return found
 
 
 def random_layers(leading, generator):

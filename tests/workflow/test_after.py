@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import semistan
+from semistan.command import screen
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.posterior.averaging import averaged, normalised
@@ -135,6 +136,50 @@ def test_the_command_averages_and_says_by_which_weights(command, folder):
     assert code == 0, err
     assert len(pd.read_csv(folder / "average.csv")) == 40
     assert len(pd.read_parquet(folder / "average.parquet")) == 40 * (200 + round(200 / 7 * 3))
+
+
+def test_new_rows_are_read_as_the_training_table_is(command, folder):
+    table = pd.read_csv(folder / "d.csv")
+    table.to_csv(folder / "commas.csv", sep=";", decimal=",", index=False)
+    code, plain, _ = command("predict", "run", "--newdata", "d.csv")
+    assert code == 0
+    code, found, err = command("predict", "run", "--newdata", "commas.csv", "--sep", ";")
+    assert code == 0, err
+    assert found == plain
+    assert "with decimal commas" in err
+    code, _, err = command("score", "run", "--newdata", "d.csv", "--sep", "tabs and blanks")
+    assert code == 2
+    assert "--sep takes one character" in err
+
+
+def test_caveats_of_several_runs_are_each_said(folder, capsys, monkeypatch):
+    run, other = (semistan.read_run(folder / name) for name in ("run", "other"))
+    screen.say_caveats_of([run, other])
+    assert capsys.readouterr().err.count("are within the subspace") == 1
+    said = {run.path: "of this", other.path: ""}
+    monkeypatch.setattr(screen, "_caveat", lambda each: said[each.path])
+    screen.say_caveats_of([run, other])
+    assert " ".join(capsys.readouterr().err.split()).endswith("run: of this")
+
+
+def test_groups_of_checks_may_be_columns_outside_the_formula(folder):
+    table = pd.read_csv(folder / "d.csv")
+    found = semistan.pp_check(folder / "run", "mean", by="g").table()
+    assert list(found["Observed"]) == pytest.approx(list(table.groupby("g")["y"].mean()))
+    with pytest.raises(InputError, match="--by names column 'nowhere'"):
+        semistan.pp_check(folder / "run", by="nowhere")
+
+
+def test_checks_by_a_number_are_of_quarters_of_the_rows(folder):
+    table = pd.read_csv(folder / "d.csv")
+    found = semistan.pp_check(folder / "run", "mean", by="u").table()
+    assert len(found) == 4
+    assert found["rows"].sum() == len(table)
+    assert np.ptp(found["rows"]) <= 1
+    quarter = pd.qcut(table["u"], 4, precision=4)
+    expected = table.groupby(quarter, observed=True)["y"].mean()
+    assert list(found["Observed"]) == pytest.approx(list(expected))
+    assert list(found["u"]) == [str(interval) for interval in expected.index]
 
 
 @pytest.mark.parametrize(

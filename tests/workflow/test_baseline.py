@@ -41,9 +41,11 @@ def test_lines_keep_the_inputs_and_leave_the_options_out(formula, linear):
         ("y ~ x + nn(u, v)", "y ~ x + s(u) + s(v) + nn(u)"),
         ("y ~ u + nn(u, v)", "y ~ u + s(v) + nn(u)"),
         ("y ~ x + nn(u, few) + nn(u, v)", "y ~ x + s(u) + nn(few) + s(v) + nn(u)"),
+        ("y ~ x + nn(u, v), sigma ~ u + nn(u, v), nu ~ nn(v, few)",
+         "y ~ x + s(u) + s(v) + nn(u), sigma ~ u + s(v) + nn(u), nu ~ s(v) + nn(few)"),
     ],
-)
-def test_each_input_bends_once_and_the_others_are_lines(formula, smooth):
+)  # fmt: skip
+def test_each_input_bends_once_in_each_predictor_and_the_others_are_lines(formula, smooth):
     assert smooth_formula(formula, lambda item: item != "few") == smooth
 
 

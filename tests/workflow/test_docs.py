@@ -9,7 +9,6 @@ import pytest
 
 from semistan.model.construction import CONSTRUCTIONS
 from support.r import r_with
-from support.toolchain import compile_as_users_do
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPEC = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
@@ -17,6 +16,7 @@ build = sys.modules["docs_build"] = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(build)
 
 TUTORIALS = build.tutorials()
+LENGTHY = ("constructions", "gaussian", "images", "poisson", "terms")  # several minutes each
 
 
 def words(text):
@@ -49,10 +49,17 @@ def test_every_picture_and_link_is_there(path):
         assert (DOCS / target).exists(), target
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path, monkeypatch):
-    compile_as_users_do(monkeypatch)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.stem,
+            marks=pytest.mark.tutorials if path.stem in LENGTHY else pytest.mark.slow,
+        )
+        for path in TUTORIALS
+    ],
+)  # fmt: skip
+def test_a_tutorial_prints_what_it_shows(path, toolchain, tmp_path):
     text = path.read_text("utf-8")
     if any(block.language == "r" for block in build.blocks(text)):
         r_with("rstan", "posterior", "loo", "bayesplot", "ggplot2")

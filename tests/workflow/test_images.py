@@ -34,8 +34,9 @@ from semistan.workflow.prepare import new_rows, prepare, training_rows
 from semistan.workflow.train import train
 from support.command import command_in
 from support.drawn import random_draws
-from support.small import small_config
+from support.images import quick_config, written
 
+pytestmark = pytest.mark.usefixtures("here")
 FORMULA = "y ~ age + nn(image(path))"
 SIZED = "y ~ age + nn(image(path, size=[8, 8], channels=1))"
 QUICK = {"chains": 2, "warmup": 10, "draws": 20, "seed": 3}
@@ -57,49 +58,14 @@ def image_table(folder, n=40, seed=0, shape=(8, 8)):
     """Write a table beside a folder of images; return it and the pixels (N, height, width)."""
     images, bright = pixels(n, seed, shape)
     generator = np.random.default_rng(seed + 1)
-    (folder / "images").mkdir(parents=True)
-    for i, image in enumerate(images):
-        Image.fromarray(image).save(folder / "images" / f"{i}.png")
-    frame = pd.DataFrame(
-        {
-            "y": 5 + bright / 20 + generator.normal(0, 0.5, n),
-            "flag": (bright + generator.normal(0, 20, n) > 125).astype(int),
-            "age": generator.normal(50, 10, n),
-            "path": [f"images/{i}.png" for i in range(n)],
-        }
-    )
-    frame.to_csv(folder / "table.csv", index=False)
+    y = 5 + bright / 20 + generator.normal(0, 0.5, n)
+    flag = (bright + generator.normal(0, 20, n) > 125).astype(int)
+    frame = written(folder, images, generator, y=y, flag=flag)
     return frame, images
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """The folder of a table, what it says, and the images' pixels."""
-    folder = tmp_path_factory.mktemp("images")
-    return folder, *image_table(folder)
-
-
-@pytest.fixture(scope="module")
-def new(tmp_path_factory):
-    """Another one, with images that were not seen in training."""
-    folder = tmp_path_factory.mktemp("new")
-    return folder, *image_table(folder, n=7, seed=9)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def here():
-    """Do every task in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("semistan.infer.backends.local.usable_processors", lambda: [0])
-        yield
-
-
 def config_of(folder, formula=FORMULA, **settings):
-    plain = {
-        "network__hidden": [4], "network__channels": [3], "subspace__k": 3, "train__epochs": 10,
-        "data": None if folder is None else str(folder / "table.csv"),
-    }  # fmt: skip
-    return small_config(formula, **(plain | settings))
+    return quick_config(folder, formula, **({"network__channels": [3]} | settings))
 
 
 def prepared_of(folder, formula=FORMULA, **settings):
@@ -817,7 +783,7 @@ def test_nothing_is_exported_that_stan_cannot_compute(free, monkeypatch, capsys,
     assert "Stan cannot compute the convolutional layers" in err
 
 
-@pytest.mark.parametrize("method", ["nuts", "pathfinder"])
+@pytest.mark.parametrize("method", ["meanfield", "pathfinder"])
 def test_a_method_of_stan_is_refused_before_training(data, method, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", None)
     config = config_of(data[0], network__frozen=0, sample=QUICK | {"method": method})
@@ -828,12 +794,13 @@ def test_a_method_of_stan_is_refused_before_training(data, method, tmp_path, mon
 
 
 @pytest.mark.lengthy
-@pytest.mark.parametrize("method", ["laplace", "mclmc", "elliptical-slice"])
+@pytest.mark.parametrize("method", ["laplace", "mclmc", "elliptical-slice", "nuts"])
 def test_methods_of_pytorch_sample_convolutional_layers(data, method, tmp_path):
     config = config_of(
         data[0], network__frozen=0, train__epochs=3, sample=QUICK | {"method": method}
     )
     fit = semistan.fit(config, out=tmp_path / "run")
+    assert fit.run.options.method == ("nuts-torch" if method == "nuts" else method)
     rows = fit.run.rows()
     assert np.isfinite(semistan.log_lik(fit.posterior, rows)).all()
     assert read_run(tmp_path / "run").bundle.sha256 == fit.run.bundle.sha256

@@ -27,6 +27,7 @@ from support.command import command_in
 from support.small import small_frame, small_prepared
 from support.untrained import states
 
+pytestmark = pytest.mark.usefixtures("here")
 FORMULA = "y ~ x + nn(u, v, module='f')"
 SAME = "y ~ x + nn(u, v)"
 SHORT = {
@@ -50,14 +51,6 @@ class Net(nn.Module):
 def module(seed=1):
     torch.manual_seed(seed)
     return Net()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def here():
-    """Do every task in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "usable_processors", lambda: [0])
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -357,3 +350,23 @@ def test_other_tasks_go_to_processes_that_import_from_the_same_folders(
     tasks = [users_nets.Task(), users_nets.Task()]
     for _, where in local.LOCAL.map(tasks, report=lambda _: SILENT):
         assert where.endswith("worker.py")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_before_the_table_is_read(tmp_path, monkeypatch, capsys):
+    message = "train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto' or 'cpu'"
+    for verb in (semistan.priors, semistan.implied_prior):
+        with pytest.raises(InputError, match=message):
+            verb(
+                FORMULA, small_frame(), networks={"f": module()},
+                overrides={"train.device": "cuda"},
+            )  # fmt: skip
+    with pytest.raises(InputError, match=message):
+        fit(tmp_path / "run", module(), **{"train.device": "cuda"})
+    assert not (tmp_path / "run").exists()
+    run = command_in(tmp_path, monkeypatch, capsys)
+    for verb in ("fit", "train"):
+        formula = "y ~ x + nn(u, v)"
+        status, _, err = run(verb, formula, "--data", "no.csv", "--device", "cuda", "--out", "o")
+        assert status == 2
+        assert message in " ".join(err.split())

@@ -3,6 +3,9 @@
 Elliptical slice sampling computes in PyTorch: nothing is compiled.
 """
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -15,9 +18,12 @@ from semistan.posterior.draws import read_chains
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.scoring.loo import leave_one_out
+from semistan.posterior.scoring.mended import read_mended
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
+from semistan.show.report.results import results_of
 from semistan.workflow.reloo import without_rows
 from support.command import command_in
+from support.sealed import rewrite
 from support.small import small_config, small_frame
 
 SAMPLE = {"method": "elliptical-slice", "chains": 2, "warmup": 200, "draws": 1000, "seed": 3}
@@ -86,13 +92,26 @@ def test_moments_and_refits_agree_on_an_outlier(run):
     assert abs(plain.elpd[OUTLIER] - refitted.elpd[OUTLIER]) > 1
 
 
-def test_the_command_mends_and_says_how(run, folder, monkeypatch, capsys):
+def test_the_command_mends_says_how_and_keeps_it(run, folder, monkeypatch, capsys):
     command = command_in(folder, monkeypatch, capsys)
-    code, _, err = command("loo", "run", "--moment-match", "--reloo")
+    code, first, err = command("loo", "run", "--moment-match", "--reloo")
     assert code == 0, err
     assert "Found by moment matching: rows" in err
     assert "All 30 Pareto k are below" in err
     assert "conditional on the subspace" in err
+    _, again, said = command("loo", "run")
+    assert again == first
+    assert "Found by moment matching: rows" in said
+    assert semistan.check(run.path).passed
+    plain = leave_one_out(read_posterior(run), run.rows())
+    assert results_of(run, None, None).mended["by moment matching"].keys() == set(plain.unreliable)
+    kept = json.loads((run.path / "loo" / "manifest.json").read_text())["rows"]
+    rewrite(run.path / "loo", lambda content: content | {"rows": [{"row": 0}]})
+    with pytest.raises(InputError, match=r"damaged: rows\.0"):
+        semistan.loo(run)
+    rewrite(run.path / "loo", lambda content: content | {"rows": kept, "draws": "of others"})
+    assert read_mended(run) == {}
+    shutil.rmtree(run.path / "loo")
 
 
 def test_the_moments_of_several_subspaces_are_not_matched(folder):

@@ -20,10 +20,12 @@ from support.small import MORE_RESPONSES, RESPONSES
 from support.untrained import CATEGORICAL, plain_units, random_bundle, standard_rows
 
 EVERYDAY, REPLICATIONS, THINNED, THIN = 50, 100, 99, 4
+ENTRY, END = 0.2, 1.5  # of times that are observed from the one on, and until the other
+WITH_OTHERS = ("zero_inflated_poisson", "beta_binomial", "skew_normal")  # of the rarer families
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
     "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
-    "gap": "lognormal(0, 0.5)",
+    "gap": "lognormal(0, 0.5)", "alpha": "normal(0, 2)",
     "autoscale": False,
 }  # fmt: skip
 DISPERSION = {
@@ -33,6 +35,8 @@ DISPERSION = {
     "precision": lambda generator: generator.lognormal(2, 0.5),
     "gap_2": lambda generator: generator.lognormal(0, 0.5),
     "gap_3": lambda generator: generator.lognormal(0, 0.5),
+    "zi": lambda generator: generator.random(),
+    "alpha": lambda generator: generator.normal(0, 2),
 }
 
 
@@ -65,7 +69,7 @@ def replicate(bundle, model, rows, number, folder):
     phi, theta = generator.normal(0, 0.7, bundle.subspace.k), generator.normal(0, 0.5, 2)
     dispersion = {name: DISPERSION[name](generator) for name in bundle.family.dispersion}
     eta = predictor(bundle, rows, phi[None], theta[None])[0]
-    y = bundle.family.rng(eta, dispersion | rows.given, generator)
+    y, rows = seen(rows, bundle.family.rng(eta, dispersion | rows.given, generator))
     fit = sampled(bundle, model, replace(rows, y=y), number, folder)
     draws = {"phi": fit.stan_variable("phi"), "theta": fit.stan_variable("theta")}
     drawn = {name: fit.stan_variable(name) for name in dispersion}
@@ -81,6 +85,14 @@ def replicate(bundle, model, rows, number, folder):
     }
     true |= {name: (value, drawn[name]) for name, value in dispersion.items()}
     return ranks_of(true)
+
+
+def seen(rows, y):
+    """What is seen of responses: those above ``END`` are censored if the formula has ``cens()``."""
+    if "cens" not in rows.given:
+        return y, rows
+    given = rows.given | {"cens": (y > END).astype(float)}
+    return np.minimum(y, END), replace(rows, given=given)
 
 
 def ranks_of(true):
@@ -193,7 +205,9 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [*RESPONSES, *MORE_RESPONSES, "cumulative(probit, 4)"])
+@pytest.mark.parametrize(
+    "family", [*RESPONSES, *MORE_RESPONSES, *WITH_OTHERS, "cumulative(probit, 4)"]
+)
 def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
     """Three rows leave much to the prior.
 
@@ -204,6 +218,15 @@ def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path)
     bundle = plain_units(random_bundle(family, hidden=(3,), k=2, priors=PRIORS)[0])
     rows = standard_rows(np.random.default_rng(1), 3, family)  # few, so that a wrong prior shows
     assert_uniform(replicate, bundle, rows, toolchain, tmp_path)
+
+
+@pytest.mark.slow
+def test_ranks_are_uniform_with_delayed_entry_and_censored_times(toolchain, tmp_path):
+    formula = "y | cens(h) + trunc(lb=least) ~ x1 + x2 + nn(u1, u2, u3)"
+    bundle, _ = random_bundle("weibull", formula=formula, n=10, hidden=(3,), k=2, priors=PRIORS)
+    rows = standard_rows(np.random.default_rng(1), 4, "weibull")
+    rows = replace(rows, given={"cens": np.zeros(4), "lb": np.array([0, ENTRY, ENTRY, 2 * ENTRY])})
+    assert_uniform(replicate, plain_units(bundle), rows, toolchain, tmp_path)
 
 
 @pytest.mark.slow

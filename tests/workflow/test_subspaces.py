@@ -44,14 +44,6 @@ def config(**settings):
 
 
 @pytest.fixture(scope="module")
-def here():
-    """Do every task in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("semistan.infer.backends.local.usable_processors", lambda: [0])
-        yield
-
-
-@pytest.fixture(scope="module")
 def fit(here, tmp_path_factory):
     folder = tmp_path_factory.mktemp("subspaces")
     small_frame(40).to_csv(folder / "d.csv", index=False)

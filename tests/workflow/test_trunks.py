@@ -35,9 +35,10 @@ from semistan.workflow.several import begin_run
 from semistan.workflow.train import train
 from support.command import command_in
 from support.drawn import random_draws
-from support.small import small_config
+from support.images import quick_config, written
 from support.trunks import linear, mean_pooling, model_of
 
+pytestmark = pytest.mark.usefixtures("here")
 MEAN, SD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CALL = f"image(path, mean={MEAN}, sd={SD})"
 SIZED = f"image(path, size=[4, 5], channels=3, mean={MEAN}, sd={SD})"
@@ -58,42 +59,11 @@ def image_table(folder, n=30, seed=0):
     """Write a table beside images and a trunk; return the table and the pixels (N, 4, 5, 3)."""
     generator = np.random.default_rng(seed)
     images = generator.integers(0, 256, (n, 4, 5, 3), dtype=np.uint8)
-    (folder / "images").mkdir(parents=True)
-    for i, image in enumerate(images):
-        Image.fromarray(image).save(folder / "images" / f"{i}.png")
     E = embedded(images)
-    frame = pd.DataFrame(
-        {
-            "y": np.tanh(E[:, 0] / E[:, 0].std()) + generator.normal(0, 0.2, n),
-            "age": generator.normal(50, 10, n),
-            "path": [f"images/{i}.png" for i in range(n)],
-        }
-    )
-    frame.to_csv(folder / "table.csv", index=False)
+    y = np.tanh(E[:, 0] / E[:, 0].std()) + generator.normal(0, 0.2, n)
+    frame = written(folder, images, generator, y=y)
     linear(folder / "trunk.onnx", MATRIX, (3, 4, 5))
     return frame, images
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """The folder of a table, what it says, and the images' pixels."""
-    folder = tmp_path_factory.mktemp("trunk")
-    return folder, *image_table(folder)
-
-
-@pytest.fixture(scope="module")
-def new(tmp_path_factory):
-    """Another one, with images that were not seen in training."""
-    folder = tmp_path_factory.mktemp("new")
-    return folder, *image_table(folder, n=7, seed=9)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def here():
-    """Do every task in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("semistan.infer.backends.local.usable_processors", lambda: [0])
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +73,7 @@ def trained(data):
 
 
 def config_of(folder, formula=FORMULA, **settings):
-    plain = {
-        "network__hidden": [4], "subspace__k": 3, "train__epochs": 10,
-        "data": None if folder is None else str(folder / "table.csv"),
-    }  # fmt: skip
-    return small_config(formula, **(plain | settings))
+    return quick_config(folder, formula, **settings)
 
 
 def copy_of(data, folder):

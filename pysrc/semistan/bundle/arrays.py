@@ -59,6 +59,7 @@ def _shapes(bundle: Bundle) -> dict[str, Shape]:
         "h_loc": (leading.heads.n_inputs,), "h_scale": (leading.heads.n_inputs,),
         **({"theta_bar": moves, "theta_Pi": (*moves, k)} if moves else {}),
         **{f"further_{p.name}": (len(p.x.loc),) for p in design.others},
+        **{f"information_{p.name}": p.centring.shape for p in bundle.layout.centred if p.centring},
     }  # fmt: skip
 
 

@@ -39,8 +39,10 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
 from semistan.model.config import parse_config
-from semistan.model.design import design_from_plain, design_to_plain
+from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families.families import family
+from semistan.model.families.family import Family
+from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given, modules_from_plain, modules_to_plain
 from semistan.model.names import MU, stan_name
 from semistan.model.subspace import Subspace
@@ -206,8 +208,13 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
 
     eta, design = content["eta_units"], design_from_plain(content["design"])
     config = parse_config(content["config"], MARKER)
-    if tuple(map(stan_name, design.categories)) != family(config.family).levels:
+    record = family(config.family)
+    counted = parse_formula(design.formula).counted
+    if tuple(map(stan_name, design.categories)) != record.levels or (
+        counted != (design.categories if record.counted else ())
+    ):
         raise InputError(f"{MARKER} is damaged: the categories are not those of {config.family}")
+    _check_links(design, record)
     return Bundle(
         config=config,
         design=design,
@@ -233,8 +240,20 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
             curve=prefixed("curve_"),
             arc_length=content["subspace"]["arc_length"],
             terms={p.name: arrays.get(f"r{p.suffix}", np.zeros(0)) for p in design.predictors},
+            information=prefixed("information_"),
         ),
         source=Source(**content["source"]),
         versions=content["versions"],
         modules=modules_from_plain(content.get("modules", {}), design, networks),
     )  # fmt: skip
+
+
+def _check_links(design: Design, of: Family) -> None:
+    """Refuse predictors of parameters that the family does not have, or with another link."""
+    links = {parameter.name: parameter.link for parameter in of.parameters}
+    for predictor in design.others:
+        if predictor.link != links.get(predictor.name):
+            raise InputError(
+                f"{MARKER} is damaged: link {predictor.link!r} of {predictor.name} is not that of "
+                f"family {of.name}"
+            )

@@ -221,6 +221,12 @@ def check_output_file(path: Path, *, overwrite: bool) -> None:
         _try_writing(path)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically, indented, keys in the order given."""
     with atomic_file(path) as temporary:

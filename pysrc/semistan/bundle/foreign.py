@@ -13,6 +13,7 @@ import lzma
 import math
 import os
 import stat
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -215,6 +216,38 @@ def read_parquet(path: Path) -> pd.DataFrame:
         raise
     except Exception as error:  # pyarrow raises its own, and Python's
         raise InputError(f"'{path}' cannot be read: {error}") from None
+
+
+def unpack(content: bytes, target: Path) -> None:
+    """Unpack the archive of a folder that another process has packed.
+
+    Parameters
+    ----------
+    content : bytes
+        An uncompressed tar archive.
+    target : Path
+        The folder that it is unpacked into.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, holds anything but files and folders, or these lead outside or claim
+        more than the archive holds. Nothing is written then.
+    """
+    try:
+        with tarfile.open(fileobj=BytesIO(content), mode="r:") as archive:
+            members = archive.getmembers()
+            for member in members:
+                if not (member.isdir() or member.isreg()) or member.issparse():
+                    raise InputError(
+                        f"the archive of '{target}' has {member.name!r}, expected files and folders"
+                    )
+                tarfile.data_filter(member, str(target))
+            if sum(member.size for member in members) > len(content):
+                raise InputError(f"the archive of '{target}' claims more than it holds")
+            archive.extractall(target, filter="data")
+    except tarfile.TarError as error:
+        raise InputError(f"the archive of '{target}' cannot be read: {error}") from None
 
 
 def check_parquet(path: Path | str) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from semistan.bundle.files import damage, read_json, write_json
+from semistan.bundle.files import damage, read_json, sha256_file, write_json
 from semistan.errors import InputError
 
 FILES, SEAL, VERSION = "files", "seal", "format_version"
@@ -161,7 +161,7 @@ class Seal:
             return State("changed", f"{self.record} does not know of it")
         if stamp is None:
             return State("unchecked")
-        if stamp.bytes in (None, path.stat().st_size) and _sha256(path) == stamp.sha256:
+        if stamp.bytes in (None, path.stat().st_size) and sha256_file(path) == stamp.sha256:
             return State("unchanged")
         return State("changed", self._difference(path, stamp))
 
@@ -199,7 +199,7 @@ class Seal:
 
     def _difference(self, path: Path, stamp: Stamp) -> str:
         """Say how a changed file differs."""
-        sha256, size = _sha256(path), path.stat().st_size
+        sha256, size = sha256_file(path), path.stat().st_size
         others = (name for name, other in self.stamps.items() if other.sha256 == sha256)
         if (other := next(others, None)) is not None:
             return f"it is a copy of {other}"
@@ -305,8 +305,3 @@ def _is_stamp(name: Any, stamp: Any) -> bool:
     sha256 = stamp.get("sha256")
     whole = isinstance(sha256, str) and DIGEST.fullmatch(sha256) is not None
     return whole and all(type(value) is int and value >= 0 for value in counts)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

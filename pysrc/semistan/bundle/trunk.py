@@ -3,7 +3,7 @@
 The file is foreign. It is one file of standard operators, which can neither open others nor run
 code; whatever onnxruntime says of it is an ``InputError`` that names it. A graph has
 
-    images (N, C, H, W)  ->  ..., embedding (N, ...), ...
+    images (N, C, H, W) or (N, H, W, C)  ->  ..., embedding (N, ...), ...
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class OpenTrunk:
         Of the pixels.
     session : onnxruntime.InferenceSession
         What runs it.
+    channels_last : bool
+        Whether the graph takes the channels behind height and width.
     """
 
     path: Path
@@ -65,6 +67,7 @@ class OpenTrunk:
     shape: tuple[Dimension, Dimension, Dimension, Dimension]
     dtype: type[np.floating[Any]]
     session: Any
+    channels_last: bool = False
 
     def embeddings(self, images: Array) -> Array:
         """Return the embeddings (N, m) of images (N, C, H, W), in batches of bounded memory.
@@ -89,7 +92,8 @@ class OpenTrunk:
     def _batch(self, images: Array) -> Array:
         """Run some images; a batch that is shorter than the graph's is filled with the last one."""
         lacking = max(0, (self.shape[0] or 0) - len(images))
-        batch = np.ascontiguousarray(images, self.dtype)
+        ordered = np.moveaxis(images, 1, -1) if self.channels_last else images
+        batch = np.ascontiguousarray(ordered, self.dtype)
         batch = np.concatenate([batch, np.repeat(batch[-1:], lacking, axis=0)])
         (name,) = (item.name for item in self.session.get_inputs())
         (output,) = _attempt(self.path, "run", self.session.run, [self.output], {name: batch})
@@ -137,10 +141,12 @@ def open_trunk(
     _check_standard(path, content)
     session = _attempt(path, "read", _session, content, threads)
     shape, dtype = _input(path, session)
+    last = _channels_last(shape)
+    shape = (shape[0], shape[3], *shape[1:3]) if last else shape
     output = _output(trunk, path, session)
     sizes = [item if isinstance(item, int) else None for item in (output.shape or [])[1:]]
     size = prod(item or 0 for item in sizes) if sizes and None not in sizes else None
-    return OpenTrunk(path, sha256, output.name, size, shape, dtype, session)
+    return OpenTrunk(path, sha256, output.name, size, shape, dtype, session, last)
 
 
 def trunk_path(trunk: Trunk, folder: Path) -> Path | None:
@@ -263,12 +269,12 @@ def _input(path: Path, session: Any) -> tuple[Any, type[np.floating[Any]]]:
             f"trunk '{path}' must take real numbers (images, channels, height, width), got "
             f"'{found.name}': {found.type} {found.shape}"
         )
-    if shape[3] in (1, 3) and (shape[1] or 0) > MOST_CHANNELS:
-        raise InputError(
-            f"trunk '{path}' takes images whose channels are last, {found.shape}; export it with "
-            "channels first, as (images, channels, height, width)"
-        )
     return shape, FLOATS[found.type]
+
+
+def _channels_last(shape: tuple[Dimension, ...]) -> bool:
+    """Say whether the last of four axes are the channels, as TensorFlow has them."""
+    return shape[3] in (1, 3) and (shape[1] is None or shape[1] > MOST_CHANNELS)
 
 
 def _output(trunk: Trunk, path: Path, session: Any) -> Any:

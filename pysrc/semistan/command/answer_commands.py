@@ -10,7 +10,6 @@ import typer
 from semistan.command import screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
-    Cluster,
     Data,
     DropMissing,
     Interval,
@@ -22,12 +21,22 @@ from semistan.command.arguments import (
     Scale,
     Seed,
     SomeRows,
+    rows_of,
     wrote,
 )
-from semistan.command.flags import EFFECT_FLAGS, PREDICT_FLAGS, configurable
+from semistan.command.flags import (
+    EFFECT_FLAGS,
+    PREDICT_FLAGS,
+    TABLE_FLAGS,
+    WHERE_FLAGS,
+    cluster_of,
+    configurable,
+)
 from semistan.errors import InputError
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
+@configurable(*WHERE_FLAGS, into="where")
 @configurable(*PREDICT_FLAGS, into="options")
 def predict(
     runs: Annotated[
@@ -46,33 +55,48 @@ def predict(
     ] = None,
     overwrite: Overwrite = False,
     *,
+    dialect: dict[str, str],
     options: dict[str, Any],
+    where: dict[str, Any],
 ) -> None:
     """Predict new rows: mean, standard error and interval of each, and all draws on request."""
+    from contextlib import nullcontext
+
     from semistan.bundle.files import check_output_file
+    from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
     from semistan.workflow.average import write_average
-    from semistan.workflow.inputs import read_table
+    from semistan.workflow.dialect import given_dialect
+    from semistan.workflow.pieces import read_pieces
     from semistan.workflow.predict import write_predictions
 
-    if weights is not None and len(runs) == 1:
+    cluster = cluster_of(where)
+    if len(runs) == 1 and weights is not None:
         raise InputError("--weights is for several runs: semistan predict RUN1 RUN2 --newdata ...")
+    if len(runs) > 1 and cluster is not None:
+        raise InputError("an average of several runs is predicted on this machine: leave --cluster")
 
     for path in (out, draws):
         if path is not None:
             check_output_file(path, overwrite=overwrite)
     opened = [read_run(run) for run in runs]
     said = {"say": screen.say, **options}
-    with screen.image_bar() as reading:
-        to = read_table(newdata), out or sys.stdout, draws
+    with (
+        screen.image_bar() as reading,
+        nullcontext() if cluster is None else connected(cluster) as backend,
+    ):
+        rows = read_pieces(newdata, given_dialect(**dialect), screen.say)
+        to = (out or sys.stdout, draws)
         if len(opened) == 1:
-            write_predictions(opened[0], *to, reading=reading, **said)
+            write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
         else:
-            write_average(opened, *to, weights=weights or "stacking", reading=reading, **said)
-    screen.say_caveat(opened[0])
+            how = {"weights": weights or "stacking", "reading": reading, **said}
+            write_average(opened, rows.whole(), *to, **how)
+    screen.say_caveats_of(opened)
     wrote(out, draws)
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
 def score(
     run: RunFolder,
     newdata: NewData,
@@ -81,17 +105,19 @@ def score(
     drop_missing: DropMissing = False,
     allow_new_levels: NewLevels = False,
     as_json: Json = False,
+    *,
+    dialect: dict[str, str],
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
     from semistan.posterior.run import read_run
     from semistan.workflow import score as scoring
-    from semistan.workflow.inputs import read_table
 
     opened = read_run(run)
     with screen.image_bar() as reading:
         table = scoring.score(
-            opened, read_table(newdata), interval=interval, seed=seed, drop_missing=drop_missing,
-            allow_new_levels=allow_new_levels, say=screen.say, reading=reading,
+            opened, rows_of(newdata, dialect), interval=interval, seed=seed,
+            drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=screen.say,
+            reading=reading,
         )  # fmt: skip
     screen.show_table(table, as_json=as_json)
     screen.say_weighting(opened.bundle.config)
@@ -117,7 +143,11 @@ def loo(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Leave-one-out cross-validation by PSIS, conditional on the subspace if there is one."""
+    """Leave-one-out cross-validation by PSIS, conditional on the subspace if there is one.
+
+    What --moment-match and --reloo find is kept in RUN/loo: this command, compare and report use it
+    from then on, and an interrupted --reloo goes on from there. Delete that folder to forget it.
+    """
     from semistan.bundle.files import check_output_file
     from semistan.show.tables import write_table
     from semistan.workflow import score as scoring
@@ -134,6 +164,7 @@ def loo(
     wrote(pointwise)
 
 
+@configurable(*WHERE_FLAGS, into="where")
 def kfold(
     run: RunFolder,
     folds: Annotated[int, typer.Option("--folds", "-K", help="Number of folds.")] = 10,
@@ -147,18 +178,19 @@ def kfold(
         int | None, typer.Option(min=1, help="Folds at a time; by default one for each core.")
     ] = None,
     save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
-    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
+    *,
+    where: dict[str, Any],
 ) -> None:
-    """Cross-validate, training the subspace anew in each fold; again to continue."""
+    """Cross-validate, training the subspace anew in each fold; resumable."""
     from semistan.infer.backends.dask import backend_at
     from semistan.posterior.run import read_run
     from semistan.posterior.scoring.scores import scores, scores_table
     from semistan.workflow import kfold as validation
 
     opened = read_run(run)
-    with backend_at(cluster) as backend:
+    with backend_at(cluster_of(where)) as backend:
         found = validation.kfold(
             opened, folds=folds, group=group, data=data, seed=seed, interval=interval, jobs=jobs,
             save_fits=save_fits, overwrite=overwrite, say=screen.say, backend=backend,
@@ -177,6 +209,7 @@ def kfold(
         raise typer.Exit(DIAGNOSTIC_FAILED)
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Runs' folders.")],
     by: Annotated[
@@ -190,14 +223,15 @@ def compare(
         str | None, typer.Option(help="Table of rows with a known response, to compare on instead.")
     ] = None,
     as_json: Json = False,
+    *,
+    dialect: dict[str, str],
 ) -> None:
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
     from semistan.posterior.scoring.compare import unreliable_text
     from semistan.workflow import compare as comparing
-    from semistan.workflow.inputs import read_table
     from semistan.workflow.runs import posterior_run
 
-    frame = read_table(newdata) if newdata else None
+    frame = rows_of(newdata, dialect) if newdata else None
     judged = [posterior_run(run) for run in runs]
     by = by if frame is None else "newdata"
     by = comparing.resolved_by(judged) if by == "auto" else by
@@ -256,7 +290,8 @@ def effect(
 def marginal(
     run: RunFolder,
     variables: Annotated[
-        list[str] | None, typer.Argument(help="Columns of the data; all by default.")
+        list[str] | None,
+        typer.Argument(help="Columns of the data; by default all but those that only name groups."),
     ] = None,
     scale: Scale = "response",
     rows: SomeRows = None,
@@ -276,6 +311,7 @@ def marginal(
     screen.say_caveat(opened)
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
 def importance(
     run: RunFolder,
     newdata: Annotated[
@@ -286,15 +322,16 @@ def importance(
     interval: Annotated[float, typer.Option(help="Probability of the interval.")] = 0.95,
     seed: Seed = 1,
     as_json: Json = False,
+    *,
+    dialect: dict[str, str],
 ) -> None:
     """Rank columns by what permuting them costs in mean log-likelihood."""
     from semistan.posterior.run import read_run
     from semistan.workflow import explain
-    from semistan.workflow.inputs import read_table
 
     opened = read_run(run)
     found = explain.importance_of(
-        opened, read_table(newdata) if newdata else None, repeats=repeats, interval=interval,
+        opened, rows_of(newdata, dialect) if newdata else None, repeats=repeats, interval=interval,
         rows=rows, seed=seed,
     )  # fmt: skip
     screen.show_answer(found, as_json=as_json)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semistan.command import screen
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DIAGNOSTIC_FAILED = 3  # the exit code of what finished although a diagnostic failed
 
@@ -25,15 +28,10 @@ Data = Annotated[
     str | None, typer.Option(help="The training data, if they are no longer where they were.")
 ]
 
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="A Dask cluster that does the work: its scheduler's address (tcp://...) or JSON file, "
-        "local or slurm; this machine's cores by default."
-    ),
+NewData = Annotated[
+    str, typer.Option(help="Table with the rows, of any kind that --data of 'semistan fit' takes.")
 ]
-
-NewData = Annotated[str, typer.Option(help="CSV or Parquet file with the rows.")]
+Central = Annotated[float, typer.Option(help="Probability of the interval.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]
 Scale = Annotated[str, typer.Option(help="response (the mean) or linpred.")]
@@ -49,6 +47,14 @@ NewLevels = Annotated[
         "--allow-new-levels", help="Draw the effects of a group's new levels from all levels'."
     ),
 ]
+
+
+def rows_of(newdata: str, dialect: dict[str, str]) -> pd.DataFrame:
+    """Read a table of new rows, and say how, if that is unusual."""
+    from semistan.workflow.dialect import given_dialect
+    from semistan.workflow.inputs import read_table
+
+    return read_table(newdata, given_dialect(**dialect), screen.say)
 
 
 def wrote(*paths: Path | None) -> None:

@@ -1,7 +1,7 @@
 """The command line: a thin command for each step, in the files of its group.
 
-Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed, 130
-interrupted, by Ctrl-C or another signal that asks to end.
+Exit codes: 0 success, 1 failure, 2 usage or bad input, 3 finished but a diagnostic failed, 128 and
+the signal's number where one asked to end: 130 by Ctrl-C, 143 by SIGTERM.
 """
 
 # Typer reads annotations at run time: no postponed evaluation here.
@@ -110,22 +110,31 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
+    received: list[int] = []
     for number in ENDING:
-        _end_as_by_ctrl_c(number)
+        _end_as_by_ctrl_c(number, received)
     try:
         app()
+    except SystemExit as end:  # Typer's, of Ctrl-C too
+        sys.exit(_status(received) if end.code == INTERRUPTED else end.code)
     except SemistanError as error:
         _give_up(error)
     except OSError as error:
         _give_up(file_error(error))
     except KeyboardInterrupt:  # before or after a command, in which Typer sees it
-        sys.exit(INTERRUPTED)
+        sys.exit(_status(received))
 
 
-def _end_as_by_ctrl_c(number: int) -> None:
+def _status(received: list[int]) -> int:
+    """Return the status of a command that was asked to end, as shells have it."""
+    return 128 + received[0] if received else INTERRUPTED
+
+
+def _end_as_by_ctrl_c(number: int, received: list[int]) -> None:
     """Let a signal end the command as Ctrl-C does: children too, and what is complete is kept."""
 
     def interrupt(*_: object) -> NoReturn:
+        received.append(number)
         raise KeyboardInterrupt
 
     if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, has it ignored

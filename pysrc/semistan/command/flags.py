@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ from semistan.infer.methods import names_text
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.posterior.options import EffectOptions, PredictOptions
 
-MODEL, TRAINING, SAMPLING = "Model", "Training", "Sampling"
+MODEL, TRAINING, SAMPLING, WHERE = "Model", "Training", "Sampling", "Where"
 OPTIONS = "Options"  # where Typer shows the options that have no panel
 
 
@@ -127,8 +127,12 @@ MODEL_FLAGS = (
     Flag("encoding", ("encoding",), str,
          "Its encoding, as utf-8, utf-16 or cp1252; auto guesses.", MODEL),
     Flag("family", ("family",), str,
-         "gaussian, student, lognormal, poisson, negbinomial, bernoulli, binomial, gamma, beta, "
-         "cumulative or categorical; with another link as 'bernoulli(probit)'.", MODEL),
+         "gaussian, student, skew_normal, lognormal, gamma, weibull, exponential, beta, "
+         "zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
+         "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, bernoulli, binomial, "
+         "beta_binomial, cumulative, categorical or multinomial; with another link as "
+         "'bernoulli(probit)'.",
+         MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
          MODEL, _widths),
     Flag("activation", ("network.activation",), str,
@@ -178,7 +182,8 @@ MODEL_FLAGS = (
          "Prior on subspace coordinates; auto: as wide as the control points spread.", MODEL),
     Flag("prior_sigma", ("priors.sigma",), str, "Prior on the residual sd.", MODEL),
     Flag("prior", (), list[str],
-         "Prior on one parameter, as b_age='student_t(3, 0, 2.5)'; repeatable.", MODEL, _priors),
+         "Prior on one parameter, as b_age='student_t(3, 0, 2.5)', or on all of a class, as "
+         "sds='normal(0, 1)'; repeatable.", MODEL, _priors),
     Flag("autoscale", ("priors.autoscale",), bool,
          "Multiply priors on b and sigma by the units of y and x.", MODEL),
     Flag("drop_missing", ("drop_missing",), bool,
@@ -187,7 +192,7 @@ MODEL_FLAGS = (
          "Coefficients that get what the network says along their columns: auto (where nn() sees "
          "all that the term uses), all or off.", MODEL),
     Flag("orthogonalise_in", ("orthogonalise_in",), str,
-         "posterior (in each draw, reported besides) or model (sampled, with the prior on them).",
+         "posterior (in each draw, reported as well) or model (sampled, with the prior on them).",
          MODEL),
 )  # fmt: skip
 TRAIN_FLAGS = (
@@ -229,10 +234,18 @@ SAMPLE_FLAGS = (
     Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
          SAMPLING),
 )  # fmt: skip
+WHERE_FLAGS = (
+    Flag("backend", ("sample.backend",), str,
+         "What does the work: local (this machine's cores) or dask; auto: dask where there is a "
+         "cluster.", WHERE),
+    Flag("cluster", ("sample.cluster",), str,
+         "The Dask cluster: its scheduler's address (tcp://...) or JSON file, local or slurm.",
+         WHERE),
+)  # fmt: skip
 SEED_FLAG = Flag(
     "seed", ("train.seed", "sample.seed"), int, "Seed of training and sampling.", SAMPLING
 )
-FIT_FLAGS = (*MODEL_FLAGS, *TRAIN_FLAGS, *SAMPLE_FLAGS, SEED_FLAG)
+FIT_FLAGS = (*MODEL_FLAGS, *TRAIN_FLAGS, *SAMPLE_FLAGS, SEED_FLAG, *WHERE_FLAGS)
 
 
 def _of(defaults: PredictOptions | EffectOptions, name: str, kind: Any, text: str) -> Flag:
@@ -271,6 +284,31 @@ EFFECT_FLAGS = (
         "the second)."),
     _of(_EFFECT, "seed", int, "Seed of everything that is drawn here."),
 )  # fmt: skip
+
+
+TABLE_FLAGS = tuple(
+    replace(flag, panel=OPTIONS, help=text)
+    for flag, text in zip(
+        (flag for flag in MODEL_FLAGS if flag.name in ("sep", "decimal", "encoding")),
+        ("What separates the fields of --newdata: one character, tab or blank; guessed by default.",
+         "Decimal sign of --newdata, '.' or ','; guessed by default.",
+         "Encoding of --newdata, as utf-8, utf-16 or cp1252; guessed by default."),
+        strict=True,
+    )
+)  # fmt: skip
+
+
+def cluster_of(where: Mapping[str, Any]) -> str | None:
+    """Return the cluster that given ``WHERE_FLAGS`` ask for, or None for this machine.
+
+    Raises
+    ------
+    InputError
+        For a backend that is not known.
+    """
+    from semistan.model.config import ModelConfig, with_overrides
+
+    return with_overrides(ModelConfig(formula=""), where).sample.where
 
 
 def configurable(

@@ -6,10 +6,18 @@ from typing import Annotated
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Json, RunFolder, Scale, Seed, SomeRows
+from semistan.command.arguments import (
+    Central,
+    Data,
+    Json,
+    RunFolder,
+    Scale,
+    Seed,
+    SomeRows,
+    rows_of,
+)
+from semistan.command.flags import TABLE_FLAGS, configurable
 from semistan.errors import InputError
-
-Central = Annotated[float, typer.Option(help="Probability of the interval.")]
 
 
 def hypothesis(
@@ -30,7 +38,11 @@ def hypothesis(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Judge hypotheses about parameters: probabilities, evidence ratios, a range about 0."""
+    """Judge hypotheses about parameters: probabilities, evidence ratios, a range about 0.
+
+    Columns are those of brms's hypothesis(). Also, for the difference d of both sides, P(d > 0),
+    its Monte Carlo standard error MCSE, and with --rope the probability of that range, P(ROPE).
+    """
     from semistan.workflow import inquire
 
     found = inquire.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
@@ -39,7 +51,11 @@ def hypothesis(
 
 
 def r2(run: RunFolder, interval: Central = 0.95, seed: Seed = 1, as_json: Json = False) -> None:
-    """Explained variance: R2, LOO-R2, and the shares of the structured and the network part."""
+    """Explained variance: R2, LOO-R2, and the shares of the structured and the network part.
+
+    Shares are of the variance of the linear predictor, with what parts have in common halved
+    between them; alone is the variance of a part by itself, relative to that of all.
+    """
     from semistan.workflow import inquire
 
     found = inquire.bayes_r2(run, interval=interval, seed=seed)
@@ -47,11 +63,23 @@ def r2(run: RunFolder, interval: Central = 0.95, seed: Seed = 1, as_json: Json =
     _say(found.notes)
 
 
-def sensitivity(run: RunFolder, as_json: Json = False) -> None:
+def sensitivity(
+    run: RunFolder,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Scale these priors alone: classes or names of the table, as b or "
+            "b_age,sigma; the whole prior by default."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Say how sensitive each parameter is to the prior and the likelihood, by power-scaling."""
     from semistan.workflow import inquire
 
-    screen.show_table(inquire.sensitivity(run), as_json=as_json)
+    screen.show_table(inquire.sensitivity(run, prior or ()), as_json=as_json)
+    if prior is not None:
+        screen.say(f"Of the prior, only that of {prior} is scaled.")
     screen.say("Above 0.05 (per doubling of the density's power) a sensitivity is not negligible.")
 
 
@@ -61,8 +89,13 @@ def pp_check(
         str, typer.Option(help="Statistics: mean, sd, min, max, median, zeros, skewness.")
     ] = "mean,sd",
     by: Annotated[
-        str | None, typer.Option(help="Column of the training table whose values are groups.")
+        str | None,
+        typer.Option(
+            help="Column whose values are groups, or in quarters if it has more than ten numbers; "
+            "one that is not in the formula is read from the training data."
+        ),
     ] = None,
+    data: Data = None,
     interval: Central = 0.95,
     seed: Seed = 1,
     as_json: Json = False,
@@ -70,16 +103,20 @@ def pp_check(
     """Check statistics of the response against replicated ones, with predictive p-values."""
     from semistan.workflow import inquire
 
-    found = inquire.pp_check(run, stat, by=by, seed=seed)
+    found = inquire.pp_check(run, stat, by=by, data=data, seed=seed)
     screen.show_table(found.table(interval), as_json=as_json)
     if found.note:
         screen.say(found.note)
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
 def comparisons(
     run: RunFolder,
     variables: Annotated[
-        str | None, typer.Option(help="Columns that change, as x,g; all by default.")
+        str | None,
+        typer.Option(
+            help="Columns that change, as x,g; by default all but those that only name groups."
+        ),
     ] = None,
     contrast: Annotated[
         str | None,
@@ -102,14 +139,14 @@ def comparisons(
     interval: Central = 0.95,
     seed: Seed = 1,
     as_json: Json = False,
+    *,
+    dialect: dict[str, str],
 ) -> None:
     """Compare predictions before and after a change of a column, averaged over rows."""
-    from semistan.posterior.effects.comparisons import averaging_text
     from semistan.posterior.run import read_run
     from semistan.workflow import inquire
-    from semistan.workflow.inputs import read_table
 
-    opened, frame = read_run(run), read_table(newdata) if newdata else None
+    opened, frame = read_run(run), rows_of(newdata, dialect) if newdata else None
     table = inquire.comparisons(
         opened, variables.split(",") if variables else None,
         frame=frame,
@@ -118,8 +155,7 @@ def comparisons(
     )  # fmt: skip
     screen.show_table(table, as_json=as_json)
     columns = opened.table().columns if frame is None else frame.columns
-    if weighting := averaging_text(opened.bundle.config, columns):
-        screen.say(weighting)
+    screen.say_weighting(opened.bundle.config, columns)
     screen.say_caveats(opened)
 
 

@@ -8,7 +8,6 @@ import typer
 
 from semistan.command import screen
 from semistan.command.arguments import (
-    Cluster,
     Data,
     Json,
     Model,
@@ -45,14 +44,12 @@ def fit(
     model: Model,
     out: Out = Path("run"),
     overwrite: Overwrite = False,
-    cluster: Cluster = None,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
     screen.begin("reading the table and checking the model")
-    from semistan.infer.backends.dask import backend_at
     from semistan.subspace.construction import training_epochs
     from semistan.workflow import fit as workflow
     from semistan.workflow.prepare import configure
@@ -60,7 +57,6 @@ def fit(
     config = configure(model, overrides)
     epochs = config.subspace.subspaces * training_epochs(config)
     with (
-        backend_at(cluster) as backend,
         screen.image_bar() as reading,
         screen.training_bar(epochs) as progress,
         screen.chain_bars() as chain_progress,
@@ -73,7 +69,6 @@ def fit(
             chain_progress=chain_progress,
             reading=reading,
             say=screen.say,
-            backend=backend,
         )
     finish(result, as_json)
 
@@ -126,6 +121,7 @@ def train(
     from semistan.workflow import train as training
     from semistan.workflow.dimension import resolved
     from semistan.workflow.prepare import configure, prepare
+    from semistan.workflow.saturation import warn_of_saturation
     from semistan.workflow.train import prior_text, warn_of_overfitting
 
     config = configure(model, overrides)
@@ -141,10 +137,12 @@ def train(
         )
     prepared = resolved(prepared, say=screen.say)
     checkpoint = training.checkpoint_file(out)
+    training.warn_of_damage(checkpoint, screen.say)
     with screen.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress, checkpoint=checkpoint)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)
+    warn_of_saturation([bundle], prepared.rows, screen.say)
     write_bundle(bundle, out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     screen.say(f"wrote {out}; sample it with: semistan sample {out}")

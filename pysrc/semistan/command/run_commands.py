@@ -10,7 +10,6 @@ from semistan.command import screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
-    Cluster,
     Data,
     Json,
     Out,
@@ -19,7 +18,7 @@ from semistan.command.arguments import (
     RunFolder,
     finish,
 )
-from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, configurable
+from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, WHERE_FLAGS, cluster_of, configurable
 from semistan.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ def stan(
     )
 
 
+@configurable(*WHERE_FLAGS, into="where")
 @configurable(*SAMPLE_FLAGS, SEED_FLAG)
 def sample(
     source: Annotated[
@@ -68,10 +68,10 @@ def sample(
     no_draws: Annotated[
         bool, typer.Option("--no-draws", help="Make the run and stop, for 'semistan tasks'.")
     ] = False,
-    cluster: Cluster = None,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
+    where: dict[str, Any],
 ) -> None:
     """Sample a bundle into a new run, or the chains that an interrupted run still lacks."""
     screen.begin("reading the rows")
@@ -81,6 +81,7 @@ def sample(
     from semistan.workflow.compiled import toolchain_for
     from semistan.workflow.stan import bundle_of
 
+    cluster = cluster_of(where)
     if (source / MARKER).is_file():
         if overrides:
             raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -232,11 +232,24 @@ def show_answer(answer: Answer, *, as_json: bool) -> None:
 
 def say_caveat(run: Run) -> None:
     """Say what the intervals of a run leave out; a prior's leave nothing out."""
+    if text := _caveat(run):
+        say(text)
+
+
+def say_caveats_of(runs: Sequence[Run]) -> None:
+    """Say what the intervals of each run leave out, once if it is the same."""
+    if len({_caveat(run) for run in runs}) == 1:
+        say_caveat(runs[0])
+        return
+    for run in runs:
+        if text := _caveat(run):
+            say(f"{run.path}: {text}")
+
+
+def _caveat(run: Run) -> str:
     from semistan.model.describe import left_out
 
-    text = "" if run.prior_only else left_out(run.bundle, len(run.members))
-    if text:
-        say(text)
+    return "" if run.prior_only else left_out(run.bundle, len(run.members))
 
 
 def say_caveats(run: Run) -> None:
@@ -248,11 +261,11 @@ def say_caveats(run: Run) -> None:
     say_caveat(run)
 
 
-def say_weighting(config: ModelConfig) -> None:
-    """Say by what averages over rows are weighted, if they are."""
-    from semistan.posterior.scoring.scores import weighting
+def say_weighting(config: ModelConfig, columns: Iterable[str] | None = None) -> None:
+    """Say by what averages over rows (with these columns) are weighted, if they are."""
+    from semistan.posterior.weighting import weighting
 
-    if weights := weighting(config):
+    if weights := weighting(config, columns):
         say(f"Averages over rows are {weights}.")
 
 

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Overwrite, RunFolder
+from semistan.command.arguments import Overwrite, RunFolder, rows_of
+from semistan.command.flags import TABLE_FLAGS, configurable
 from semistan.errors import InputError
 
 
+@configurable(*TABLE_FLAGS, into="dialect")
 def plot(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN ...", help="A run, and others to overlay.")
@@ -18,8 +20,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="coefficients, densities, pairs, band, subspace, loss, ppc, stat, loo_pit, "
-            "calibration, images, survival, trace, rank or energy."
+            help="coefficients, densities, pairs, smooths, band, subspace, loss, ppc, stat, "
+            "loo_pit, calibration, images, survival, trace, rank or energy."
         ),
     ] = "coefficients",
     out: Annotated[
@@ -54,13 +56,14 @@ def plot(
         str | None, typer.Option(help="Rows with a known response, for calibration or images.")
     ] = None,
     overwrite: Overwrite = False,
+    *,
+    dialect: dict[str, str],
 ) -> None:
     """Draw a picture; semistan effect --picture draws those of effects."""
     from semistan.bundle.files import check_output_file
     from semistan.show.pictures import check_kind
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow import outputs
-    from semistan.workflow.inputs import read_table
 
     check_kind(kind)
     out = out or Path(f"{kind}.png")
@@ -72,7 +75,7 @@ def plot(
         "directions": _directions(directions), "what": density,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
-    frame = read_table(newdata) if newdata else None
+    frame = rows_of(newdata, dialect) if newdata else None
     outputs.plot(runs[0], kind, out, others=runs[1:], frame=frame, **options)
     screen.say(f"wrote {out}")
 

@@ -8,7 +8,6 @@ import typer
 
 from semistan.command import screen
 from semistan.command.arguments import (
-    Cluster,
     Json,
     Model,
     Out,
@@ -17,7 +16,7 @@ from semistan.command.arguments import (
     Seed,
     wrote,
 )
-from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
+from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, WHERE_FLAGS, cluster_of, configurable
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="At a time; by default one for each core.")]
 
@@ -51,6 +50,7 @@ def simulate(
     wrote(out)
 
 
+@configurable(*WHERE_FLAGS, into="where")
 def baseline(
     run: RunFolder,
     folds: Annotated[
@@ -58,15 +58,16 @@ def baseline(
     ] = 10,
     seed: Seed = 1,
     jobs: Jobs = None,
-    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
+    *,
+    where: dict[str, Any],
 ) -> None:
     """Put lines (GLM) and smooths (GAM) in the network's place, on the same folds; resumable."""
     from semistan.infer.backends.dask import backend_at
     from semistan.workflow import baseline as comparing
 
-    with backend_at(cluster) as backend:
+    with backend_at(cluster_of(where)) as backend:
         found = comparing.baseline(
             run, folds=folds, seed=seed, jobs=jobs, overwrite=overwrite, say=screen.say,
             backend=backend,
@@ -93,21 +94,18 @@ def sbc(
         ),
     ] = False,
     jobs: Jobs = None,
-    cluster: Cluster = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
-    """Simulate from the prior, fit, and rank the truth, training each time; again to continue."""
-    from semistan.infer.backends.dask import backend_at
+    """Simulate from the prior, fit and rank the truth, training each time; resumable."""
     from semistan.workflow import sbc as calibrating
 
-    with backend_at(cluster) as backend:
-        found = calibrating.sbc(
-            model, out=out, replications=replications, fixed_subspace=fixed_subspace, jobs=jobs,
-            overwrite=overwrite, overrides=overrides, say=screen.say, backend=backend,
-        )  # fmt: skip
+    found = calibrating.sbc(
+        model, out=out, replications=replications, fixed_subspace=fixed_subspace, jobs=jobs,
+        overwrite=overwrite, overrides=overrides, say=screen.say,
+    )  # fmt: skip
     screen.show_table(found.table(), as_json=as_json)
     if found.failed:
         screen.say(f"warning: {found.failed} of {replications} fits failed a diagnostic")

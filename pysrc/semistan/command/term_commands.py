@@ -1,14 +1,9 @@
 """Commands that show the terms of a finished run: effects of levels, and smooths."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
-from typing import Annotated
-
-import typer
 
 from semistan.command import screen
-from semistan.command.arguments import Json, RunFolder
-
-Central = Annotated[float, typer.Option(help="Probability of the interval.")]
+from semistan.command.arguments import Central, Json, RunFolder
 
 
 def ranef(run: RunFolder, interval: Central = 0.95, as_json: Json = False) -> None:

@@ -5,11 +5,13 @@ Behind them, everything works with the heads of the networks, whose inputs the f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.inputs import Inputs
 from semistan.density.pieces import pieces_of
 from semistan.density.problem import Problem
 from semistan.lazy import torch
@@ -63,13 +65,12 @@ def features(bundle: Bundle, U: Array) -> Array:
     """Return the features (N, m) of inputs (N, Q) in the user's units."""
     leading, units = bundle.model.leading, bundle.units
     w_frozen = torch.tensor(bundle.trained.w_frozen)
-    standardised = (
-        torch.tensor((U[piece] - units.u_loc) / units.u_scale)
-        for piece in pieces_of(len(U), leading.whole.widest, NUMBERS)
-    )
-    with torch.no_grad():
-        found = [leading.features(w_frozen, u).numpy() for u in standardised]
-    return np.concatenate(found)
+
+    def of_rows(piece: slice) -> Tensor:
+        standardised = torch.tensor((U[piece] - units.u_loc) / units.u_scale)
+        return leading.features(w_frozen, standardised)
+
+    return np.asarray(_in_pieces(len(U), leading, of_rows).numpy())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,13 +99,28 @@ def behind(problem: Problem, leading: Leading, w_frozen: Tensor) -> Behind:
     w_frozen : torch.Tensor, shape (d_frozen,)
         Their weights.
     """
-    with torch.no_grad():
-        found = [
-            leading.features(w_frozen, problem.U[piece])
-            for piece in pieces_of(len(problem), leading.whole.widest, NUMBERS)
-        ]
-    H = torch.cat(found)
+
+    def of_rows(piece: slice) -> Tensor:
+        return leading.features(w_frozen, problem.inputs.rows(piece).values)
+
+    H = _in_pieces(len(problem), leading, of_rows)
     loc, scale = H.mean(dim=0), H.std(dim=0)
     scale = torch.where(scale > CONSTANT, scale, 1.0)
-    heads = replace(problem, network=leading.heads, U=(H - loc) / scale)
+    heads = replace(problem, network=leading.heads, inputs=Inputs((H - loc) / scale))
     return Behind(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
+
+
+def _in_pieces(N: int, leading: Leading, of_rows: Callable[[slice], Tensor]) -> Tensor:
+    """Return the features (N, m) of all rows, of which some are computed at a time.
+
+    They are written into one array: kept as pieces, they would lie between the large arrays of the
+    layers, whose memory could not be used again.
+    """
+    H: Tensor | None = None
+    with torch.no_grad():
+        for piece in pieces_of(N, leading.whole.widest, NUMBERS):
+            found = of_rows(piece)
+            H = found.new_empty(N, found.shape[1]) if H is None else H
+            H[piece] = found
+    assert H is not None
+    return H

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.density.ggn import curvature, onto
+from semistan.density.marginal import LEAST_CURVATURE
 from semistan.density.problem import Problem
 from semistan.density.spread import held_coordinates, reestimated
 from semistan.density.target import (
@@ -56,7 +57,6 @@ MAX_STEPS = 100
 ENOUGH = 1e-2  # nats: the search ends when a step promises less
 MAX_DAMPING = 1e8
 ESTIMATES = 8  # of the standard deviations of penalised coefficients
-LEAST_CURVATURE = 1e-6  # of a prior, which is negative in the tails of a Student t
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ def _gain(gradient: Tensor, matrix: Tensor) -> float:
 
 def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
-    gradient, bend = curvature(lambda x: -log_prior(target, x), q)
+    gradient, bend = _prior_curvature(target, q)
     bend = bend.clamp(min=LEAST_CURVATURE)
     if target.prior_only:
         return gradient, torch.diag(bend)
@@ -176,9 +176,28 @@ def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     return gradient + slope + more_slope, torch.diag(bend) + matrix + more_matrix
 
 
+def _prior_curvature(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Return slopes and bends (n,) of minus the log prior.
+
+    The density of coordinates whose units depend on standard deviations is not that of independent
+    parameters: each kind is moved with the other one held.
+    """
+    partly = torch.zeros(len(q), dtype=torch.bool)
+    partly[target.layout.positions([p.name for p in target.layout.centred])] = True
+    slope, bend = q.new_zeros(len(q)), q.new_zeros(len(q))
+    for moving in (partly, ~partly) if partly.any() else (~partly,):
+
+        def minus_log_prior(x: Tensor, moving: Tensor = moving) -> Tensor:
+            return -log_prior(target, torch.where(moving, x, q))
+
+        more_slope, more_bend = curvature(minus_log_prior, q)
+        slope, bend = slope + more_slope, bend + more_bend
+    return slope, bend
+
+
 def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     """Return both derivatives of minus the log-likelihood as it is, not tempered."""
-    gradient, matrix = torch_zeros(q)
+    gradient, matrix = _zeros(q)
     values = target.values(q)
     w = weights(target, values[PHI])
     held = _held_by_theta(target, w)
@@ -188,7 +207,7 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
             p.name: _by_q(target, q, w, chunk, p, held) for p in target.bundle.design.predictors
         }
         for name, J in along.items():
-            slope, bend = _predictor_curvature(target, chunk, predictors, values, name)
+            slope, bend = predictor_curvature(target, chunk, predictors, values, name)
             gradient += J.T @ slope
             matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
         if len(scalars):
@@ -201,7 +220,7 @@ def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     return gradient, matrix
 
 
-def torch_zeros(q: Tensor) -> tuple[Tensor, Tensor]:
+def _zeros(q: Tensor) -> tuple[Tensor, Tensor]:
     """Return a gradient and a matrix of zeros for q."""
     return q.new_zeros(len(q)), q.new_zeros(len(q), len(q))
 
@@ -287,7 +306,7 @@ def _jacobian(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return columns.T
 
 
-def _predictor_curvature(
+def predictor_curvature(
     target: Target, chunk: Problem, predictors: Predictors, values: Values, name: str
 ) -> tuple[Tensor, Tensor]:
     """Return slopes and bends (rows,) of minus the log-likelihood in one predictor."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.pieces import pieces_of
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
@@ -25,7 +26,7 @@ MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
 def network_output(spec: Networks, units: Units, w: Array, U: Array, predictor: str = MU) -> Array:
-    """Evaluate ``f(u; w)`` without gradients.
+    """Evaluate ``f(u; w)`` without gradients, some rows at a time.
 
     Parameters
     ----------
@@ -45,9 +46,13 @@ def network_output(spec: Networks, units: Units, w: Array, U: Array, predictor: 
     array, shape (..., N)
         The network's output, in units of ``eta_scale``.
     """
+    at = torch.tensor(w)
     with torch.no_grad():
-        u = network_inputs(units, U)
-        return np.asarray(forward(spec, torch.tensor(w), u, predictor).numpy())
+        found = [
+            forward(spec, at, network_inputs(units, U[piece]), predictor).numpy()
+            for piece in pieces_of(len(U), spec.widest, MOST_ACTIVATIONS)
+        ]
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
 
 def network_inputs(units: Units, U: Array) -> Tensor:

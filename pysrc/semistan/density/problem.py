@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.density.inputs import Inputs, inputs_of, joined_inputs
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.family import Family
@@ -82,7 +83,7 @@ class Problem:
     eta_scale: float
     y: Tensor
     columns: dict[str, TensorColumns]
-    U: Tensor
+    inputs: Inputs
     given: dict[str, Tensor] = field(default_factory=dict)
     terms: dict[str, tuple[Term, ...]] = field(default_factory=dict)
     all_rows: int = 0
@@ -99,10 +100,15 @@ class Problem:
             self,
             y=self.y[index],
             columns={name: columns.rows(index) for name, columns in self.columns.items()},
-            U=self.U[index],
+            inputs=self.inputs.rows(index),
             given={name: values[index] for name, values in self.given.items()},
             held_out=None,
         )
+
+    @property
+    def U(self) -> Tensor:
+        """The standardised inputs of the networks, (N, Q); of images, made at each call."""
+        return self.inputs.values
 
     @property
     def Z(self) -> Tensor:
@@ -266,7 +272,7 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         units.eta_scale,
         tensor(rows.y),
         {predictor.name: columns(predictor.name) for predictor in predictors},
-        tensor((rows.U - units.u_loc) / units.u_scale),
+        inputs_of(rows.U, units.u_loc, units.u_scale, device),
         {name: tensor(values) for name, values in rows.given.items()},
         {predictor.name: predictor.terms for predictor in predictors},
         len(rows),
@@ -296,7 +302,7 @@ def all_rows(parts: Sequence[Problem]) -> Problem:
     return replace(
         first,
         y=joined(part.y for part in parts),
-        U=joined(part.U for part in parts),
+        inputs=joined_inputs([part.inputs for part in parts]),
         columns={name: columns(name) for name in first.columns},
         given={name: joined(part.given[name] for part in parts) for name in first.given},
     )

@@ -17,6 +17,8 @@ from semistan.model.arrays import Array
 from semistan.model.terms.penalised import Penalised
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from semistan.density.target import Target
 
 
@@ -45,13 +47,21 @@ def reestimated(target: Target, q: Array, covariance: Array) -> Array:
     covariance : array, shape (n, n)
         Of the Laplace approximation there; only that of the standardised coefficients is used.
     """
-    values = {name: value.numpy() for name, value in target.layout.unpack(torch.tensor(q)).items()}
+    sampled = target.layout.unpack(torch.tensor(q))
+    units = {p.name: p.unit_at(sampled) for p in target.layout.centred}
+    values = {name: value.numpy() for name, value in sampled.items()}
     values |= {name: np.array(value) for name, value in target.constants.items()}
     for predictor in target.bundle.design.predictors:
         for term in predictor.terms:
             if isinstance(term, Penalised):
                 at = target.layout.positions([term.names[0]])
                 scale = target.bundle.units.scale(predictor.name)
-                own = covariance[np.ix_(at, at)]
+                unit = _flat(units.get(term.names[0], 1.0), len(at))
+                own = unit[:, None] * covariance[np.ix_(at, at)] * unit
                 values |= term.reestimated(values, own, set(target.constants), scale)
     return target.layout.pack(values)
+
+
+def _flat(unit: Tensor | float, size: int) -> Array:
+    """Return a unit in the order of coordinates, a matrix column by column."""
+    return np.full(size, unit) if isinstance(unit, float) else unit.numpy().T.ravel()

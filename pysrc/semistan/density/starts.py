@@ -1,4 +1,4 @@
-"""The trained parameters as values of what the program samples, but for phi."""
+"""The trained parameters as values of what the program samples, and where chains start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.priors.prior import prior_data
 from semistan.model.priors.weight_scales import SD_W
 
 
@@ -27,3 +29,16 @@ def trained_values(bundle: Bundle) -> dict[str, Any]:
             own, x = x[: term.training_size], x[term.training_size :]
             values |= term.start(own, units.scale(predictor.name))
     return values
+
+
+def trained_phi(bundle: Bundle) -> Array:
+    """Return the coordinates (k,) of the trained network, or 0 at the centre of a curve."""
+    points = bundle.trained.control_points
+    return bundle.subspace.project(points[0]) if len(points) == 1 else np.zeros(bundle.subspace.k)
+
+
+def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
+    """Return q (n,) at values of the parameters, theta among them also where it is made."""
+    if joint := bundle.model.joint:
+        values = values | joint.start(np.asarray(values["theta"]), prior_data(bundle))
+    return bundle.layout.pack(values)

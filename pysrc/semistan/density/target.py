@@ -15,6 +15,7 @@ import numpy as np
 
 from semistan.density.features import NUMBERS as FEATURES
 from semistan.density.features import at_features
+from semistan.density.ggn import CHUNK
 from semistan.density.marginal import Conditional, log_marginal
 from semistan.density.problem import Problem, all_rows, make_problem
 from semistan.density.shear import Shear, shear_of
@@ -33,7 +34,6 @@ from semistan.model.temper import Temper
 if TYPE_CHECKING:
     from torch import Tensor
 
-CHUNK = 4_000_000  # derivatives by weights that are held at a time
 NUMBERS = 4_000_000  # activations, or weights, of several points that are held at a time
 
 Values = Mapping[str, "Tensor"]
@@ -85,6 +85,15 @@ class Target:
     def integrates_theta(self) -> bool:
         """Whether theta is integrated out, to temper phi alone."""
         return self.bundle.model.integrates_theta
+
+    @cached_property
+    def parts(self) -> tuple[Target, ...]:
+        """Targets whose log-likelihoods add up to this one's: of a chunk each, if that can be."""
+        if self.prior_only:
+            return ()
+        if self.shear or self.integrates_theta or len(self.chunks) == 1:
+            return (self,)
+        return tuple(replace(self, chunks=(chunk,)) for chunk in self.chunks)
 
     @cached_property
     def scalars(self) -> tuple[Dispersion, ...]:
@@ -192,6 +201,23 @@ def negative_log_posterior(target: Target, q: Tensor) -> float:
     return -float(log_density)
 
 
+def value_and_gradient(target: Target, q: Array) -> tuple[float, Array]:
+    """Return minus the log posterior at q (n,), up to a constant, and its gradient (n,).
+
+    Each chunk of rows is gone back through before the next one, so that memory is bounded by a
+    chunk; not where theta depends on the network at all rows.
+    """
+    x = torch.tensor(q, requires_grad=True)
+    total = log_prior(target, x)
+    (gradient,) = torch.autograd.grad(total, x)
+    value = float(total.detach())
+    for part in target.parts:
+        more = log_likelihood(part, x)
+        gradient = gradient + torch.autograd.grad(more, x)[0]
+        value += float(more.detach())
+    return -value, -gradient.numpy()
+
+
 def log_posteriors(target: Target, q: Array) -> Array:
     """Evaluate the log density that the program samples at points q (S, n), up to a constant."""
     if target.prior_only:
@@ -251,7 +277,7 @@ def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
         device = "cuda" if allowed and torch.cuda.is_available() else "cpu"
     for start in range(0, len(problem), size):
         part = problem.rows(torch.arange(start, min(start + size, len(problem))))
-        yield replace(part, U=part.U.to(device))
+        yield replace(part, inputs=part.inputs.to(device))
 
 
 def weights(target: Target, phi: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from semistan.bundle.files import atomic_file
+from semistan.bundle.files import write_bytes
+from semistan.bundle.unfinished import keep_state, kept_state
 from semistan.infer.backends.backend import Backend, Report, Task
 from semistan.infer.content import content_of
 from semistan.infer.folder import metric_file, start_file
@@ -21,7 +22,7 @@ from semistan.infer.task import ChainTask
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 
 ChainProgress = Callable[[int, int, int], None]  # chain, iteration, iterations in all
 Before = Callable[[Path, bytes], None]
@@ -102,14 +103,14 @@ def chain_tasks(
     data, folder = content_of(run / "data.json"), run / "chains"
 
     def task(chain: int) -> ChainTask:
-        mode, partial = metric_file(run, chain), partial_file(folder, chain)
+        mode = metric_file(run, chain)
         return ChainTask(
             method.chain, chain, options, bundle, prior_only,
             start=content_of(start_file(run, chain)),
             mode=content_of(mode) if mode.is_file() else None,
             keep_metric=keep_metric, program=program, data=data, kernel=kernel,
             threads=threads, rows=rows,
-            left=partial.read_bytes() if partial.is_file() else None, where=where,
+            left=kept_state(partial_file(folder, chain)), where=where,
         )  # fmt: skip
 
     wanted = missing_chains(folder, options.chains) if chains is None else chains
@@ -162,16 +163,11 @@ def complete_all(
                 progress(item.before + item.task.number, iteration, iterations)
 
         partial = partial_file(item.folder, item.task.number)
-        return Report(step, lambda state: _write(partial, state))
+        return Report(step, lambda state: keep_state(partial, state))
 
     tasks = [item.task for item in filed]
     for index, content in backend.map(tasks, at_once=at_once, report=report):
         folder, chain = filed[index].folder, tasks[index].number
         before(chain_file(folder, chain), content)
-        _write(chain_file(folder, chain), content)
+        write_bytes(chain_file(folder, chain), content)
         partial_file(folder, chain).unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(content)

@@ -12,13 +12,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
-from semistan.program.program import (
-    Kernel,
-    bundle_program,
-    included_functions,
-    labels,
-    raw_labels,
-)
+from semistan.program.parts import Kernel
+from semistan.program.program import bundle_program, included_functions, labels, raw_labels
 from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 FUNCTIONS = "functions.stanfunctions"  # what a program with --include includes

@@ -43,8 +43,8 @@ class Method:
     check : callable
         Refuses models that it cannot sample, with an ``InputError``.
     hamiltonian : bool
-        Whether it is CmdStan's Hamiltonian Monte Carlo, which has a metric and a tree depth, uses
-        threads within a chain, and whose files CmdStan's ``generate_quantities`` reads.
+        Whether it is Hamiltonian Monte Carlo, which has a metric and a tree depth. CmdStan's uses
+        threads within a chain, and its ``generate_quantities`` reads the files.
     since : tuple of int
         The first CmdStan that has it.
     lines_before : int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import resource
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000
 TIMED_STEPS = 200  # at the least
 WORTH_A_PROCESS = 5_000  # gradients or iterations of a chain
+LEAPFROG_STEPS = 7  # that an iteration of Hamiltonian Monte Carlo takes at the least, about
 TIMED_TIMES = 3  # of which the fastest counts: other programs on the machine only slow it down
 
 
@@ -90,7 +92,8 @@ def plan_in_torch(options: SampleConfig, method: Method, activations: int) -> in
     activations : int
         Rows times the width of the widest layer: beyond some, a chain uses all cores by itself.
     """
-    long = options.draws * (method.gradients or 1) >= WORTH_A_PROCESS
+    gradients = method.gradients or (LEAPFROG_STEPS if method.hamiltonian else 1)
+    long = options.draws * gradients >= WORTH_A_PROCESS
     alone = activations >= ONE_THREAD_ACTIVATIONS or not (method.has_warmup and long)
     return 1 if alone else min(options.chains, usable_cores())
 
@@ -149,16 +152,27 @@ def _grains(rows: int, threads: int) -> list[int]:
 
 
 def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> float:
-    """Time steps of a trajectory too short to move, from what CmdStan writes."""
+    """Time steps of a trajectory too short to move, from what CmdStan writes.
+
+    On a busy machine that is too long, and the process's own time, with its start in it, is less.
+    """
     arguments = (
         f"sample num_samples=10 num_warmup=0 adapt engaged=0 algorithm=hmc engine=static "
         f"int_time={steps // 10 * 1e-6:g} stepsize=1e-6 data file=data.json init=init.json "
         "random seed=1 output file=timing.csv refresh=0"
     )
     environment = os.environ | {"STAN_NUM_THREADS": str(threads)}
+    before = _children_seconds()
     subprocess.run(
         [executable, *arguments.split()],
         cwd=folder, env=environment, capture_output=True, check=True,
     )  # fmt: skip
+    own = (_children_seconds() - before) / threads
     seconds = re.search(r"([\d.e-]+) seconds \(Sampling\)", (folder / "timing.csv").read_text())
-    return 1e3 * float(seconds[1]) / steps if seconds else math.inf
+    return 1e3 * min(float(seconds[1]), own) / steps if seconds else math.inf
+
+
+def _children_seconds() -> float:
+    """Return the processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -12,7 +12,7 @@ from semistan.bundle.files import atomic_file
 from semistan.infer.methods.nuts import step_size_only
 from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.model.config import SampleConfig
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 
 SHELL, R = "run.sh", "run.R"
 

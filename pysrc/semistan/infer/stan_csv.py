@@ -89,7 +89,7 @@ def _configuration(draws: int, origin: Origin) -> list[str]:
         f"  seed = {origin.seed}",
         "output",
         f"  sig_figs = {SIGNIFICANT_DIGITS}",
-        f"Not NUTS: {origin.about}",
+        f"Not by CmdStan: {origin.about}",
     ]
 
 

@@ -9,14 +9,13 @@ import numpy as np
 
 from semistan.density.mode import Mode, find_mode
 from semistan.density.prior_states import prior_states
-from semistan.density.starts import trained_values
+from semistan.density.starts import start_state, trained_values
 from semistan.density.target import Target, make_target
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
-from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
 
@@ -253,13 +252,6 @@ def curve_values(bundle: Bundle, chains: int) -> list[dict[str, Any]]:
 def curve_states(bundle: Bundle, chains: int) -> Array:
     """Return unconstrained states along the curve, one row for each chain."""
     return np.stack([start_state(bundle, values) for values in curve_values(bundle, chains)])
-
-
-def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
-    """Return q (n,) at values of the parameters, theta among them also where it is made."""
-    if joint := bundle.model.joint:
-        values = values | joint.start(np.asarray(values["theta"]), prior_data(bundle))
-    return bundle.layout.pack(values)
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:

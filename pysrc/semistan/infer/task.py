@@ -19,7 +19,7 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 
 ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
 

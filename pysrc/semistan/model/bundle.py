@@ -79,7 +79,8 @@ class Bundle:
     @cached_property
     def layout(self) -> Layout:
         """The order of the unconstrained coordinates and of the program's columns."""
-        return Layout(parameters_of(self.model, self.subspace.phi_scale, prior_data(self)))
+        phi_scale, information = self.subspace.phi_scale, self.trained.information
+        return Layout(parameters_of(self.model, phi_scale, prior_data(self), information))
 
     @property
     def family(self) -> Family:
@@ -129,6 +130,7 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         "theta": trained.theta,
         **{f"further_{name}": theta for name, theta in trained.linear.items() if name != MU},
         **{f"r{_of(name)}": r for name, r in trained.terms.items() if len(r)},
+        **{f"information_{name}": values for name, values in trained.information.items()},
         "x_loc": units.x_loc,
         "x_scale": units.x_scale,
         "u_loc": units.u_loc,

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import dispersion_keys, family
 from semistan.model.families.family import SIGMA
+from semistan.model.priors.classes import CLASSES, class_of
 from semistan.model.priors.densities import parse_prior
 
 Free = Literal["none", "bias", "output"]  # what of the output layers moves by itself
@@ -24,8 +26,32 @@ MOST_DRAWS = 10**7  # in one chain, which is a text file of one line for each
 SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
 
+def class_keys() -> set[str]:
+    """Return the keys of ``[priors]`` that are of classes of parameters."""
+    return dispersion_keys() | set(CLASSES)
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    """A section: a value of another type than a key's is refused, not converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, content: Any) -> Any:
+        """Turn lists into tuples, and what NumPy has into Python's own."""
+        if not isinstance(content, Mapping):
+            return content
+        return {key: _python_value(value) for key, value in content.items()}
+
+
+def _python_value(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    return tuple(map(_python_value, value)) if isinstance(value, list | tuple) else value
+
+
+Units = Annotated[int, Field(ge=1)]
 
 
 class NetworkConfig(_Section):
@@ -43,11 +69,11 @@ class NetworkConfig(_Section):
     """
 
     kind: Literal["auto", "mlp", "conv"] = "auto"
-    hidden: tuple[int, ...] = Field(default=(16, 16), max_length=MOST_LAYERS)
+    hidden: tuple[Units, ...] = Field(default=(16, 16), max_length=MOST_LAYERS)
     activation: str = "tanh"
     skip: bool = False
     norm: bool = False
-    channels: tuple[int, ...] = Field(default=(8, 16, 32), max_length=MOST_LAYERS)
+    channels: tuple[Units, ...] = Field(default=(8, 16, 32), max_length=MOST_LAYERS)
     kernel: int = 3
     pooling: int = 2
     frozen: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
@@ -120,29 +146,31 @@ class SubspaceConfig(_Section):
 class PriorConfig(_Section):
     """``[priors]``: the prior of each class of parameters, in Stan's words.
 
-    The dispersion parameters of families other than gaussian have defaults of their own. A key
-    such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own, ``b_sigma`` all
-    coefficients in the predictor of sigma. ``sd`` and
-    ``cor`` are of group-level effects, ``sds`` of smooths, ``gap`` of the distances between an
-    ordinal family's thresholds; ``phi = "auto"`` takes the scales from
-    what spans the subspace. Without ``phi``, its prior is that of the networks' weights, ``w``,
-    carried into the subspace: normal around 0, over the square root of the inputs of each layer;
-    ``Intercept`` is that of the output biases. ``sd_w`` is the prior of factors of the weights'
-    standard deviations, for each input and each layer, which are sampled where all weights are; by
-    default they are 1.
+    ``model/priors/classes.py`` has the table of classes, and families other than gaussian bring
+    those of their parameters; ``gap`` is of the distances between an ordinal family's thresholds. A
+    key such as ``b_age`` or ``sd_g__Intercept`` gives one parameter a prior of its own, ``b_sigma``
+    all coefficients in the predictor of sigma, ``sd_g`` and ``cor_g`` those of the group g.
+    ``phi = "auto"`` takes the scales from what spans the subspace. Without ``phi``, its prior is
+    that of the networks' weights, ``w``, carried into the subspace: normal around 0, over the
+    square root of the inputs of each layer; ``Intercept`` is that of the output biases. ``sd_w`` is
+    the prior of factors of the weights' standard deviations, for each input and each layer, which
+    are sampled where all weights are; by default they are 1.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str] = Field(init=False)
 
-    b: str = "normal(0, 2.5)"
-    w: str = "normal(0, 2)"
-    Intercept: str = "normal(0, 2.5)"
+    b: str = CLASSES["b"].default
+    w: str = CLASSES["w"].default
+    Intercept: str = CLASSES["Intercept"].default
     phi: str | None = None
     sd_w: str | None = None
-    sd: str = "student_t(3, 0, 2.5)"
-    sds: str = "student_t(3, 0, 2.5)"
-    cor: str = "lkj(1)"
+    sd: str = CLASSES["sd"].default
+    cor: str = CLASSES["cor"].default
+    sds: str = CLASSES["sds"].default
+    sdgp: str = CLASSES["sdgp"].default
+    lscale: str | None = None
+    simo: str = CLASSES["simo"].default
     sigma: str = SIGMA.prior
     shape: str | None = None
     nu: str | None = None
@@ -153,13 +181,13 @@ class PriorConfig(_Section):
     @property
     def coefficients(self) -> dict[str, str]:
         """The priors of single coefficients and scalars, by their names."""
-        known = dispersion_keys()
+        known = class_keys()
         return {key: text for key, text in self.__pydantic_extra__.items() if key not in known}
 
     @property
     def classes(self) -> dict[str, str]:
-        """The priors of parameters of families that have no key of their own above."""
-        known = dispersion_keys()
+        """The priors of classes that have no key of their own above."""
+        known = class_keys()
         return {key: text for key, text in self.__pydantic_extra__.items() if key in known}
 
     @property
@@ -174,6 +202,29 @@ class PriorConfig(_Section):
     def of_class(self, key: str) -> str | None:
         """Return the prior of a class of parameters, or None where it has its own default."""
         return getattr(self, key) if key in type(self).model_fields else self.classes.get(key)
+
+    def chosen(self, own: str, *keys: str, default: str = "") -> tuple[str, str]:
+        """Return a parameter's prior and its source: its own, or that of the first key with one.
+
+        Parameters
+        ----------
+        own : str
+            The parameter's own key.
+        keys : str
+            The keys of what it is one of, the narrowest first, its class last.
+        default : str
+            The prior where none of them has one.
+        """
+        if own in self.coefficients:
+            return self.coefficients[own], "coefficient"
+        for key in keys[:-1]:
+            if key in self.coefficients:
+                return self.coefficients[key], "class"
+        return self.of_class(keys[-1]) or default, self.source(keys[-1])
+
+    def source(self, key: str) -> str:
+        """Say whether a class's prior is the ``default`` one, or one given for the ``class``."""
+        return "default" if self.of_class(key) == self.default(key) else "class"
 
     @classmethod
     def default(cls, key: str) -> str | None:
@@ -193,8 +244,9 @@ class PriorConfig(_Section):
         return text
 
     @field_validator(
-        "b", "phi", "sd_w", "sd", "sds", "cor", "sigma", "shape", "nu", "precision", "gap"
-    )
+        "b", "phi", "sd_w", "sd", "cor", "sds", "sdgp", "lscale", "simo", "sigma", "shape", "nu",
+        "precision", "gap",
+    )  # fmt: skip
     @classmethod
     def _readable(cls, text: str | None, info: Any) -> str | None:
         if text is not None:
@@ -213,8 +265,8 @@ class PriorConfig(_Section):
     @model_validator(mode="after")
     def _readable_keys(self) -> PriorConfig:
         for name, text in self.__pydantic_extra__.items():
-            single = re.fullmatch(r"(b|sd|sds)_\w+", name, re.ASCII)
-            if not single and name not in dispersion_keys():
+            single = class_of(name) and re.fullmatch(r"\w+", name, re.ASCII)
+            if not single and name not in class_keys():
                 hint = did_you_mean(name, _keys(("priors",)))
                 raise InputError(
                     f"unknown key '{name}'.{hint} The key of a coefficient is its name in the "
@@ -256,6 +308,11 @@ class SampleConfig(_Section):
     sampling that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills the cores with
     chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it compiles and
     agrees with the network in PyTorch, else pure Stan.
+
+    ``backend`` is what does the work, training and studies included: ``local``, this machine's
+    cores, or ``dask``, the workers of ``cluster``: a scheduler's address or JSON file, ``local``
+    (workers on this machine; the default) or ``slurm``. ``auto`` is ``dask`` where there is a
+    cluster. Neither is kept in a run, which can be completed anywhere.
     """
 
     method: str = "nuts"
@@ -271,7 +328,16 @@ class SampleConfig(_Section):
     budget: float = Field(default=10.0, gt=0, le=1e6)
     threads: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"
+    backend: Literal["auto", "local", "dask"] = "auto"
+    cluster: str | None = None
     seed: int = Field(default=1, ge=0, le=LARGEST_SEED)
+
+    @property
+    def where(self) -> str | None:
+        """The Dask cluster that does the work, or None for this machine's cores."""
+        if self.backend == "auto":
+            return self.cluster
+        return (self.cluster or "local") if self.backend == "dask" else None
 
 
 class ModelConfig(_Section):
@@ -359,6 +425,12 @@ def with_overrides(config: ModelConfig, overrides: Mapping[str, Any]) -> ModelCo
             section = section[name]
         section[last] = value
     return parse_config(content, "options")
+
+
+def anywhere(config: ModelConfig) -> ModelConfig:
+    """Return the configuration without what does the work, which is no part of what is fitted."""
+    sample = config.sample.model_copy(update={"backend": "auto", "cluster": None})
+    return config.model_copy(update={"sample": sample})
 
 
 def config_toml(config: ModelConfig) -> str:

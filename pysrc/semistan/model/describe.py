@@ -69,10 +69,12 @@ def left_out(bundle: Bundle, subspaces: int) -> str:
     """Say what intervals of the network's part leave out; nothing if all weights are sampled."""
     several, constant = subspaces > 1, ""
     if bundle.model.leading.any:
-        said = (
-            "is that between trainings" if several else "is left out; several subspaces have some"
+        constant = (
+            "The uncertainty of the constant layers is that between trainings."
+            if several
+            else "The uncertainty of the constant layers is left out, so that intervals of the "
+            "network's part are too narrow: fit three subspaces or more (--subspaces 3)."
         )
-        constant = f"The uncertainty of the constant layers {said}."
     if bundle.model.moves == "all":
         return constant
     other = "" if several else " or between trainings"

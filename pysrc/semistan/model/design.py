@@ -18,7 +18,8 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.cumulative import category_numbers
-from semistan.model.formula.formula import Formula, factors, parse_formula, variables
+from semistan.model.formula.expression import factors, variables
+from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import image_of
 from semistan.model.formula.trunks import Trunk
 from semistan.model.names import MU, tells
@@ -29,7 +30,7 @@ from semistan.model.predictor import (
     predictor_from_plain,
     predictor_to_plain,
 )
-from semistan.model.spelling import spelled
+from semistan.model.spelling import in_formula, spelled
 from semistan.model.table.columns import (
     Terms,
     apply_terms,
@@ -154,11 +155,11 @@ class Design:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What is known of each training row: ``weights``, ``trials``, ``cens``, ``y2``."""
+        """What is known of each training row: ``weights``, ``trials``, ``cens``, ``lb``, ..."""
         formula = parse_formula(self.formula)
         present = {
             "weights": formula.weights, "trials": formula.trials,
-            "cens": formula.cens[:1], "y2": formula.cens[1:],
+            "cens": formula.cens[:1], "y2": formula.cens[1:], "lb": formula.lb, "ub": formula.ub,
         }  # fmt: skip
         return tuple(name for name, text in present.items() if text)
 
@@ -318,7 +319,9 @@ def apply_design(
 def response_values(
     formula: Formula, frame: pd.DataFrame, categories: tuple[str, ...] = ()
 ) -> Array:
-    """Evaluate the response; categories are numbered from 1."""
+    """Evaluate the response (N,), or counts (N, K); categories are numbered from 1."""
+    if formula.counted:
+        return np.column_stack([evaluate(in_formula(name), frame) for name in formula.counted])
     name = formula.response.strip("`")
     column = frame.get(name)
     if categories and column is not None:

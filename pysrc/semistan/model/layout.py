@@ -46,24 +46,21 @@ class Layout:
     def __contains__(self, name: str) -> bool:
         return name in self.slices
 
-    def standardised(self, q: Tensor) -> dict[str, Tensor]:
-        """Return the parameters at q (n,) by name, each in its own unit."""
-        return {p.name: p.kind.value(q[self.slices[p.name]], p.shape) for p in self.parameters}
-
     def unpack(self, q: Tensor) -> dict[str, Tensor]:
         """Return the parameters at q (n,) by name, as the program has them."""
-        return {
-            p.name: value if isinstance(p.unit, float) else value * _tensor(p.unit)
-            for p, value in zip(self.parameters, self.standardised(q).values(), strict=True)
-        }
+        return self.values_at(self.slices, q)
 
     def values_at(self, names: Iterable[str], x: Tensor) -> dict[str, Tensor]:
-        """Return some parameters by name, given their coordinates one after the other."""
-        found, start = {}, 0
+        """Return some parameters by name, given their coordinates one after the other.
+
+        Standard deviations that units depend on must be among them.
+        """
+        found: dict[str, Tensor] = {}
+        start = 0
         for p in self.parameters:
             if p.name in names:
                 value = p.kind.value(x[start : start + p.size], p.shape)
-                found[p.name] = value if isinstance(p.unit, float) else value * _tensor(p.unit)
+                found[p.name] = value * p.unit_at(found)
                 start += p.size
         return found
 
@@ -84,21 +81,30 @@ class Layout:
     def pack(self, values: Mapping[str, Any]) -> Array:
         """Return q (n,) at the parameters' values, the inverse of ``unpack``."""
         parts = [
-            p.kind.coordinates(np.asarray(values[p.name], dtype=float) / p.unit)
+            p.kind.coordinates(
+                np.asarray(values[p.name], dtype=float) / np.asarray(p.unit_at(values))
+            )
             for p in self.parameters
         ]
         return np.concatenate([np.zeros(0), *parts])
 
     def log_jacobian(self, q: Tensor) -> Tensor:
-        """Return log |d value / d q| of the constraints, without that of the units."""
-        total = q.new_zeros(())
+        """Return log |d value / d q| of the constraints, without that of the constant units."""
+        total, values = q.new_zeros(()), self.unpack(q) if self.centred else {}
         for p in self.parameters:
             total = total + p.kind.log_jacobian(q[self.slices[p.name]], p.shape)
+            if p.centring:
+                total = total + p.centring.unit(values).log().sum()
         return total
 
     @cached_property
+    def centred(self) -> tuple[Parameter, ...]:
+        """The parameters whose units depend on standard deviations."""
+        return tuple(p for p in self.parameters if p.centring)
+
+    @cached_property
     def log_units(self) -> float:
-        """The logarithms of all units, summed: the rest of the log Jacobian."""
+        """The logarithms of all constant units, summed: the rest of the log Jacobian."""
         return float(sum(np.log(np.broadcast_to(p.unit, p.shape)).sum() for p in self.parameters))
 
     def columns(self, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -108,10 +114,6 @@ class Layout:
             for p in self.parameters
             for name, column in numbered(p.name, values[p.name]).items()
         }
-
-
-def _tensor(array: Array) -> Tensor:
-    return torch.as_tensor(array)
 
 
 def numbered(name: str, values: Array) -> dict[str, Array]:

@@ -15,6 +15,7 @@ from semistan.model.design import Design
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
 from semistan.model.families.family import Family
+from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
 from semistan.model.modules import Modules
@@ -70,7 +71,8 @@ class Model:
     @cached_property
     def family(self) -> Family:
         """The response family's record."""
-        return with_censoring(family(self.config.family), self.design.given)
+        given = self.design.given
+        return with_truncation(with_censoring(family(self.config.family), given), given)
 
     @cached_property
     def leading(self) -> Leading:

@@ -27,7 +27,8 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
-from semistan.model.formula.formula import factors, parse_formula, variables
+from semistan.model.formula.expression import factors, variables
+from semistan.model.formula.formula import parse_formula
 
 ORTHOGONAL, RAW = "_orth", "_raw"
 INTERCEPT = f"b_Intercept{ORTHOGONAL}"

@@ -14,8 +14,8 @@ A matrix has its coordinates column by column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,8 +131,39 @@ CORRELATION = Kind(
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user chooses of a prior whose density belongs to its parameter.
+
+    Attributes
+    ----------
+    key : str
+        The class in ``[priors]``.
+    own : str
+        The key of one that this parameter alone has.
+    parameter : str
+        What tables call it: the key that it has its prior by, or its name.
+    written : str
+        The prior.
+    source : str
+        ``default``, ``class`` or ``coefficient``.
+    data : mapping
+        Its arguments, by their names in the program's data.
+    lines : tuple
+        Their declarations with comments.
+    """
+
+    key: str
+    own: str
+    parameter: str
+    written: str
+    source: str
+    data: Mapping[str, Any]
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OwnPrior:
-    """A prior that belongs to a parameter and is not the user's to choose.
+    """A prior whose density belongs to its parameter.
 
     Attributes
     ----------
@@ -142,11 +173,14 @@ class OwnPrior:
         Maps the parameter's value to it, in PyTorch.
     draw : callable
         Maps a NumPy generator, the number of draws S and the shape to values (S, *shape).
+    choice : Choice, optional
+        Its arguments, if the user chooses them.
     """
 
     stan: Callable[[str], str]
     log_density: Callable[[Tensor], Tensor]
     draw: Callable[[np.random.Generator, int, Shape], Array]
+    choice: Choice | None = None
 
 
 def _log_normal_density(value: Tensor) -> Tensor:
@@ -169,8 +203,9 @@ STANDARD_NORMAL_MATRIX = OwnPrior(
 )
 
 
-def lkj(shape: float) -> OwnPrior:
+def lkj(shape: float, choice: Choice) -> OwnPrior:
     """Return the LKJ prior of a Cholesky factor, its shape being data of the program."""
+    (argument,) = choice.data
 
     def log_density(factor: Tensor) -> Tensor:
         prior: Any = torch.distributions.LKJCholesky(factor.shape[-1], shape, validate_args=False)
@@ -186,9 +221,66 @@ def lkj(shape: float) -> OwnPrior:
         factors = [correlation_factor(row, of) for row in torch.tensor(x)]
         return torch.stack(factors).numpy()
 
-    return OwnPrior(
-        lambda name: f"lkj_corr_cholesky_lpdf({name} | prior_cor_shape)", log_density, draw
-    )
+    def stan(name: str) -> str:
+        return f"lkj_corr_cholesky_lpdf({name} | {argument})"
+
+    return OwnPrior(stan, log_density, draw, choice)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Centring:
+    """Between which coordinates of coefficients r = sd z, z standard normal, the sampler moves.
+
+    Where the rows say little of r, z moves best (non-centred); where they say much, r itself
+    (centred), because z has no room there when sd is large. With the rows' information I on each
+    coefficient, the coordinate
+
+        x = z sqrt(1 + sd^2 I)
+
+    is z where sd^2 I is small and r sqrt(I) where it is large. Of coefficients that are correlated,
+    r = R z, sd^2 I is the diagonal of R' I R. The posterior is the same.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The standard deviations, which are declared before z.
+    function, spread : str
+        In the program, what computes the unit of z, 1 / sqrt(1 + sd^2 I), and its arguments
+        beside I: the standard deviation of each coefficient, or what R is made of.
+    data, declared, text : str
+        The name of I there, its type, and what it is.
+    shape : tuple of int
+        Its shape: that of z, or a matrix for each level.
+    gain : callable
+        Maps the parameters by name, and I, to sd^2 I, in PyTorch.
+    information : array or float
+        I; 0, which leaves z as it is, where it is not known.
+
+    Notes
+    -----
+    Parameterisations between centred and non-centred: Papaspiliopoulos, Roberts and Sköld (2007),
+    Statistical Science 22(1).
+    """
+
+    by: tuple[str, ...]
+    function: str
+    spread: str
+    data: str
+    declared: str
+    text: str
+    shape: Shape
+    gain: Callable[[Mapping[str, Any], Tensor], Tensor]
+    information: Array | float = 0.0
+
+    @property
+    def stan(self) -> str:
+        """The unit of z in the program."""
+        return f"{self.function}({self.spread}, {self.data})"
+
+    def unit(self, values: Mapping[str, Any]) -> Tensor:
+        """Return the unit of z at values of the standard deviations."""
+        known = torch.as_tensor(self.information, dtype=torch.float64).expand(self.shape)
+        return (1 + self.gain(values, known)).rsqrt()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,7 +304,9 @@ class Parameter:
     multiplier : str
         Name of the units in the program's data, if there are some.
     prior : OwnPrior, optional
-        A prior that the user does not choose.
+        A prior whose density the user does not choose.
+    centring : Centring, optional
+        A unit that depends on standard deviations, in place of a constant one.
     """
 
     name: str
@@ -223,18 +317,32 @@ class Parameter:
     unit: Array | float = 1.0
     multiplier: str = ""
     prior: OwnPrior | None = None
+    centring: Centring | None = None
 
     @property
     def size(self) -> int:
         """Number of coordinates."""
         return self.kind.size(self.shape)
 
+    def unit_at(self, values: Mapping[str, Any]) -> Tensor | float:
+        """Return what coordinates are multiplied by, given the parameters declared before."""
+        if self.centring:
+            return self.centring.unit(values)
+        return self.unit if isinstance(self.unit, float) else torch.as_tensor(self.unit)
+
+    def informed(self, information: Array | float) -> Parameter:
+        """Return the parameter with the rows' information on each of its elements."""
+        if not self.centring:
+            return self
+        return replace(self, centring=replace(self.centring, information=information))
+
     @property
     def declaration(self) -> str:
         """The parameter's declaration in Stan."""
         if self.kind is CORRELATION:
             return f"cholesky_factor_corr[{self.sizes[0]}] {self.name};"
-        bounds = f"<multiplier={self.multiplier}>" if self.multiplier else self.kind.bounds
+        unit = self.centring.stan if self.centring else self.multiplier
+        bounds = f"<multiplier={unit}>" if unit else self.kind.bounds
         of = ("real", "vector", "matrix")[len(self.sizes)]
         sizes = f"[{', '.join(self.sizes)}]" if self.sizes else ""
         return f"{of}{bounds}{sizes} {self.name};"

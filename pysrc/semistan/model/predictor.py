@@ -22,7 +22,8 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.families.family import Family
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import Formula, GroupTerm, PredictorFormula
+from semistan.model.formula.formula import Formula
+from semistan.model.formula.right import GroupTerm, PredictorFormula
 from semistan.model.names import MU, unique_names
 from semistan.model.table.columns import (
     Terms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from semistan.model.priors.weight_scales import SD_W
 
 
 def parameters_of(
-    model: Model, phi_scale: Array | None = None, prior_data: Mapping[str, Any] | None = None
+    model: Model,
+    phi_scale: Array | None = None,
+    prior_data: Mapping[str, Any] | None = None,
+    information: Mapping[str, Array] | None = None,
 ) -> tuple[Parameter, ...]:
     """Return the parameters in the program's order.
 
@@ -28,6 +32,8 @@ def parameters_of(
         The units of the subspace's coordinates, which are known after training.
     prior_data : mapping, optional
         The arguments of the priors as used, which the parameters of a joint prior need.
+    information : mapping, optional
+        The rows' information on standardised coefficients, by the parameter.
     """
     scale = np.zeros(0) if phi_scale is None else phi_scale
     text = "subspace coordinates"
@@ -37,13 +43,17 @@ def parameters_of(
         found.append(Parameter(SD_W, text, (len(scales.names),), (f"n_{SD_W}",), POSITIVE))
     for predictor in model.design.predictors:
         found += _linear_parameters(model, predictor, prior_data or {})
-        for term in predictor.terms:
-            found += term.parameters(model.config.priors)
     found += [
         Parameter(group.parameter, group.text, kind=group.kind)
         for group in scalar_priors(model)
         if not group.density.is_constant
     ]
+    sampled = {parameter.name for parameter in found}
+    for term in model.design.terms:  # their units may depend on what stands above
+        for item in term.parameters(model.config.priors):
+            by_sampled = item.centring is None or sampled.issuperset(item.centring.by)
+            known = (information or {}).get(item.name, 0.0)
+            found.append(item.informed(known) if by_sampled else replace(item, centring=None))
     return tuple(found)
 
 

@@ -41,6 +41,10 @@ class Trained:
         Length of the final curve.
     terms : dict of arrays, shape (R,)
         What training moved of each predictor's other terms, one after the other.
+    information : dict of arrays
+        What the training rows say of each standardised coefficient of the terms, by the parameter
+        and in its shape: minus the second derivative of the log-likelihood by the coefficient in
+        the user's units. Bundles of earlier releases have none.
     w_frozen : array, shape (d_frozen,)
         Weights of the constant leading layers; none if there are none.
     h_loc, h_scale : arrays, shape (m,)
@@ -56,6 +60,7 @@ class Trained:
     curve: dict[str, Array]
     arc_length: float
     terms: dict[str, Array] = field(default_factory=dict)
+    information: dict[str, Array] = field(default_factory=dict)
     w_frozen: Array = field(default_factory=lambda: np.zeros(0))
     h_loc: Array = field(default_factory=lambda: np.zeros(0))
     h_scale: Array = field(default_factory=lambda: np.zeros(0))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.diagnostics import ETA_ROWS
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_linpred
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.design import Design
 from semistan.model.families.family import Family
-from semistan.posterior.draws import Array
 
 
 def category_names(family: Family, design: Design) -> tuple[str, ...]:
@@ -42,6 +42,13 @@ def category_position(family: Family, design: Design, category: str | None) -> i
             f"the response has no category '{category}'.{did_you_mean(str(category), names)}"
         )
     return names.index(str(category))
+
+
+def observed_shares(y: Array, K: int) -> Array:
+    """Return each row's share (N, K) of the categories: of its trials, or 1 of the observed one."""
+    if y.ndim == 2:
+        return np.asarray(y / y.sum(axis=1, keepdims=True))
+    return np.asarray(y[:, None] == np.arange(1, K + 1), dtype=float)
 
 
 def named(codes: Array, names: tuple[str, ...]) -> np.ndarray:

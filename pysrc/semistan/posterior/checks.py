@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_predict, row_chunks
@@ -109,7 +109,7 @@ class Checks:
         lines = []
         for each in self.several:
             bounds = np.quantile(each.replicated, ((1 - interval) / 2, (1 + interval) / 2))
-            group = {self.by: each.group} if self.by else {}
+            group = {self.by: _plain(each.group)} if self.by else {}
             lines.append(
                 {"stat": each.statistic, **group, "rows": each.rows, "Observed": each.observed}
                 | {"Replicated": float(each.replicated.mean())}
@@ -180,6 +180,11 @@ def predictive_checks(
     return Checks(found, by, note)
 
 
+def _plain(group: Any) -> Any:
+    """Return a group's label as a table and JSON have it: an interval of numbers as text."""
+    return str(group) if hasattr(group, "closed") else group
+
+
 def statistic_names(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return names that are given as a sequence, or as ``max,sd``."""
     parts = given.split(",") if isinstance(given, str) else given
@@ -199,7 +204,10 @@ def _groups(groups: np.ndarray | None, rows: int) -> list[tuple[Any, np.ndarray]
     if groups is None:
         return [(None, np.arange(rows))]
     found = [(label, np.flatnonzero(groups == label)) for label in dict.fromkeys(sorted(groups))]
-    return [(label, inside) for label, inside in found if len(inside) > 1]
+    several = [(label, inside) for label, inside in found if len(inside) > 1]
+    if not several:
+        raise InputError("each group of --by has one row alone: its statistics need two")
+    return several
 
 
 def _repeated(rows: Rows) -> tuple[np.ndarray, str]:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_linpred
 

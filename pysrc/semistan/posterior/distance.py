@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.mcse import mcse_mean
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_linpred

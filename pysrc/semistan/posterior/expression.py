@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": np.abs,

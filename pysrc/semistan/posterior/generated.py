@@ -24,7 +24,8 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.content import content_of
 from semistan.infer.methods import method_of
 from semistan.infer.stan_json import write_stan_json
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
+from semistan.model.layout import column_names
 from semistan.posterior.run import Run, record_chain, record_files
 from semistan.program.data import stan_data
 from semistan.program.quantities import quantities_program
@@ -42,7 +43,7 @@ class Generated:
     log_lik : array, shape (S, N)
         Log-likelihood of each row under each draw.
     y_rep : array, shape (S, N)
-        One replicated response of each row for each draw.
+        One replicated response of each row for each draw; (S, N, K) if it counts categories.
     """
 
     log_lik: Array
@@ -76,15 +77,16 @@ def generate_quantities(
     Raises
     ------
     InputError
-        If a chain has not been sampled, or not by NUTS.
+        If a chain has not been sampled, or not by CmdStan's NUTS.
     ToolchainError
         If the program does not compile.
     SemistanError
         If CmdStan fails.
     """
-    if not method_of(run.options).hamiltonian:
+    method = method_of(run.options)
+    if not (method.hamiltonian and method.by_stan):
         raise InputError(
-            f"CmdStan's generate_quantities reads draws of NUTS, this run's method is "
+            f"CmdStan's generate_quantities reads draws of its NUTS, this run's method is "
             f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
             "its log_lik unless it is tempered"
         )
@@ -121,18 +123,19 @@ def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[File
     missing = missing_chains(folder, member.options.chains)
     if not missing:
         return []
+    columns = tuple(
+        name for p in member.bundle.layout.parameters for name in column_names(p.name, p.shape)
+    )
     data = stan_data(member.bundle, member.rows(), grainsize=member.plan.grainsize)
     write_stan_json(path, data)
     seed = member.options.seed if seed is None else seed
-    return [
-        Filed(
-            QuantitiesTask(
-                chain, program, content_of(path), content_of(member.csv_files[chain - 1]), seed
-            ),
-            folder,
+    tasks = (
+        QuantitiesTask(
+            chain, program, content_of(path), content_of(member.csv_files[chain - 1]), columns, seed
         )
         for chain in missing
-    ]
+    )
+    return [Filed(task, folder) for task in tasks]
 
 
 def read_generated(run: Run) -> Generated:
@@ -153,12 +156,16 @@ def read_generated(run: Run) -> Generated:
     files = [chain_file(folder, chain) for folder in folders for chain in range(1, chains + 1)]
     for member in run.members:
         member.seal.verify(*(f"{FOLDER}/{chain_file(Path(), c)}" for c in range(1, chains + 1)))
-    log_lik, y_rep = np.split(np.concatenate([_read(file) for file in files]), 2, axis=1)
+    columns = np.concatenate([_read(file) for file in files])
+    N, K = run.bundle.source.rows, run.bundle.family.counted
+    log_lik, y_rep = np.split(columns, [N], axis=1)
+    if K:  # CmdStan writes arrays of arrays with the first index running fastest.
+        y_rep = y_rep.reshape(len(columns), K, N).transpose(0, 2, 1)
     return Generated(log_lik, y_rep)
 
 
 def _read(path: Path) -> Array:
-    """Read one CSV (S, 2 N): a column of ``log_lik`` for each row, then of ``y_rep``."""
+    """Read one CSV: a column of ``log_lik`` for each row, then those of ``y_rep``."""
     import pandas as pd
 
     with damage(path):

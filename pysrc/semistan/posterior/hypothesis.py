@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.describe import left_out
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Draws
 from semistan.posterior.expression import evaluate_expression
 from semistan.posterior.mcse import mcse_mean
 from semistan.posterior.options import check_interval

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.method import Method
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.model.units import Units
-from semistan.posterior.draws import Array, Draws, by_network, read_draws
+from semistan.posterior.draws import Draws, by_network, read_draws
 from semistan.posterior.engine import GRAPH, Engine, engine_named
 from semistan.posterior.predictors import Known, known_at, parameter_draws, predictor_draws
 from semistan.posterior.run import Run, read_run

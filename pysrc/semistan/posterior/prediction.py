@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, named
-from semistan.posterior.draws import Array, draw_index
+from semistan.posterior.draws import draw_index
 from semistan.posterior.options import PredictOptions, check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import (

@@ -13,11 +13,11 @@ import numpy as np
 from semistan.density.pieces import pieces_of
 from semistan.errors import InputError, did_you_mean
 from semistan.lazy import torch
+from semistan.model.arrays import Array
 from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import MEAN, Posterior
 
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time

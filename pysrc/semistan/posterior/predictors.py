@@ -19,12 +19,13 @@ import numpy as np
 from semistan.density.features import at_features
 from semistan.density.pieces import pieces_of
 from semistan.density.predictor import network_output
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks
 from semistan.model.predictor import Predictor
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array, Draws, level
+from semistan.posterior.draws import Draws, level
 from semistan.posterior.engine import Engine
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time

@@ -54,7 +54,7 @@ from semistan.posterior.manifest import (
     seal_of,
 )
 from semistan.posterior.orthogonal import STORED
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 from semistan.version import __version__
 
 if TYPE_CHECKING:
@@ -293,12 +293,12 @@ def create_run(
 
 def record_seconds(run: Run, **seconds: float) -> Run:
     """Add timings to the manifest and return the run with them."""
-    return _recorded(run, seconds={**run.manifest["seconds"], **seconds})
+    return recorded(run, seconds={**run.manifest["seconds"], **seconds})
 
 
 def record_weights(run: Run, weights: tuple[float, ...]) -> Run:
     """Keep the weights of the subspaces in the manifest and return the run with them."""
-    return _recorded(run, weights=list(weights))
+    return recorded(run, weights=list(weights))
 
 
 def record_chain(path: Path, content: bytes) -> None:
@@ -330,7 +330,8 @@ def record_files(path: Path, stamps: dict[str, Stamp], **content: Any) -> dict[s
     return manifest
 
 
-def _recorded(run: Run, **content: Any) -> Run:
+def recorded(run: Run, **content: Any) -> Run:
+    """Return the run with more in its manifest, which is written."""
     return replace(run, manifest=record_files(run.path, {}, **content))
 
 

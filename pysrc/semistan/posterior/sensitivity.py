@@ -6,20 +6,22 @@ of each of which the draws are reweighted, without sampling again. The sensitivi
 the distance between its distributions, by the cumulative Jensen-Shannon divergence, per
 doubling of a (Kallioinen, Paananen, Bürkner and Vehtari, 2023, Statistics and Computing 34). Above
 0.05 it is not negligible. The weights of a mixture's draws are found within each subspace, whose
-weight stays.
+weight stays. ``p(q)`` may be the prior of some parameters alone, as of priorsense's
+``prior_selection``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
+from semistan.model.priors.prior import PHI, WEIGHTS, PriorGroup, scipy_priors
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import log_lik, row_chunks
 from semistan.posterior.scoring.loo import loo_obstacle
@@ -31,7 +33,7 @@ STEP = 0.01  # a is 1 + STEP and 1 / (1 + STEP)
 LIMIT = 0.05
 
 
-def sensitivity(posterior: Posterior, rows: Rows) -> pd.DataFrame:
+def sensitivity(posterior: Posterior, rows: Rows, prior: Sequence[str] = ()) -> pd.DataFrame:
     """Power-scale prior and likelihood.
 
     Parameters
@@ -40,6 +42,9 @@ def sensitivity(posterior: Posterior, rows: Rows) -> pd.DataFrame:
         What was learnt.
     rows : Rows
         The training rows.
+    prior : sequence of str, optional
+        Keys of ``[priors]``, as ``b`` or ``sd``, or names of the table, as ``b_age``, whose priors
+        are scaled; the whole prior by default.
 
     Returns
     -------
@@ -51,14 +56,15 @@ def sensitivity(posterior: Posterior, rows: Rows) -> pd.DataFrame:
     Raises
     ------
     InputError
-        If the draws are not such that powers of the densities can be had by weighting them.
+        If the draws are not such that powers of the densities can be had by weighting them, or
+        the model has no such prior.
     """
     import pandas as pd
 
     obstacle = loo_obstacle(posterior)
     if obstacle is not None:
         raise InputError(obstacle.replace("PSIS-LOO", "power-scaling").partition(";")[0])
-    weights = [_scaled(member, rows) for member in posterior.counted]
+    weights = [_scaled(member, rows, prior) for member in posterior.counted]
     lines = []
     for name, pooled in posterior.pooled_by_name(lambda draws: draws.interpreted).items():
         found = [
@@ -76,13 +82,72 @@ def _of(weights: list[Scaled], part: int, side: int) -> list[Array]:
     return [each[part][side] for each in weights]
 
 
-def _scaled(member: One, rows: Rows) -> Scaled:
+def _scaled(member: One, rows: Rows, prior: Sequence[str]) -> Scaled:
     """Return weights (S,) of a member's draws, which sum to their number."""
     chunks: Iterator[Rows] = row_chunks(member, rows)
     likelihood = np.sum([log_lik(member, chunk).sum(axis=1) for chunk in chunks], axis=0)
     likelihood = likelihood / member.config.sample.temperature
-    prior, likelihood = (_both(part) for part in (member.draws.lprior.ravel(), likelihood))
-    return prior, likelihood
+    chosen = prior_density(member, prior) if prior else member.draws.lprior.ravel()
+    return _both(chosen), _both(likelihood)
+
+
+def prior_density(member: One, names: Sequence[str]) -> Array:
+    """Return the log prior density (S,) of some parameters alone, up to a constant.
+
+    Raises
+    ------
+    InputError
+        For names that no prior has, and priors that cannot be told apart.
+    """
+    known = {each for group in member.bundle.model.priors for each in _names(group)}
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"--prior names '{name}', which no parameter's prior is called."
+                f"{did_you_mean(name, known)}"
+            )
+    densities = {group.stem: found for group, found in scipy_priors(member.bundle)}
+    total = np.zeros(member.size)
+    for group in member.bundle.model.priors:
+        whole = bool({group.key, *_names_of_phi(group)} & {*names})
+        positions = [j for j, name in enumerate(group.names) if whole or name in names]
+        if positions:
+            _check_separable(member, group)
+            values = densities[group.stem].logpdf(_values(member, group))
+            total = total + (values if group.is_phi else values[:, positions]).sum(axis=1)
+    return total
+
+
+def _names(group: PriorGroup) -> set[str]:
+    return {group.key, *group.names, *_names_of_phi(group)}
+
+
+def _names_of_phi(group: PriorGroup) -> tuple[str, ...]:
+    return (PHI, WEIGHTS) if group.is_phi else ()
+
+
+def _values(member: One, group: PriorGroup) -> Array:
+    """Return the draws (S, n) of a group's parameters, in the order of its names."""
+    draws = member.draws
+    if group.is_phi:
+        return draws.flat(draws.phi)
+    return np.stack([draws.interpreted[name].ravel() for name in group.names], axis=1)
+
+
+def _check_separable(member: One, group: PriorGroup) -> None:
+    """Refuse priors whose density is not one of the table's columns, or of phi."""
+    model, table = member.bundle.model, member.draws.interpreted
+    what = ", ".join(group.names)
+    if not group.density.is_of_each:
+        raise InputError(
+            f"the prior of {what} is a joint one with parameters of its own: leave --prior out"
+        )
+    scaled = group.is_phi and model.weight_scales is not None
+    orthogonal = model.samples_orthogonal and group.key == "b"
+    if scaled or orthogonal or not (group.is_phi or {*group.names} <= table.keys()):
+        raise InputError(
+            f"the prior of {what} is one of other coordinates than the table's: leave --prior out"
+        )
 
 
 def _both(log_density: Array) -> tuple[Array, Array]:
@@ -129,4 +194,4 @@ def _divergence(P: Array, Q: Array, width: Array) -> float:
 def _diagnosis(prior: float, likelihood: float) -> str:
     if not prior >= LIMIT:
         return "-"
-    return "prior and data disagree" if likelihood >= LIMIT else "strong prior or weak data"
+    return "prior and data may disagree" if likelihood >= LIMIT else "strong prior or weak data"

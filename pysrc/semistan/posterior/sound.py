@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from semistan.bundle.unfinished import ASIDE, set_state_aside
 from semistan.errors import InputError
-from semistan.infer.chain_store import chain_file, missing_chains
+from semistan.infer.chain_store import chain_file, missing_chains, partial_file
 from semistan.posterior.chain_csv import Chain, copied, read_chain
 from semistan.posterior.draws import chain_form
 from semistan.posterior.run import Run, chain_name
-
-ASIDE = ".damaged"  # ending of what is set aside, behind the file's own
 
 
 def set_aside(run: Run) -> list[str]:
@@ -26,6 +25,8 @@ def _of_member(member: Run) -> list[str]:
     for number in range(1, member.options.chains + 1):
         path = chain_file(member.path / "chains", number)
         if number in absent:
+            unfinished = set_state_aside(partial_file(member.path / "chains", number))
+            findings += [unfinished] if unfinished else []
             continue
         try:
             sound[path.name] = _read(member, number)

@@ -12,6 +12,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_file
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.describe import left_out
 from semistan.model.design import Design
 from semistan.model.families.cumulative import intercept_names
@@ -29,7 +30,6 @@ from semistan.posterior.diagnostics import (
     phi_convergence,
     worst,
 )
-from semistan.posterior.draws import Array
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.posterior import Posterior
 

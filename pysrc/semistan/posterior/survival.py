@@ -6,8 +6,8 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.lazy import torch
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution
 
@@ -38,7 +38,7 @@ def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
     if tails is None:
         raise InputError(
             f"the survival function of family {posterior.family.name} is not known; it is of "
-            "gaussian, lognormal, weibull and exponential"
+            "gaussian, lognormal, weibull, exponential and poisson"
         )
     eta = torch.from_numpy(posterior.predictor(rows))
     values = {name: torch.tensor(x) for name, x in distribution(posterior, rows).items()}
@@ -51,7 +51,9 @@ def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
     return np.asarray(torch.stack(curves, dim=1).numpy())
 
 
-def kaplan_meier(y: Array, ended: Array, weight: Array) -> tuple[Array, Array]:
+def kaplan_meier(
+    y: Array, ended: Array, weight: Array, entry: Array | float = 0.0
+) -> tuple[Array, Array]:
     """Return the estimate of Kaplan and Meier (1958, JASA 53) of the survival function.
 
     Parameters
@@ -62,6 +64,8 @@ def kaplan_meier(y: Array, ended: Array, weight: Array) -> tuple[Array, Array]:
         Which of them were observed; the others are censored to the right.
     weight : array, shape (N,)
         Of each row.
+    entry : array, shape (N,), or float
+        From when on a row was observed: it is at risk after that time.
 
     Returns
     -------
@@ -69,6 +73,6 @@ def kaplan_meier(y: Array, ended: Array, weight: Array) -> tuple[Array, Array]:
         The times at which it falls, from the first, and what survives each of them.
     """
     times = np.unique(y[ended])
-    at_risk = np.array([weight[y >= time].sum() for time in times])
+    at_risk = np.array([weight[(y >= time) & (entry < time)].sum() for time in times])
     events = np.array([weight[ended & (y == time)].sum() for time in times])
     return times, np.cumprod(1 - events / at_risk)

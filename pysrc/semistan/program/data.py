@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from semistan.density.features import at_features
 from semistan.errors import InputError
 from semistan.model.arrays import Array
@@ -11,8 +13,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.model import Model
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
+from semistan.program.parts import known_of_rows
 from semistan.program.predictors import predictor_data
-from semistan.program.program import known_of_rows
 from semistan.program.subspace import subspace_data
 
 
@@ -52,7 +54,7 @@ def stan_data(
         "x_loc": units.x_loc,
         "theta_scale": units.theta_scale,
         "Q": network.n_inputs,
-        "U": rows.U,
+        "U": rows.U.astype(float),
         "u_loc": units.u_loc,
         "u_scale": units.u_scale,
         "eta_loc": units.eta_loc,
@@ -64,11 +66,20 @@ def stan_data(
             for name in known_of_rows(bundle.design)
         },
         **predictor_data(bundle, rows),
+        **_information(bundle),
         **_theta_inside(bundle),
         **_orthogonal(bundle.model),
         **prior_data(bundle),
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),
+    }
+
+
+def _information(bundle: Bundle) -> dict[str, Array]:
+    return {
+        p.centring.data: np.broadcast_to(p.centring.information, p.centring.shape)
+        for p in bundle.layout.centred
+        if p.centring
     }
 
 

@@ -6,13 +6,15 @@ They are not part of what is hashed, so that a binary is found again whatever th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from semistan.model.bundle import Bundle
+from semistan.model.families.categorical import predictor_name
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import Network, PredictorFormula, parse_formula
+from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.patterns import shortened
+from semistan.model.formula.right import PredictorFormula
 from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
 from semistan.model.names import MU
@@ -55,8 +57,14 @@ def _model_lines(model: Model) -> Iterator[str]:
     name, from_eta = model.family.on_default
     if from_eta:
         yield f"{name} = {from_eta}"
+    if design.categories:
+        of = (design.mean_name, *(item.name for item in design.of_categories))
+        by_category = sorted(of, key=[predictor_name(x) for x in design.categories].index)
+        yield f"{name} = ({_listed(('0', *by_category))})"
+    several = len(formula.networks) > 1
     for predictor, own in zip(design.predictors, formula.predictors, strict=True):
-        yield _predictor_line(model, predictor, own)
+        numbers = [f"_{place + 1}" * several for place in formula.places(own)]
+        yield _predictor_line(model, predictor, own, numbers)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
     for network in formula.networks:
@@ -65,6 +73,8 @@ def _model_lines(model: Model) -> Iterator[str]:
             yield f"{_listed(outputs)}: outputs of one network"
     if model.leading.any:
         yield f"U: {_network_inputs(formula.networks, model.leading.frozen)}"
+    if several:
+        yield f"w = ({_listed(tuple(f'w_{place + 1}' for place in range(len(formula.networks))))})"
     yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
@@ -86,20 +96,23 @@ def _likelihood(family: Family) -> str:
     """Write ``y ~ normal(eta, sigma)``, or the density where that is no single one of Stan's."""
     names = {name: name for name in family.dispersion}
     given = {"y": "y", "eta": family.on_default[0], "times": "*"} | {
-        name: name for name in ("trials", "cens", "y2")
+        name: name for name in ("trials", "cens", "y2", "lb", "ub")
     }
-    single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", family.density)
+    density = family.density.replace(", {y})", ")")  # y2 where no row ends an interval
+    single = re.fullmatch(r"(\w+)_lp[dm]f\(\{y\} \| (.*)\)", density)
     if single and single[2].count("(") == single[2].count(")"):
         return f"y ~ {single[1]}({single[2].format(**given, **names)})"
-    return f"log p(y) = {family.density.format(**given, **names)}"
+    return f"log p(y) = {density.format(**given, **names)}"
 
 
-def _predictor_line(model: Model, predictor: Predictor, formula: PredictorFormula) -> str:
+def _predictor_line(
+    model: Model, predictor: Predictor, formula: PredictorFormula, numbers: Sequence[str]
+) -> str:
     """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
     own = _output(model, predictor.name)
     networks = [
-        f"{own if SHARED in options else 'f'}({_taken(arguments, options)}; w)"
-        for arguments, options in formula.calls_of_nn
+        f"{own if SHARED in options else f'f{number}'}({_taken(arguments, options)}; w{number})"
+        for number, (arguments, options) in zip(numbers, formula.calls_of_nn, strict=True)
     ]
     further = [*(term.text for term in predictor.terms),
                *(f"offset({expression})" for expression in predictor.offsets)]  # fmt: skip

@@ -12,23 +12,19 @@ from textwrap import indent
 
 from semistan.model.bundle import Bundle
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
-from semistan.program.header import header
-from semistan.program.predictors import other_sums, parameter_vectors
-from semistan.program.program import (
-    GIVEN_IN_ROW,
-    Parts,
+from semistan.program.declared import (
     data_lines,
-    density_vectors,
     fixed_lines,
-    in_row,
-    network_functions,
     parameters,
-    parts_of,
     prepared_inputs,
     prior_lines,
     scales_lines,
-    theta_text,
 )
+from semistan.program.header import header
+from semistan.program.likelihood import GIVEN_IN_ROW, density_vectors, in_row
+from semistan.program.parts import Parts, parts_of
+from semistan.program.predictors import other_sums, parameter_vectors
+from semistan.program.program import network_functions, theta_text
 from semistan.program.sources import stan_source
 
 PURPOSE = (
@@ -100,7 +96,7 @@ def _generated_quantities(parts: Parts) -> str:
     declared = declarations(
         [
             ("vector[N] log_lik;", "log-likelihood of each row"),
-            ("vector[N] y_rep;", "replicated response of each row"),
+            (parts.y_rep_declaration, "replicated response of each row"),
         ]
     )
     return declared + "{\n" + indent(local, "  ") + "}\n"

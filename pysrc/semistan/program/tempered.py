@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from textwrap import indent
-from typing import TYPE_CHECKING
 
 from semistan.model.stan_text import WIDTH, call
+from semistan.program.parts import Parts
 from semistan.program.sources import stan_source
-
-if TYPE_CHECKING:
-    from semistan.program.program import Parts
 
 TAILS = {  # inverse degrees of freedom of each coefficient's prior, as a Student t
     "normal": "rep_vector(0, P)",

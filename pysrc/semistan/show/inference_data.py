@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file
+from semistan.bundle.files import write_bytes
 from semistan.infer.methods import reservations
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import parse_formula
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Draws
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, posterior_predict
 from semistan.posterior.run import Run
@@ -45,12 +46,15 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     -------
     arviz.InferenceData
         With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``;
-        the groups of sampled scales of the weights are ``weights_of``.
+        the groups of sampled scales of the weights are ``weights_of``, and counted categories
+        ``category``.
     """
     arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
     # netCDF has no slash in a name: that of 'I(z / 3)' is written as the sign of a fraction.
     response = parse_formula(run.bundle.config.formula).response.replace("/", "\N{DIVISION SLASH}")
+    counted = run.bundle.family.counted
+    by_category = f"{response}_dim_1"  # ArviZ's name of the axis that counts have behind the rows
     variables, sampler = _by_subspace(_variables, posterior), _by_subspace(_sampler, posterior)
     subspace, scales = ["subspace"] * (len(posterior.members) > 1), run.bundle.model.weight_scales
     groups: dict[str, Any] = {
@@ -71,6 +75,7 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
             "__obs__": np.arange(len(rows)),
             **({"subspace": np.arange(1, len(posterior.members) + 1)} if subspace else {}),
             **({"weights_of": list(scales.names)} if scales else {}),
+            **({by_category: list(run.bundle.design.categories)} if counted else {}),
         },
         dims={
             **dict.fromkeys([*variables, *sampler], subspace),
@@ -84,7 +89,7 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     )
     if prior is not None:
         data.add_groups(log_prior=prior)
-    return data
+    return data.rename({by_category: "category"}) if counted else data
 
 
 def write_inference_data(data: Any, path: Path) -> None:
@@ -102,9 +107,7 @@ def write_inference_data(data: Any, path: Path) -> None:
         group.path: {name: {"zlib": True} for name, x in group.data_vars.items() if _packs(x)}
         for group in tree.subtree
     }
-    content = tree.to_netcdf(engine="h5netcdf", encoding=compressed)
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, tree.to_netcdf(engine="h5netcdf", encoding=compressed))
 
 
 def _packs(variable: Any) -> bool:
@@ -136,7 +139,7 @@ def _pointwise(
     run: Run, posterior: Posterior, rows: Rows, group: str, response: str
 ) -> dict[str, dict[str, Array]]:
     def by_chain(values: Array) -> Array:
-        return values.reshape(posterior.chains, -1, values.shape[-1])
+        return values.reshape(posterior.chains, -1, *values.shape[1:])
 
     generator = np.random.default_rng(run.options.seed)
     replicated = posterior_predict(posterior, rows, generator)

@@ -72,6 +72,7 @@ def _settings(run: Run, relative: str) -> str:
         f"subspace <- {_logical(run.bundle.model.moves != 'all')}  # or are all weights sampled?",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
+        f"categories <- {_vector(_counted(run))}  # that the response counts, if it does",
         f"dispersion <- {_vector(run.bundle.model.scalars)}",
         "labels <- c(  # labels.json: names in the Stan program and in the design",
         ",\n".join(names),
@@ -91,6 +92,10 @@ def _categories(run: Run) -> list[str]:
     names = enumerate(run.bundle.design.categories, start=1)
     texts = [f"{k} {_quoted(name)}" for k, name in names]
     return [f"# categories: {', '.join(texts)}"] if texts else []
+
+
+def _counted(run: Run) -> tuple[str, ...]:
+    return run.bundle.design.categories if run.bundle.family.counted else ()
 
 
 def _elsewhere(run: Run) -> list[str]:

@@ -191,9 +191,15 @@ if (nchains(draws) > 1) {
 
 if (has_generated && !prior_only) {
   lines <- readLines(file.path(folders[1], "data.json"))
-  y <- scan(text = gsub('^"y": \\[|\\],?$', "", grep('^"y":', lines, value = TRUE)),
+  y <- scan(text = gsub('^"y":|[][]|,$', "", grep('^"y":', lines, value = TRUE)),
             sep = ",", quiet = TRUE)
   some <- unique(round(seq(1, nrow(y_rep), length.out = 50)))
   check <- if (whole_numbers) ppc_bars else ppc_dens_overlay
+  if (length(categories) > 0) {  # one column of y_rep for each row and category, rows running fastest
+    y <- as.vector(matrix(y, ncol = length(categories), byrow = TRUE))
+    check <- function(y, y_rep) {
+      ppc_bars_grouped(y, y_rep, group = rep(categories, each = length(y) / length(categories)))
+    }
+  }
   save_figure("responses", check(y, y_rep[some, , drop = FALSE]))
 }

@@ -205,7 +205,8 @@ def recorded_losses(
         return loss, loss, 0.0
     t, shares = loss_nodes(len(parameters.control_points))
     weights = _on_device(bernstein(t, len(parameters.control_points) - 1), validation)
-    each, n = torch.zeros_like(validation.y), len(validation)
+    n = len(validation)
+    each = validation.y.new_zeros(n)
     with torch.no_grad():
         for share, row in zip(shares, weights, strict=True):
             each += share * row_losses(validation, parameters.at(row))

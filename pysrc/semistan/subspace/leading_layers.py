@@ -72,8 +72,8 @@ def train_leading_layers(
         If training diverges.
     """
     problem = replace(problem, held_out=held_out_rows(problem, train.validation, generator))
-    U = problem.U.to(torch.float32)
-    whole = replace(problem, network=leading.whole, prior_scale=None, U=U)
+    inputs = problem.inputs.single()
+    whole = replace(problem, network=leading.whole, prior_scale=None, inputs=inputs)
     options = batched(whole, train)
     w, *others = initial_parameters(whole, 1, generator).copy().tensors()
     start = (w.to(torch.float32), *others)

@@ -9,10 +9,9 @@ Chains go by the names of their files in the run: ``chains/chain-2.csv``, and wi
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
-from semistan.bundle.files import atomic_file
+from semistan.bundle.files import write_bytes
 from semistan.errors import InputError
 from semistan.infer.backends.backend import SILENT
 from semistan.infer.chain_store import Filed, chain_file
@@ -20,8 +19,8 @@ from semistan.posterior.chain_csv import read_chain
 from semistan.posterior.draws import chain_form
 from semistan.posterior.run import Run, read_run, record_chain
 from semistan.workflow.fit import Fit, missing_tasks, sample
+from semistan.workflow.prepare import Say
 
-Say = Callable[[str], None]
 JOBS = Path("jobs")
 
 
@@ -77,7 +76,7 @@ def task(run: Run | str | Path, name: str, out: Path | str = JOBS) -> Path:
         )
     path = Path(out) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, missing[name].task.run(SILENT))
+    write_bytes(path, missing[name].task.run(SILENT))
     return path
 
 
@@ -137,9 +136,4 @@ def _take_in(run: Run, name: str, filed: Filed, path: Path) -> None:
     target, content = run.path / name, path.read_bytes()
     target.parent.mkdir(exist_ok=True)
     record_chain(target, content)
-    _write(target, content)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(target, content)

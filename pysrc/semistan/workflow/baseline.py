@@ -24,7 +24,7 @@ from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import variables
+from semistan.model.formula.expression import variables
 from semistan.model.formula.simpler import linear_formula, smooth_formula
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import compare_elpd
@@ -128,7 +128,9 @@ def baseline(
     ----------
     run : Run or path
         A finished run.
-    folds, seed
+    folds
+        As of ``semistan.kfold``, where the run's own cross-validation is not there yet.
+    seed
         As of ``semistan.kfold``, where the run's own cross-validation is not there yet.
     jobs : int, optional
         Folds at a time; by default one for each core.

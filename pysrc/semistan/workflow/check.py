@@ -17,6 +17,8 @@ from semistan.posterior.manifest import seal_of
 from semistan.posterior.run import SUBSPACES, read_run
 from semistan.posterior.scoring.folds import FOLDER as KFOLD
 from semistan.posterior.scoring.folds import seal_of_folds
+from semistan.posterior.scoring.mended import FOLDER as LOO
+from semistan.posterior.scoring.mended import seal_of_mended
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +74,7 @@ def check(path: Path | str) -> Check:
     Parameters
     ----------
     path : path
-        The folder of a run, with those of its bundle, subspaces and folds, or of a bundle.
+        The folder of a run, with those of its bundle, subspaces, folds and ``loo``, or of a bundle.
 
     Returns
     -------
@@ -104,6 +106,8 @@ def _folder(folder: Path, top: Path) -> Iterator[Checked]:
     yield from _folder(folder / "bundle", top)
     for subspace in sorted((folder / SUBSPACES).glob("*")):
         yield from _folder(subspace, top)
+    if (folder / LOO / RUN).is_file():
+        yield from _recorded(folder / LOO, RUN, top, seal_of_mended)
     if (folder / KFOLD / RUN).is_file():
         yield from _recorded(folder / KFOLD, RUN, top, seal_of_folds)
         for fold in sorted((folder / KFOLD).glob("fold-*/run")):

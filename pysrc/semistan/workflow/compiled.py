@@ -13,7 +13,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
-from semistan.program.program import Kernel, bundle_program, has_kernel, stan_program
+from semistan.program.parts import Kernel, has_kernel
+from semistan.program.program import bundle_program, stan_program
 from semistan.workflow.prepare import Say
 
 

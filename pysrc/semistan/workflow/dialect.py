@@ -84,7 +84,7 @@ def given_dialect(sep: str = AUTO, decimal: str = AUTO, encoding: str = AUTO) ->
     if encoding != AUTO:
         try:
             "".encode(encoding)
-        except LookupError:
+        except (LookupError, ValueError):
             known = (UTF8, "utf-16", OLD, "latin-1")
             raise InputError(
                 f"encoding '{encoding}' is unknown; as examples, {', '.join(known)} are known."

@@ -77,7 +77,7 @@ def marginal_effects(
     run : Run or path
         A finished run.
     variables : sequence of str, optional
-        Columns of the data; all by default.
+        Columns of the data; by default all but images and those that only name groups.
     **options
         ``scale``, ``interval``, ``rows`` and ``seed``, as of the command.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,19 @@ from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.lock import held
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
+from semistan.infer.backends.dask import backend_at
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.chain_store import ChainProgress, Filed, chain_tasks, complete_all
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import check_computable, method_named, method_of
+from semistan.infer.methods import check_computable, method_named, method_of, suited
 from semistan.infer.plan import default_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
 from semistan.infer.task import ChainTask
 from semistan.model.bundle import Bundle, with_temper
-from semistan.model.config import ModelConfig, SampleConfig, with_overrides
+from semistan.model.config import ModelConfig, SampleConfig, anywhere, with_overrides
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
@@ -44,7 +46,7 @@ from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
 from semistan.posterior.sound import set_aside
 from semistan.posterior.summary import Summary, summarise, write_summary
-from semistan.program.program import Kernel, has_kernel
+from semistan.program.parts import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
 from semistan.workflow.compiled import (
@@ -60,6 +62,7 @@ from semistan.workflow.first_answer import first_answer
 from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
+from semistan.workflow.saturation import warn_of_saturation
 from semistan.workflow.several import begin_run, going_on, train_missing
 from semistan.workflow.train import (
     checkpoint_file,
@@ -68,6 +71,7 @@ from semistan.workflow.train import (
     prior_text,
     train,
     training_text,
+    warn_of_damage,
     warn_of_overfitting,
 )
 
@@ -106,7 +110,7 @@ def fit(
     chain_progress: ChainProgress | None = None,
     reading: Reading | None = None,
     say: Say = _silent,
-    backend: Backend = LOCAL,
+    backend: Backend | None = None,
 ) -> Fit:
     """Fit a model: everything from a formula and a table to a posterior.
 
@@ -140,7 +144,7 @@ def fit(
     say : callable, optional
         Receives one line for each step.
     backend : Backend, optional
-        What trains and draws the chains; by default this machine.
+        What trains and draws the chains; by default what the configuration says.
 
     Raises
     ------
@@ -155,15 +159,16 @@ def fit(
         frame, overrides["data"] = None, str(data)
     config = configure(model, overrides)
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
-    prepared = prepare(config, frame, networks, reading)
-    progress = progress and counted(progress, prepared.config, config)
-    for note in prepared.notes:
-        say(note)
-    return fit_prepared(
-        prepared, Path(out),
-        overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
-        backend=backend,
-    )  # fmt: skip
+    with nullcontext(backend) if backend else backend_at(config.sample.where) as chosen:
+        prepared = prepare(config, frame, networks, reading)
+        progress = progress and counted(progress, prepared.config, config)
+        for note in prepared.notes:
+            say(note)
+        return fit_prepared(
+            prepared, Path(out),
+            overwrite=overwrite, progress=progress, chain_progress=chain_progress, say=say,
+            backend=chosen,
+        )  # fmt: skip
 
 
 def fit_prepared(
@@ -218,6 +223,7 @@ def _trained_run(
 ) -> Run:
     """Train one subspace and make the run's folder."""
     started, checkpoint = time.monotonic(), checkpoint_file(out)
+    warn_of_damage(checkpoint, say)
     if goes_on(prepared, checkpoint):
         say("training goes on where it was interrupted")
     try:
@@ -229,6 +235,7 @@ def _trained_run(
     say(training_text(bundle, seconds["train"]))
     say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], say)
+    warn_of_saturation([bundle], prepared.rows, say)
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
     run = new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,
@@ -417,7 +424,9 @@ def start_run(
     """Make a run's folder from a bundle's, ready to be sampled."""
     check_output_folder(out, MARKER, overwrite=overwrite)
     bundle = read_bundle(source)
-    config, rows = with_overrides(bundle.config, overrides), training_rows(bundle, data, reading)
+    config = anywhere(with_overrides(bundle.config, overrides))
+    config = config.model_copy(update={"sample": suited(config.sample, bundle.network)})
+    rows = training_rows(bundle, data, reading)
     toolchain = toolchain_for(config.sample)
     model = bundle.model.replace(config=config)
     kernel = compile_model(model, toolchain, say)

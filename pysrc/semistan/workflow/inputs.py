@@ -7,21 +7,25 @@ import sys
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from semistan.bundle.files import atomic_file
 from semistan.bundle.foreign import OPENERS, check_parquet, check_plain, check_text_size
 from semistan.errors import InputError, SemistanError
-from semistan.model.config import ModelConfig, config_toml, parse_config
+from semistan.model.config import ModelConfig, config_toml, parse_config, with_overrides
 from semistan.workflow.dialect import AUTO, OLD, SAMPLE, Dialect, given_dialect, guessed
 from semistan.workflow.images import FOLDER
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Parsed = TypeVar("Parsed")
 
 GUESSED = Dialect()
 STDIN = "-"
@@ -34,7 +38,7 @@ NULLABLE = ("Int32", "Int64", "boolean")  # of pandas
 
 
 def read_config(path: Path) -> ModelConfig:
-    """Read a ``model.toml``; a relative path to the data counts from the file's folder.
+    """Read a ``model.toml``; relative paths of files in it count from its own folder.
 
     Raises
     ------
@@ -46,13 +50,20 @@ def read_config(path: Path) -> ModelConfig:
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"'{path}' does not exist or is no file") from None
     config = parse_config(content, str(path))
+    if config.sample.cluster and config.sample.cluster.endswith(".json"):
+        file = _from(path, "sample.cluster", config.sample.cluster)
+        config = with_overrides(config, {"sample.cluster": file})
     if config.data is None or config.data == STDIN:
         return config
+    return config.model_copy(update={"data": _from(path, "data", config.data)})
+
+
+def _from(path: Path, key: str, name: str) -> str:
+    """Return the path of a file that a ``model.toml`` names."""
     try:
-        data = str((path.parent / config.data).resolve())
+        return str((path.parent / name).resolve())
     except (ValueError, OSError, RuntimeError):  # a character 0, or links that lead in a circle
-        raise InputError(f"{path}: data: {config.data!r} is no name of a file") from None
-    return config.model_copy(update={"data": data})
+        raise InputError(f"{path}: {key}: {name!r} is no name of a file") from None
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -101,7 +112,7 @@ def read_table(
         if suffix in BINARY:
             frame = _read_binary(path, *BINARY[suffix])
         else:
-            frame = _read_text(path, dialect, say or (lambda _: None))
+            frame = _read_text(path, dialect, say)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"data file '{path}' does not exist or is no file") from None
     except pd.errors.EmptyDataError:
@@ -196,23 +207,49 @@ ADVICE = {
 }  # fmt: skip
 
 
-def _read_text(path: Path | str, dialect: Dialect, say: Callable[[str], None]) -> pd.DataFrame:
+def _read_text(
+    path: Path | str, dialect: Dialect, say: Callable[[str], None] | None
+) -> pd.DataFrame:
     """Read a text file each of whose fields has a name of its own.
 
     pandas would shift the names where there are too few, and rename where one stands twice.
     """
+    content = sys.stdin.buffer.read() if str(path) == STDIN else None
+    first = guessed(dialect, _sample(path) if content is None else content[:SAMPLE])
+    frame, found = as_guessed(path, dialect, first, partial(_parsed, path, content))
+    say_unusual(path, dialect, found, say)
+    return frame
+
+
+def say_unusual(
+    path: Path | str, given: Dialect, found: Dialect, say: Callable[[str], None] | None
+) -> None:
+    """Say how a text file was read if that is unusual and was not given."""
+    if say and found.text and given != found:
+        say(f"read '{path}' as {found.text}; --sep, --decimal and --encoding say otherwise")
+
+
+def as_guessed(
+    path: Path | str, given: Dialect, guess: Dialect, parse: Callable[[Dialect], Parsed]
+) -> tuple[Parsed, Dialect]:
+    """Parse a text file as guessed, or in the old encoding where the guessed one does not fit.
+
+    Raises
+    ------
+    InputError
+        What pandas found, in our words.
+    """
     import pandas as pd
 
-    content = sys.stdin.buffer.read() if str(path) == STDIN else None
-    found = guessed(dialect, _sample(path) if content is None else content[:SAMPLE])
+    found = guess
     try:
         try:
-            frame = _parsed(path, content, found)
+            return parse(found), found
         except UnicodeDecodeError:
-            if dialect.encoding != AUTO or found.encoding == OLD:
+            if given.encoding != AUTO or found.encoding == OLD:
                 raise
             found = replace(found, encoding=OLD)
-            frame = _parsed(path, content, found)
+            return parse(found), found
     except pd.errors.ParserWarning:
         raise InputError(
             f"the rows of data file '{path}' have more fields than its header has names, so that "
@@ -229,31 +266,47 @@ def _read_text(path: Path | str, dialect: Dialect, say: Callable[[str], None]) -
         raise InputError(
             f"data file '{path}' is not encoded as {found.encoding}: {error}; give --encoding"
         ) from None
-    if found.text and dialect != found:
-        said = f"read '{path}' as {found.text}; --sep, --decimal and --encoding say otherwise"
-        say(said)
-    return frame
 
 
 def _parsed(path: Path | str, content: bytes | None, dialect: Dialect) -> pd.DataFrame:
     """Parse a text file, and refuse names that two columns have."""
     import pandas as pd
 
-    options: dict[str, Any] = {
-        "sep": dialect.sep, "decimal": dialect.decimal, "encoding": dialect.encoding
-    }  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        index = 0 if dialect.row_names else False
-        frame = pd.read_csv(_source(path, content), index_col=index, **options)
+    index = 0 if dialect.row_names else False
+    with strictly():
+        frame = pd.read_csv(_source(path, content), index_col=index, **pandas_options(dialect))
     if dialect.row_names:
         frame = frame.reset_index(drop=True)
-    if {re.sub(r"\.\d+$", "", name) for name in frame.columns if "." in name} & {*frame.columns}:
-        # the second x is called x.1, as another may be
-        first = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
-        header = pd.read_csv(_source(path, content), header=None, **first, **options)
-        _check_distinct(path, list(header.iloc[0]))
+    check_names(path, content, frame.columns, dialect)
     return frame
+
+
+def pandas_options(dialect: Dialect) -> dict[str, Any]:
+    """Return what ``pandas.read_csv`` is to know."""
+    return {"sep": dialect.sep, "decimal": dialect.decimal, "encoding": dialect.encoding}
+
+
+@contextmanager
+def strictly() -> Iterator[None]:
+    """Make pandas's warnings about rows errors."""
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        yield
+
+
+def check_names(
+    path: Path | str, content: bytes | None, names: Sequence[str], dialect: Dialect
+) -> None:
+    """Refuse names that two columns have: pandas calls the second x x.1, as another may be."""
+    import pandas as pd
+
+    if {re.sub(r"\.\d+$", "", name) for name in names if "." in name} & {*names}:
+        first = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
+        source = _source(path, content)
+        header = pd.read_csv(source, header=None, **first, **pandas_options(dialect))
+        _check_distinct(path, list(header.iloc[0]))
 
 
 def _source(path: Path | str, content: bytes | None) -> Any:

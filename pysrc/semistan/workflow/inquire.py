@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.errors import InputError, did_you_mean
+from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
 from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.posterior import read_posterior
+from semistan.posterior.run import Run
 from semistan.posterior.scoring.r2 import R2, r2
 from semistan.posterior.sensitivity import sensitivity as power_scaling
 from semistan.workflow.images import with_pictures
 from semistan.workflow.runs import RunLike, opened, posterior_run
+from semistan.workflow.whole_table import column_of
+
+MOST_VALUES, QUARTERS = 10, 4  # numbers that are groups by themselves, and parts of more
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +83,16 @@ def bayes_r2(run: RunLike, *, interval: float = 0.95, seed: int = 1) -> R2:
     )
 
 
-def sensitivity(run: RunLike) -> pd.DataFrame:
+def sensitivity(run: RunLike, prior: str | Sequence[str] = ()) -> pd.DataFrame:
     """Say how sensitive each parameter is to the prior and to the likelihood, by power-scaling.
+
+    Parameters
+    ----------
+    run : Run or path
+        A finished run.
+    prior : str or sequence of str, optional
+        Keys of ``[priors]``, as ``b``, or names of the table, as ``b_age,sigma``, whose priors
+        alone are scaled (priorsense's ``prior_selection``); the whole prior by default.
 
     Returns
     -------
@@ -89,17 +102,25 @@ def sensitivity(run: RunLike) -> pd.DataFrame:
     Raises
     ------
     InputError
-        If the run draws from the prior or an approximation, or p(y | phi) is tempered.
+        If the run draws from the prior or an approximation, p(y | phi) is tempered, or the model
+        has no such prior.
     """
     run = posterior_run(run)
+    names = prior.split(",") if isinstance(prior, str) else prior
+    chosen = [name.strip() for name in names]
     try:
-        return power_scaling(read_posterior(run), run.rows())
+        return power_scaling(read_posterior(run), run.rows(), chosen)
     except InputError as error:
         raise InputError(f"'{run.path}': {error}") from None
 
 
 def pp_check(
-    run: RunLike, stat: str | Sequence[str] = "mean,sd", *, by: str | None = None, seed: int = 1
+    run: RunLike,
+    stat: str | Sequence[str] = "mean,sd",
+    *,
+    by: str | None = None,
+    data: str | Path | None = None,
+    seed: int = 1,
 ) -> Checks:
     """Compare statistics of the response with those of replicated responses.
 
@@ -110,7 +131,10 @@ def pp_check(
     stat : str or sequence of str
         ``mean``, ``sd``, ``min``, ``max``, ``median``, ``zeros`` (their share) and ``skewness``.
     by : str, optional
-        Column of the training table, in each of whose values they are taken.
+        Column in each of whose values they are taken, or in quarters of the rows if it has more
+        than ten numbers; one that is not in the formula is read from the training table.
+    data : path, optional
+        The training table, from which such a column is read; by default where it was.
     seed : int
         Seed of the replicated responses.
 
@@ -125,19 +149,26 @@ def pp_check(
         For an unknown statistic or column, or a response of unordered categories.
     """
     run = opened(run)
-    groups = None
-    if by is not None:
-        table = run.table()
-        if by not in table.columns:
-            raise InputError(
-                f"the run's table, which has the columns of the formula, has no column '{by}'."
-                f"{did_you_mean(by, list(table.columns))}"
-            )
-        groups = table[by].to_numpy()
+    groups = None if by is None else _groups(run, by, data)
     return predictive_checks(
         read_posterior(run), run.rows(), stat,
         groups=groups, by=by, generator=np.random.default_rng(seed),
     )  # fmt: skip
+
+
+def _groups(run: Run, by: str, data: str | Path | None) -> np.ndarray:
+    """Return the group of each row: its value, or the quarter of the rows that a number is in."""
+    import pandas as pd
+
+    column = column_of(run, by, "--by", data)
+    missing = np.flatnonzero(pd.isna(column))
+    if missing.size:
+        raise InputError(
+            f"column '{by}' has no value in row {missing[0] + 1}; --by takes a group of each row"
+        )
+    if pd.api.types.is_numeric_dtype(column) and len(np.unique(column)) > MOST_VALUES:
+        return np.array(pd.qcut(column, QUARTERS, duplicates="drop", precision=4))
+    return column
 
 
 def comparisons(
@@ -155,7 +186,7 @@ def comparisons(
     run : Run or path
         A finished run.
     variables : str or sequence of str, optional
-        Columns; all by default.
+        Columns; by default all but images and those that only name groups.
     frame : pandas.DataFrame, optional
         Rows over which to average; the training rows by default.
     seed : int

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.bundle.files import atomic_folder, write_json
-from semistan.errors import InputError, SemistanError, did_you_mean
+from semistan.bundle.foreign import unpack
+from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
-from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Modules, codes
-from semistan.model.table.missing import complete_rows
-from semistan.model.table.outcome import with_outcome
 from semistan.posterior.options import check_interval
 from semistan.posterior.run import Run, read_run
 from semistan.posterior.scoring.folds import (
@@ -49,8 +47,7 @@ from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
-from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import dialect_of, read_table
+from semistan.workflow.whole_table import column_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,8 +244,7 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
         write_json(target / "checks.json", failed)
         write_json(target / SECONDS, found.seconds)
         if found.run:
-            with tarfile.open(fileobj=io.BytesIO(found.run)) as archive:
-                archive.extractall(target, filter="data")
+            unpack(found.run, target)
         record_fold(folder, target, task.number)
 
 
@@ -291,7 +287,7 @@ def _begin(
             )
     table = run.table()
     generator = np.random.default_rng(options["seed"])
-    groups = _groups(run, table, options["group"], data)
+    groups = _groups(run, options["group"], data)
     assigned = assign_folds(len(table), options["folds"], generator, groups)
     _check_folds(run, table, assigned)
     with atomic_folder(folder) as temporary:
@@ -316,37 +312,6 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
             ) from None
 
 
-def _groups(
-    run: Run, table: pd.DataFrame, group: str | None, data: str | Path | None
-) -> np.ndarray | None:
-    """Return each row's group, from the run's table or else from the user's own."""
-    if group is None:
-        return None
-    if group not in table.columns:
-        table = _whole_table(run, table, data)
-    if group not in table.columns:
-        raise InputError(
-            f"--group names column '{group}', which the data do not have."
-            f"{did_you_mean(group, table.columns)}"
-        )
-    return np.asarray(table[group].astype(str))
-
-
-def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.DataFrame:
-    """Read the user's table again, less the rows that the fit dropped."""
-    path = data or run.bundle.source.path
-    if path is None:
-        raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
-    formula = parse_formula(run.bundle.config.formula)
-    config = run.bundle.config
-    table = read_table(path, dialect_of(config))
-    whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
-    trunks = run.bundle.design.trunks
-    _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
-    whole = with_outcome(formula, run.bundle.family.name, whole)
-    rows = apply_design(run.bundle.design, whole, response=True)
-    if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
-        raise InputError(
-            f"'{path}' does not hold the {len(fitted)} rows that the run was fitted to"
-        )
-    return whole
+def _groups(run: Run, group: str | None, data: str | Path | None) -> np.ndarray | None:
+    """Return each row's group."""
+    return None if group is None else column_of(run, group, "--group", data).astype(str)

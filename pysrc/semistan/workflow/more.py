@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from semistan.bundle.files import atomic_file
+from semistan.bundle.files import write_bytes
 from semistan.bundle.seal import stamp_of_bytes
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
@@ -31,7 +31,7 @@ from semistan.infer.methods import method_of
 from semistan.posterior.diagnostics import RHAT_LIMIT, convergence
 from semistan.posterior.draws import Draws
 from semistan.posterior.generated import FOLDER
-from semistan.posterior.run import Run, record_files
+from semistan.posterior.run import Run, record_files, recorded
 
 PENDING, DONE = "more", "continued"
 MORE, JOINED = "more", "joined"  # folders in chains/
@@ -53,10 +53,11 @@ def ask_for_more(run: Run, draws: int) -> Run:
             f"'{run.path}' has {len(run.parts)} subspaces, whose chains cannot be continued; "
             "sample a new run with more --draws"
         )
-    if not method.hamiltonian:
+    if not (method.hamiltonian and method.by_stan):
         raise InputError(
-            f"--more continues chains of NUTS, this run's method is '{method.name}'; sample its "
-            f"bundle into a new run: semistan sample {run.path / 'bundle'} --draws N --out NAME"
+            f"--more continues chains of CmdStan's NUTS, this run's method is '{method.name}'; "
+            f"sample its bundle into a new run: semistan sample {run.path / 'bundle'} --draws N "
+            "--out NAME"
         )
     if pending is not None and pending["draws"] != draws:
         raise InputError(
@@ -68,7 +69,7 @@ def ask_for_more(run: Run, draws: int) -> Run:
         return run
     before, times = run.options.draws, len(run.manifest.get(DONE, []))
     seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
-    return _recorded(run, **{PENDING: {"before": before, "draws": draws, "seed": seed}})
+    return recorded(run, **{PENDING: {"before": before, "draws": draws, "seed": seed}})
 
 
 def settle(run: Run) -> Run:
@@ -133,8 +134,7 @@ def _taken(run: Run, pending: dict[str, Any], joints: dict[int, bytes]) -> Run:
     stamps = {}
     for chain, content in joints.items():
         path = chain_file(staged, chain)
-        with atomic_file(path) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(path, content)
         rows = pending["before"] + pending["draws"]
         stamps[f"chains/{path.name}"] = stamp_of_bytes(content, rows)
     shutil.rmtree(run.path / FOLDER, ignore_errors=True)  # quantities of the draws before
@@ -142,10 +142,6 @@ def _taken(run: Run, pending: dict[str, Any], joints: dict[int, bytes]) -> Run:
     done = [*run.manifest.get(DONE, []), pending]
     known = {"sample": sample, DONE: done, PENDING: None}
     return settle(replace(run, manifest=record_files(run.path, stamps, **known)))
-
-
-def _recorded(run: Run, **content: Any) -> Run:
-    return replace(run, manifest=record_files(run.path, {}, **content))
 
 
 def agreement_text(run: Run, draws: Draws) -> str | None:

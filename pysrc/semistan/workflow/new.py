@@ -37,7 +37,9 @@ def new(
         Whether an older file there may be replaced.
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"subspace.k": 8}``.
-    reading, say : callable, optional
+    reading : callable, optional
+        As of ``semistan.fit``.
+    say : callable, optional
         As of ``semistan.fit``.
 
     Returns

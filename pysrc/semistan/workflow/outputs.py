@@ -21,7 +21,7 @@ from semistan.show.pictures.effect import draw_effect
 from semistan.show.pictures.material import run_material
 from semistan.show.pictures.measures import Measured, draw_measures
 from semistan.show.pictures.style import reserve
-from semistan.show.pictures.words import effect_words
+from semistan.show.pictures.words import categorised, effect_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
@@ -54,8 +54,9 @@ def plot(
     run : Run or path
         A finished run.
     kind : str
-        ``coefficients``, ``densities``, ``pairs``, ``band``, ``subspace``, ``loss``, ``ppc``,
-        ``stat``, ``loo_pit``, ``calibration``, ``images``, ``trace``, ``rank`` or ``energy``.
+        ``coefficients``, ``densities``, ``pairs``, ``smooths``, ``band``, ``subspace``, ``loss``,
+        ``ppc``, ``stat``, ``loo_pit``, ``calibration``, ``images``, ``survival``, ``trace``,
+        ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
     others : sequence of runs or paths
@@ -120,7 +121,7 @@ def plot_effect(
         effect = effect.of_category(category)
     table = predictors_of(material.posterior.design, material.table).frame
     figure = draw_effect(
-        effect, table=table, label=effect_words(material, effect), response=material.response
+        effect, table=table, label=effect_words(material, effect), response=categorised(material)
     )
     reserve(figure, material.reservations)
     if out is not None:

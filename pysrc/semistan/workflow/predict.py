@@ -1,14 +1,27 @@
-"""From a finished run to predictions of new rows, as a table or in files."""
+"""From a finished run to predictions of new rows, as a table or in files.
+
+Rows are read, predicted and written in pieces. Random numbers do not cross them: piece n of a table
+has those of (seed, n), wherever it is predicted. On a cluster each piece is a task.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from semistan.errors import InputError
+from semistan.infer.backends.backend import Backend, Report
+from semistan.infer.content import Content
+from semistan.model.formula.formula import parse_formula
+from semistan.model.table.missing import Missing, check_left, joined, missing_of
+from semistan.model.table.rows import Rows
 from semistan.posterior.options import PredictOptions
 from semistan.posterior.posterior import (
     Mixture,
@@ -26,13 +39,16 @@ from semistan.posterior.prediction import (
 )
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
-from semistan.show.tables import check_table_path, table_writer
+from semistan.show.tables import Append, check_table_path, table_writer
+from semistan.workflow.pieces import Pieces, in_one, pieces_of_frame
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened
 
 if TYPE_CHECKING:
     import pandas as pd
+
+WAVE = 64  # pieces on a cluster at a time, which this machine holds
 
 
 def predict(
@@ -41,6 +57,7 @@ def predict(
     *,
     say: Say | None = None,
     reading: Reading | None = None,
+    backend: Backend | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Predict new rows: one line per row, or row and category, with mean, error and interval.
@@ -55,6 +72,8 @@ def predict(
         Receives one line about dropped rows.
     reading : callable, optional
         Called with how many images of a column have been read, and how many there are.
+    backend : Backend, optional
+        What predicts pieces of the rows; by default this process, one after the other.
     **options
         Those of ``PredictOptions``: ``kind``, ``part``, ``dpar``, ``interval``, ``seed``,
         ``engine``, ``prior``, ``drop_missing`` and ``allow_new_levels``.
@@ -67,27 +86,30 @@ def predict(
     import pandas as pd
 
     chosen = PredictOptions.of(options)
-    chunks = _predictions(opened(run), frame, chosen, say, reading)
-    tables = [summarise_prediction(chunk, chosen.interval) for chunk in chunks]
-    return pd.concat(tables, ignore_index=True)
+    found: list[pd.DataFrame] = []
+    _predict(opened(run), pieces_of_frame(frame), chosen, found.append, None, say, reading, backend)
+    return pd.concat(found, ignore_index=True)
 
 
 def write_predictions(
     run: RunLike,
-    frame: pd.DataFrame,
+    rows: pd.DataFrame | Pieces,
     table: Path | TextIO,
     draws: Path | None = None,
     *,
     say: Say | None = None,
     reading: Reading | None = None,
+    backend: Backend | None = None,
     **options: Any,
 ) -> None:
     """Write what ``predict`` returns, and all draws on request, holding only some rows at a time.
 
     Parameters
     ----------
-    run, frame, say, reading, **options
+    run, say, reading, backend, **options
         As for ``predict``.
+    rows : pandas.DataFrame or Pieces
+        The new rows.
     table : Path or stream
         File (``.csv`` or ``.parquet``) or stream that gets the table.
     draws : Path, optional
@@ -96,48 +118,164 @@ def write_predictions(
     Raises
     ------
     InputError
-        As ``predict`` does, or for a file of another suffix.
+        As ``predict`` does, or for a file of another suffix, or for draws on a cluster.
     """
     chosen = PredictOptions.of(options)
-    chunks = _predictions(opened(run), frame, chosen, say, reading)
-    write_chunks(chunks, chosen.interval, table, draws)
+    pieces = rows if isinstance(rows, Pieces) else pieces_of_frame(rows)
+    if draws and backend:
+        raise InputError("all draws are written on this machine: leave --draws or --cluster out")
+    with _appending(table, draws) as (append, append_draws):
+        _predict(opened(run), pieces, chosen, append, append_draws, say, reading, backend)
 
 
 def write_chunks(
     chunks: Iterator[Prediction], interval: float, table: Path | TextIO, draws: Path | None
 ) -> None:
     """Write predictions some rows at a time: the table, and all draws if there is a file."""
-    for path in (table, draws):
-        if isinstance(path, Path):
-            check_table_path(path)
-    with ExitStack() as stack:
-        append = stack.enter_context(table_writer(table))
-        append_draws = stack.enter_context(table_writer(draws)) if draws else None
+    with _appending(table, draws) as (append, append_draws):
         for chunk in chunks:
             append(summarise_prediction(chunk, interval))
             if append_draws:
                 append_draws(draws_of(chunk))
 
 
-def _predictions(
+@contextmanager
+def _appending(table: Path | TextIO, draws: Path | None) -> Iterator[tuple[Append, Append | None]]:
+    """Yield what appends to the two files, which appear when the block succeeds."""
+    for path in (table, draws):
+        if isinstance(path, Path):
+            check_table_path(path)
+    with ExitStack() as stack:
+        append = stack.enter_context(table_writer(table))
+        yield append, stack.enter_context(table_writer(draws)) if draws else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PieceTask:
+    """Some rows to be predicted.
+
+    Attributes
+    ----------
+    number : int
+        The piece, from 0.
+    rows : Rows
+        Its rows, labelled by their positions in the table.
+    posterior : Content
+        The pickled posterior, which all pieces have in common.
+    options : PredictOptions
+        What to predict.
+    """
+
+    number: int
+    rows: Rows
+    posterior: Content
+    options: PredictOptions
+
+    @property
+    def name(self) -> str:
+        """What it is, for an error message."""
+        return f"piece {self.number + 1} of the rows"
+
+    @property
+    def in_thread(self) -> bool:
+        """It takes seconds, for which no process is worth its start."""
+        return True
+
+    def run(self, _: Report) -> pd.DataFrame:
+        """Predict the rows and summarise their draws."""
+        posterior = pickle.loads(self.posterior.read())
+        return _piece_table(posterior, self.number, self.rows, self.options)
+
+
+def _piece_table(
+    posterior: Posterior,
+    number: int,
+    rows: Rows,
+    options: PredictOptions,
+    append_draws: Append | None = None,
+) -> pd.DataFrame:
+    """Predict a piece's rows, and append their draws on request."""
+    import pandas as pd
+
+    tables, generator = [], np.random.default_rng((options.seed, number))
+    for chunk in predict_chunks(posterior, rows, options, generator):
+        tables.append(summarise_prediction(chunk, options.interval))
+        if append_draws:
+            append_draws(draws_of(chunk))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _predict(
     run: Run,
-    frame: pd.DataFrame,
+    pieces: Pieces,
+    options: PredictOptions,
+    append: Append,
+    append_draws: Append | None,
+    say: Say | None,
+    reading: Reading | None,
+    backend: Backend | None,
+) -> None:
+    """Predict a table piece by piece, and append what is found in the order of its rows."""
+    check_prediction(run.bundle.family, run.bundle.design, options)
+    member_engine(run.members[0], options.engine)  # an unknown one is refused first
+    if parse_formula(run.bundle.config.formula).images:
+        pieces = in_one(pieces)
+    numbered = _numbered(run, pieces, options, say, reading)
+    posterior = _posterior(run, options)
+    if backend is None:
+        for number, rows in numbered:
+            append(_piece_table(posterior, number, rows, options, append_draws))
+        return
+    if options.engine != "torch":
+        raise InputError("a cluster predicts with --engine torch")
+    content = Content("posterior", None, pickle.dumps(posterior))
+    while wave := list(islice(numbered, WAVE)):
+        tasks = [PieceTask(n, replace(rows, frame=None), content, options) for n, rows in wave]
+        found = dict(backend.map(tasks))
+        for index in range(len(tasks)):
+            append(found[index])
+
+
+def _numbered(
+    run: Run,
+    pieces: Pieces,
     options: PredictOptions,
     say: Say | None,
     reading: Reading | None,
-) -> Iterator[Prediction]:
-    check_prediction(run.bundle.family, run.bundle.design, options)
-    member_engine(run.members[0], options.engine)  # an unknown one is refused first
-    rows = new_rows(
-        run.bundle, frame.reset_index(drop=True), drop_missing=options.drop_missing,
-        allow_new_levels=options.allow_new_levels, say=say, reading=reading,
-    )  # fmt: skip
-    generator = np.random.default_rng(options.seed)
-    if options.prior:
-        posterior = _prior(run, generator, options.engine)
-    else:
-        posterior = read_posterior(run, options.engine)
-    return predict_chunks(posterior, rows, options, generator)
+) -> Iterator[tuple[int, Rows]]:
+    """Yield the pieces' numbers and rows, and say at the end how many rows were dropped."""
+    formula, reports = parse_formula(run.bundle.config.formula), list[Missing]()
+    for number, frame in enumerate(pieces):
+        with _counting_from(frame.index[0]):
+            reports.append(missing_of(formula, frame, response=False))
+            if options.drop_missing and len(reports[-1]) == len(frame):
+                continue
+            rows = new_rows(
+                run.bundle, frame, drop_missing=options.drop_missing,
+                allow_new_levels=options.allow_new_levels, reading=reading,
+            )  # fmt: skip
+        yield number, rows
+    missing = joined(reports)
+    check_left(missing)
+    if missing and say:
+        say(missing.text)
+
+
+@contextmanager
+def _counting_from(start: int) -> Iterator[None]:
+    """Say in errors where a piece begins whose rows they count."""
+    try:
+        yield
+    except InputError as error:
+        if start == 0:
+            raise
+        raise InputError(f"in the rows from {start + 1:,} on: {error}") from None
+
+
+def _posterior(run: Run, options: PredictOptions) -> Posterior:
+    if not options.prior:
+        return read_posterior(run, options.engine)
+    return _prior(run, np.random.default_rng((options.seed, 0, 1)), options.engine)
 
 
 def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:

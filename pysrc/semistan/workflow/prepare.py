@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.infer.methods import check_computable, method_of
+from semistan.infer.methods import check_computable, method_of, suited
+from semistan.lazy import torch
 from semistan.model.bundle import Bundle, Source
-from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.config import ModelConfig, anywhere, with_overrides
 from semistan.model.design import Design, apply_design, factor_notes, learn_design
-from semistan.model.families.categorical import CATEGORICAL, response_levels, with_levels
+from semistan.model.families.categorical import with_levels
 from semistan.model.families.cumulative import check_ordered
-from semistan.model.families.families import family, with_categories
+from semistan.model.families.families import UNORDERED, family, with_categories
 from semistan.model.families.family import Family, check_response
+from semistan.model.families.multinomial import MULTINOMIAL
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
@@ -28,7 +30,8 @@ from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
-from semistan.model.table.given import check_censoring, check_trials
+from semistan.model.separation import separation_notes
+from semistan.model.table.given import check_censoring, check_trials, check_truncation
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
@@ -96,6 +99,19 @@ def configure(
     return config
 
 
+def prepared_of(
+    model: Any,
+    data: pd.DataFrame | str | Path | None,
+    networks: Given | None,
+    overrides: Mapping[str, Any] | None,
+) -> Prepared:
+    """Check a model that is not trained, as ``configure`` takes it, against its table."""
+    settings, frame = dict(overrides or {}), data
+    if isinstance(data, str | Path):
+        frame, settings["data"] = None, str(data)
+    return prepare(configure(model, settings), frame, networks)
+
+
 def prepare(
     config: ModelConfig,
     frame: pd.DataFrame | None = None,
@@ -120,6 +136,7 @@ def prepare(
     InputError
         For anything that would make training or sampling impossible or meaningless.
     """
+    check_device(config.train.device)
     looked_up, record = needs_table(config.formula), family(config.family)
     formula = None if looked_up else parse_formula(config.formula)
     if frame is None and config.data is None:
@@ -150,13 +167,17 @@ def prepare(
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_trials(record, formula, rows.y, rows.given)
     check_censoring(record, formula, rows.y, rows.given)
+    check_truncation(record, formula, rows.y, rows.given)
     modules = adopted(design, rows.evenly(MODULE_ROWS).U, networks)
     check_options(config, modules)
     config, fewer = within_steps(config, len(rows))
     said += [fewer] if fewer else []
     spec = network_spec(config, design, modules)
-    config = _with_given_dimension(config, formula, spec)
+    config = anywhere(_with_given_dimension(config, formula, spec))
     check_construction(config.subspace, spec)
+    if (options := suited(config.sample, spec)) is not config.sample:
+        config = config.model_copy(update={"sample": options})
+        said.append(f"NUTS runs in PyTorch ({options.method}): Stan cannot compute {spec.text}")
     check_computable(method_of(config.sample), spec)
     check_orthogonal(config, design)
     check_priors(config, design)
@@ -169,6 +190,7 @@ def prepare(
         *said,
         *factor_notes(design),
         *_size_notes(record, design, rows),
+        *separation_notes(record, design, rows),
     )
     source = Source(path, len(rows), len(missing))
     return Prepared(config, design, rows, source, notes, modules)
@@ -199,11 +221,31 @@ def _with_unordered_categories(
     formula: Formula, record: Family, table: pd.DataFrame
 ) -> tuple[Formula, Family, tuple[str, ...]]:
     """Complete formula and family by the response's categories, and return these too."""
-    if record.name != CATEGORICAL:
+    if record.name not in UNORDERED:
+        if formula.counted:
+            raise InputError(
+                f"'{formula.response}' counts categories, for family {MULTINOMIAL}; the family is "
+                f"{record.name}"
+            )
         return formula, record, ()
-    levels = response_levels(formula, table, record.levels)
-    record = family(f"{CATEGORICAL}({', '.join(map(stan_name, levels))})")
+    levels = UNORDERED[record.name](formula, table, record.levels)
+    record = family(f"{record.name}({', '.join(map(stan_name, levels))})")
     return with_levels(formula, levels), record, levels
+
+
+def check_device(name: str) -> None:
+    """Refuse to train on a GPU that is not there.
+
+    Raises
+    ------
+    InputError
+        Saying what to do.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            "train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto' or 'cpu', or "
+            "install a PyTorch that is built for the GPU"
+        )
 
 
 def new_rows(
@@ -239,6 +281,7 @@ def new_rows(
         check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
         check_censoring(bundle.family, formula, rows.y, rows.given)
+    check_truncation(bundle.family, formula, rows.y, rows.given)
     return rows
 
 

@@ -19,7 +19,7 @@ from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run
-from semistan.workflow.prepare import Prepared, configure, prepare, training_rows
+from semistan.workflow.prepare import prepared_of, training_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def priors(
         if data is not None or overrides:
             raise InputError(f"'{model}' is trained, with priors and data of its own")
         return pd.DataFrame(map(asdict, priors_as_used(bundle)), columns=columns)
-    prepared = _prepared(model, data, networks, overrides)
+    prepared = prepared_of(model, data, networks, overrides)
     return pd.DataFrame(map(asdict, priors_before_training(prepared.model)), columns=columns)
 
 
@@ -81,7 +81,9 @@ def implied_prior(
 
     Parameters
     ----------
-    model, data, networks, overrides
+    model
+        As of ``priors``.
+    data, networks, overrides
         As of ``priors``. A bundle needs the rows that it was trained on.
     seed : int
         Of the draws from the prior.
@@ -99,24 +101,12 @@ def implied_prior(
     generator = np.random.default_rng(seed)
     bundle = _trained(model, networks)
     if bundle is None:
-        prepared = _prepared(model, data, networks, overrides)
+        prepared = prepared_of(model, data, networks, overrides)
         return implied(prepared.model, prepared.rows, generator)
     run = model if isinstance(model, Run) else None
     if isinstance(model, str | Path) and (Path(model) / RUN).is_file():
         run = read_run(model, networks)
     return implied(bundle, run.rows() if run else training_rows(bundle), generator)
-
-
-def _prepared(
-    model: Any,
-    data: pd.DataFrame | str | Path | None,
-    networks: Given | None,
-    overrides: Mapping[str, Any] | None,
-) -> Prepared:
-    settings, frame = dict(overrides or {}), data
-    if isinstance(data, str | Path):
-        frame, settings["data"] = None, str(data)
-    return prepare(configure(model, settings), frame, networks)
 
 
 def _trained(model: Any, networks: Given | None) -> Bundle | None:

@@ -7,7 +7,7 @@ Cross-validation that trains anew is ``workflow/kfold.py``.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ def without_rows(
     *,
     positions: Sequence[int] | None = None,
     say: Say = lambda _: None,
+    keep: Callable[[Loo], None] = lambda _: None,
     backend: Backend = LOCAL,
 ) -> Loo:
     """Sample without each of some rows, and put in what that says of them.
@@ -52,6 +53,8 @@ def without_rows(
         Rows to leave out, counted from 0; by default those whose Pareto k is above the limit.
     say : callable
         Receives one line for each row, and one where a diagnostic failed.
+    keep : callable
+        Receives what is known after each row.
     backend : Backend, optional
         What draws the chains.
 
@@ -62,13 +65,15 @@ def without_rows(
     """
     chosen = [int(i) for i in (found.unreliable if positions is None else positions)]
     toolchain = toolchain_for(run.options) if chosen else None
-    mended = {}
+    way = WAY if found.conditional else WAY_OF_ALL
     for count, i in enumerate(chosen, start=1):
         say(f"sampling without row {i + 1} ({count} of {len(chosen)})")
         posterior, kept = _without(run, rows, i, toolchain, backend)
         _judge(posterior, kept, i, say)
-        mended[i] = Matched(_elpd(posterior, rows.take(np.array([i]))), 0.0)
-    return found.with_rows(mended, WAY if found.conditional else WAY_OF_ALL)
+        alone = Matched(_elpd(posterior, rows.take(np.array([i]))), 0.0)
+        found = found.with_rows({i: alone}, way)
+        keep(found)
+    return found
 
 
 def _without(

@@ -49,7 +49,11 @@ def reproduce(
     ----------
     run : Run or path
         A finished run.
-    progress, chain_progress, say, backend
+    progress, chain_progress
+        As of ``semistan.fit``.
+    say
+        As of ``semistan.fit``.
+    backend
         As of ``semistan.fit``.
 
     Returns

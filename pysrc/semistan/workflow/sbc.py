@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,28 +28,27 @@ from semistan.bundle.files import (
 )
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT, Backend, Report
-from semistan.infer.backends.local import LOCAL
+from semistan.infer.backends.dask import backend_at
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.scoring.ranks import ranks_table
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 from semistan.show.pictures.ranks import draw_coverage, draw_ranks
 from semistan.show.pictures.write import write_picture
 from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
 from semistan.workflow.fit import Fit, fit_prepared, new_run, sample
-from semistan.workflow.prepare import Prepared, Say
+from semistan.workflow.prepare import Prepared, Say, configure, prepared_of
 from semistan.workflow.simulate import (
     Model,
     check_simulated,
     every_weight,
-    prepared_of,
     simulated,
 )
 from semistan.workflow.train import TrainTask
@@ -166,13 +166,15 @@ def sbc(
     networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,
     say: Say = lambda _: None,
-    backend: Backend = LOCAL,
+    backend: Backend | None = None,
 ) -> Calibration:
     """Calibrate a model by simulation; replications that are already there are kept.
 
     Parameters
     ----------
-    model, data, networks, overrides
+    model
+        As of ``semistan.fit``.
+    data, networks, overrides
         As of ``semistan.fit``. The table's response sets the units of the priors, and is replaced.
     out : path
         The folder to write.
@@ -193,7 +195,7 @@ def sbc(
     say : callable
         Receives one line for each replication.
     backend : Backend, optional
-        What does the replications; by default this machine.
+        What does the replications; by default what the configuration says.
 
     Raises
     ------
@@ -206,19 +208,30 @@ def sbc(
         raise InputError(f"--replications must be at least 2, got {replications}")
     prepared, folder = prepared_of(model, data, networks, overrides), Path(out)
     check_simulated(prepared.model.family)
+    where = {"sample": {"backend", "cluster"}}
     options = {
-        "config": prepared.config.model_dump(mode="json"), "fixed_subspace": fixed_subspace,
+        "config": prepared.config.model_dump(mode="json", exclude=where),
+        "fixed_subspace": fixed_subspace,
         "truth": dict(truth or {}), "seed": seed,
     }  # fmt: skip
     _begin(folder, options, overwrite=overwrite)
     missing = [i for i in range(1, replications + 1) if not _file(folder, i).is_file()]
     if missing:
         tasks = _tasks(prepared, missing, fixed_subspace, dict(truth or {}), seed, say)
-        for index, found in backend.map(tasks, at_once=jobs):
-            with atomic_file(_file(folder, tasks[index].number)) as temporary:
-                found.to_csv(temporary, index=False)
-            say(f"{tasks[index].name} is done")
+        cluster = configure(model, dict(overrides or {})).sample.where
+        with nullcontext(backend) if backend else backend_at(cluster) as chosen:
+            _complete(folder, tasks, chosen, jobs, say)
     return _summarised(folder, replications)
+
+
+def _complete(
+    folder: Path, tasks: Sequence[ReplicationTask], backend: Backend, jobs: int | None, say: Say
+) -> None:
+    """Let a backend do replications, and write what it finds as soon as it is there."""
+    for index, found in backend.map(tasks, at_once=jobs):
+        with atomic_file(_file(folder, tasks[index].number)) as temporary:
+            found.to_csv(temporary, index=False)
+        say(f"{tasks[index].name} is done")
 
 
 def _tasks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,11 +10,13 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
-from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.formula.expression import variables
+from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, leave_one_out
+from semistan.posterior.scoring.mended import keep_mended, read_mended
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
 from semistan.workflow.pixels import Reading
@@ -96,6 +99,9 @@ def loo(
 ) -> Loo:
     """Compute a run's PSIS-LOO, which is conditional on its subspace.
 
+    What moment matching and sampling anew find of rows is kept in the run's folder ``loo/``, and is
+    part of every later answer, of ``compare`` and of the report, until that folder is deleted.
+
     Parameters
     ----------
     run : Run or path
@@ -120,10 +126,14 @@ def loo(
     posterior = read_posterior(run)
     rows = run.rows()
     try:
-        found = leave_one_out(posterior, rows)
+        found = leave_one_out(posterior, rows).with_all(read_mended(run))
         if moment_match:
             found = _matched(run, found, rows)
-        return without_rows(run, found, rows, say=say, backend=backend) if reloo else found
+        if reloo:
+            found = without_rows(
+                run, found, rows, say=say, keep=partial(keep_mended, run), backend=backend
+            )
+        return found
     except InputError as error:
         raise InputError(f"'{run.path}': {error}") from None
 
@@ -137,4 +147,6 @@ def _matched(run: Run, found: Loo, rows: Rows) -> Loo:
         )
     if not len(found.unreliable):
         return found
-    return match_moments(found, unconstrained(run), run.bundle, rows)
+    matched = match_moments(found, unconstrained(run), run.bundle, rows)
+    keep_mended(run, matched)
+    return matched

@@ -36,7 +36,8 @@ from semistan.posterior.run import (
     subspace_folder,
     untrained,
 )
-from semistan.program.program import Kernel, stan_program
+from semistan.program.parts import Kernel
+from semistan.program.program import stan_program
 from semistan.subspace.construction import training_epochs
 from semistan.subspace.descent import Progress
 from semistan.version import __version__
@@ -48,6 +49,7 @@ from semistan.workflow.compiled import (
     trusted_kernel,
 )
 from semistan.workflow.prepare import Prepared, Say, prepare
+from semistan.workflow.saturation import warn_of_saturation
 from semistan.workflow.train import (
     TrainTask,
     checkpoint_file,
@@ -55,6 +57,7 @@ from semistan.workflow.train import (
     prior_text,
     training_report,
     training_text,
+    warn_of_damage,
     warn_of_overfitting,
 )
 
@@ -165,7 +168,11 @@ def resume(
     ----------
     path : Path or str
         The run's folder.
-    networks, progress, say, backend
+    networks, progress
+        As of ``semistan.fit``.
+    say
+        As of ``semistan.fit``.
+    backend
         As of ``semistan.fit``.
 
     Raises
@@ -257,6 +264,8 @@ def _trained_missing(
     manifest, started = read_manifest(path), time.monotonic()
     numbers = untrained(path, manifest)
     checkpoints = [checkpoint_file(subspace_folder(path, i)) for i in numbers]
+    for checkpoint in checkpoints:
+        warn_of_damage(checkpoint, say)
     tasks = [
         SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i, left_of(kept))
         for i, kept in zip(numbers, checkpoints, strict=True)
@@ -277,6 +286,7 @@ def _trained_missing(
     if trained:
         say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
     warn_of_overfitting(trained, say)
+    warn_of_saturation(trained, prepared.rows, say)
     return _finish(path, manifest, time.monotonic() - started, prepared.modules)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.backends.backend import SILENT
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.design import apply_design
@@ -22,13 +23,12 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import named
-from semistan.posterior.draws import Array
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.posterior import One, Posterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
-from semistan.workflow.prepare import Prepared, configure, prepare
+from semistan.workflow.prepare import Prepared, prepared_of
 from semistan.workflow.runs import opened
 from semistan.workflow.train import TrainTask
 
@@ -112,7 +112,7 @@ def check_simulated(family: Family) -> None:
 
 
 def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
-    """Return the columns of rows with another response (N,).
+    """Return the columns of rows with another response (N,), or counts (N, K).
 
     Raises
     ------
@@ -121,7 +121,11 @@ def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
         censored.
     """
     check_simulated(bundle.family)
-    frame, response = rows.frame, parse_formula(bundle.config.formula).response.strip("`")
+    formula = parse_formula(bundle.config.formula)
+    frame, response = rows.frame, formula.response.strip("`")
+    if formula.counted and frame is not None:
+        counts = dict(zip(formula.counted, y.astype(int).T, strict=True))
+        return frame.assign(**counts)
     if frame is None or response not in frame:
         raise InputError(
             f"responses are simulated of a column, and '{response}' is none: put it into the table "
@@ -187,19 +191,6 @@ def _source(
 
 def _prior(bundle: Bundle, rows: Rows, draws: int, generator: np.random.Generator) -> Any:
     return prior_draws(bundle, rows, (1, max(1, draws)), generator)
-
-
-def prepared_of(
-    model: Model,
-    data: pd.DataFrame | str | Path | None,
-    networks: Given | None,
-    overrides: Mapping[str, Any] | None,
-) -> Prepared:
-    """Check a model that is not trained against its table."""
-    settings, frame = dict(overrides or {}), data
-    if isinstance(data, str | Path):
-        frame, settings["data"] = None, str(data)
-    return prepare(configure(model, settings), frame, networks)
 
 
 def _is_run(model: Any) -> bool:

@@ -44,7 +44,9 @@ def stan(
         Whether the hand-written functions are put into a file to be included.
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"sample.chains": 2}``.
-    reading, say : callable, optional
+    reading : callable, optional
+        As of ``semistan.fit``.
+    say : callable, optional
         As of ``semistan.fit``.
 
     Returns

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from semistan.bundle.bundle import library_versions
-from semistan.bundle.files import LONGEST, atomic_file
+from semistan.bundle.files import LONGEST
+from semistan.bundle.unfinished import keep_state, kept_state, set_state_aside
+from semistan.density.information import information
 from semistan.density.problem import Problem, make_problem
-from semistan.errors import InputError, SemistanError
+from semistan.errors import SemistanError
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
@@ -32,7 +34,7 @@ from semistan.subspace.descent import Progress
 from semistan.subspace.leading_layers import as_epochs, batched, train_leading_layers
 from semistan.subspace.trajectory import after, joined
 from semistan.workflow.dimension import resolved
-from semistan.workflow.prepare import Prepared, Say
+from semistan.workflow.prepare import Prepared, Say, check_device
 
 # A loss of rows held out is above that of the others in every fit, by some (effective parameters) /
 # rows, and varies with the few rows that are held out. Three standard errors of their mean exclude
@@ -78,10 +80,12 @@ class TrainTask:
         ):
             trained = _trained(model, problem, generator, report.step)
         alone = config.subspace.model_copy(update={"subspaces": 1})
-        return Bundle(
+        bundle = Bundle(
             config.model_copy(update={"subspace": alone}), model.design, model.units, trained,
             self.prepared.source, library_versions(), modules=self.prepared.modules,
         )  # fmt: skip
+        found = information(bundle, self.prepared.rows)
+        return replace(bundle, trained=replace(trained, information=found)) if found else bundle
 
 
 def _trained(
@@ -150,8 +154,7 @@ def training_report(progress: Progress | None, checkpoint: Path | None) -> Repor
 
     def keep(state: bytes) -> None:
         if checkpoint is not None:
-            with atomic_file(checkpoint) as temporary:
-                temporary.write_bytes(state)
+            keep_state(checkpoint, state)
 
     return Report(progress or SILENT.step, keep)
 
@@ -162,8 +165,14 @@ def checkpoint_file(out: Path) -> Path:
 
 
 def left_of(checkpoint: Path | None) -> bytes | None:
-    """Return what an interrupted training kept."""
-    return checkpoint.read_bytes() if checkpoint is not None and checkpoint.is_file() else None
+    """Return what an interrupted training kept; None if that is damaged."""
+    return None if checkpoint is None else kept_state(checkpoint)
+
+
+def warn_of_damage(checkpoint: Path, say: Say) -> None:
+    """Set aside what an interrupted training kept if it is damaged, and say so."""
+    if finding := set_state_aside(checkpoint):
+        say(f"warning: {finding}; the training begins anew")
 
 
 def goes_on(prepared: Prepared, checkpoint: Path) -> bool:
@@ -179,12 +188,17 @@ def training_key(prepared: Prepared) -> str:
     """
     frame, config = prepared.rows.frame, prepared.config
     assert frame is not None
+    arrays = [name for name in frame if isinstance(frame[name].iloc[0], np.ndarray)]
     table = BytesIO()
-    frame.to_parquet(table, index=False)
+    frame.drop(columns=arrays).to_parquet(table, index=False)
     model = config.model_dump(mode="json", exclude={"data": True, "sample": True})
     process = os.getpid() if prepared.modules else 0
     said = json.dumps([model, library_versions(), process], sort_keys=True)
-    return hashlib.sha256(said.encode() + table.getvalue()).hexdigest()
+    found = hashlib.sha256(said.encode() + table.getvalue())
+    for array in (array for name in arrays for array in frame[name]):
+        found.update(f"{array.dtype} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def counted(progress: Progress, config: ModelConfig, asked: ModelConfig) -> Progress:
@@ -281,8 +295,8 @@ def warn_of_overfitting(bundles: Iterable[Bundle], say: Say) -> None:
 
 
 def _device(name: str) -> str:
+    """Return ``cpu`` or ``cuda``; a task may be done on another machine than prepared."""
+    check_device(name)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto'")
     return name

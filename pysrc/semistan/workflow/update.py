@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
-from semistan.infer.backends.local import LOCAL
 from semistan.infer.chain_store import ChainProgress
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.modules import codes
@@ -34,7 +33,7 @@ def update(
     chain_progress: ChainProgress | None = None,
     reading: Reading | None = None,
     say: Say = lambda _: None,
-    backend: Backend = LOCAL,
+    backend: Backend | None = None,
 ) -> Fit:
     """Fit a run's model once more, with its settings and seeds.
 
@@ -54,7 +53,13 @@ def update(
         Other data.
     overrides : dict, optional
         Keys of the configuration that change, as of ``fit``.
-    overwrite, progress, chain_progress, reading, say, backend
+    overwrite
+        As of ``fit``.
+    progress, chain_progress, reading
+        As of ``fit``.
+    say
+        As of ``fit``.
+    backend
         As of ``fit``.
 
     Raises

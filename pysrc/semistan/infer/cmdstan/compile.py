@@ -24,7 +24,7 @@ from semistan.bundle.files import remove_leftovers, temporary_prefix
 from semistan.errors import ToolchainError, file_error
 from semistan.infer.children import own_children
 from semistan.infer.cmdstan.toolchain import Toolchain, find_make
-from semistan.program.program import Kernel
+from semistan.program.parts import Kernel
 from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MODEL_NAME = "program"  # log_lik.hpp names it too

@@ -35,6 +35,8 @@ class QuantitiesTask:
         Its data.
     fitted : Content
         The chain's CSV file.
+    columns : tuple of str
+        The columns of the program's parameters, in its order.
     seed : int
         Seed of the replicated responses of all chains.
     """
@@ -43,6 +45,7 @@ class QuantitiesTask:
     program: str
     data: Content
     fitted: Content
+    columns: tuple[str, ...]
     seed: int
 
     @property
@@ -74,7 +77,7 @@ def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
         with cmdstan_model(executable) as model:
             model.generate_quantities(
                 data=str(task.data.file(folder)),
-                previous_fit=[str(task.fitted.file(folder))],
+                previous_fit=[str(_fitted(task, folder))],
                 seed=chain_seed(task.seed, task.number),
                 gq_output_dir=str(output),
                 sig_figs=SIGNIFICANT_DIGITS,
@@ -89,6 +92,27 @@ def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
             f"{task.number}: {_console(output)}"
         )
     return written
+
+
+def _fitted(task: QuantitiesTask, folder: Path) -> Path:
+    """Return the file of draws in the order of the program: earlier releases had another."""
+    path = task.fitted.file(folder)
+    with path.open("rb") as file:
+        header = next(line for line in file if not line.startswith(b"#"))
+    names = header.decode().strip().split(",")
+    sampler = [name for name in names if name.endswith("__")]
+    first = [*sampler, *task.columns]
+    if names[: len(first)] == first or not set(first) <= set(names):
+        return path  # which CmdStan refuses if columns are missing
+    ordered = [*first, *(name for name in names if name not in set(first))]
+    at = [names.index(name) for name in ordered]
+    made = folder / "ordered.csv"
+    with path.open("rb") as file, made.open("wb") as out:
+        for line in file:
+            cells = line.rstrip().split(b",")
+            whole = len(cells) == len(names) and not line.startswith(b"#")
+            out.write(b",".join(cells[i] for i in at) + b"\n" if whole else line)
+    return made
 
 
 def _draw_lines(csv: bytes) -> int:

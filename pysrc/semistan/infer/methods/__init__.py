@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 METHODS = {
     "nuts": "semistan.infer.methods.nuts:NUTS",
+    "nuts-torch": "semistan.infer.methods.nuts_torch:NUTS_TORCH",
     "meanfield": "semistan.infer.methods.variational:MEANFIELD",
     "fullrank": "semistan.infer.methods.variational:FULLRANK",
     "pathfinder": "semistan.infer.methods.pathfinder:PATHFINDER",
@@ -52,6 +53,13 @@ def method_named(name: str) -> Method:
 def method_of(options: SampleConfig) -> Method:
     """Return the method that some options ask for."""
     return method_named(options.method)
+
+
+def suited(options: SampleConfig, networks: Networks) -> SampleConfig:
+    """Return the options with NUTS in PyTorch for NUTS, where Stan cannot compute the networks."""
+    if options.method != "nuts" or networks.in_stan:
+        return options
+    return options.model_copy(update={"method": "nuts-torch"})
 
 
 def reservations(options: SampleConfig) -> tuple[str, ...]:

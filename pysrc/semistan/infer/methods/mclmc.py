@@ -41,14 +41,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from semistan.density.target import Target, log_likelihood, log_prior
+from semistan.density.target import value_and_gradient
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
 from semistan.infer.walk import Walk, walked
-from semistan.lazy import torch
 from semistan.model.arrays import Array
 
 Density = Callable[[Array], tuple[float, Array]]
@@ -146,16 +145,6 @@ def mclmc_chain(task: ChainTask, report: Report) -> bytes:
     columns |= {"energy_error__": drawn["energy_error"]}
     assert options.warmup != "auto"
     return stan_csv(columns, Origin("mclmc", ABOUT, task.number, options.seed, options.warmup))
-
-
-def value_and_gradient(target: Target, q: Array) -> tuple[float, Array]:
-    """Return minus the log posterior at q (n,), up to a constant, and its gradient (n,)."""
-    x = torch.tensor(q, requires_grad=True)
-    value = -log_prior(target, x)
-    if not target.prior_only:
-        value = value - log_likelihood(target, x)
-    (gradient,) = torch.autograd.grad(value, x)
-    return float(value.detach()), gradient.numpy()
 
 
 def turned(u: Array, slope: Array, time: float) -> tuple[Array, float]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CATEGORICAL = "categorical"
-MOST = 20  # categories, each of which has a network of its own
+MOST = 20  # categories
 
 
 def predictor_name(level: str) -> str:
@@ -41,10 +41,17 @@ def log_lik(
     names: Sequence[str], y: Tensor, eta: Tensor, parameters: Mapping[str, Tensor]
 ) -> Tensor:
     """Return log P(y) of each row; ``names`` are those of mu_3, ..., mu_K."""
+    log_p = log_probabilities(names, eta, parameters)
+    chosen = y.unsqueeze(-1) == torch.arange(1, log_p.shape[-1] + 1, device=y.device)
+    return torch.where(chosen, log_p, 0.0).sum(dim=-1)
+
+
+def log_probabilities(
+    names: Sequence[str], eta: Tensor, parameters: Mapping[str, Tensor]
+) -> Tensor:
+    """Return the logarithm of the probability of each category, shape (..., K)."""
     mu = [torch.zeros_like(eta), eta, *(parameters[name].expand_as(eta) for name in names)]
-    total = torch.stack(mu).logsumexp(dim=0)
-    chosen: Any = sum((y == k) * each for k, each in enumerate(mu, start=1))
-    return chosen - total  # type: ignore[no-any-return]
+    return torch.stack(mu, dim=-1).log_softmax(dim=-1)
 
 
 def probabilities(names: Sequence[str], eta: Array, parameters: Mapping[str, Array]) -> Array:
@@ -66,14 +73,14 @@ def rng(
     return np.asarray(1.0 + (generator.random(eta.shape)[..., None] > below).sum(axis=-1))
 
 
-def first_odds(y: Array) -> float:
-    """Return the log odds of the second category against the first one."""
-    return float(np.log((y == 2).sum() / (y == 1).sum()))
-
-
 def locations(names: Sequence[str], y: Array) -> dict[str, float]:
     """Return the log odds of mu_3, ..., mu_K against the first category."""
-    return {name: float(np.log((y == k).sum() / (y == 1).sum())) for k, name in enumerate(names, 3)}
+    return {name: log_odds(y, k) for k, name in enumerate(names, start=3)}
+
+
+def log_odds(y: Array, k: int) -> float:
+    """Return the log odds of category k, from 1, against the first one."""
+    return float(np.log((y == k).sum() / (y == 1).sum()))
 
 
 def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str]) -> tuple[str, ...]:
@@ -106,7 +113,7 @@ def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str])
             f"family {CATEGORICAL}: response '{name}' has {len(found)} different value"
             f"{'s' * (len(found) != 1)}, expected 2 to {MOST} categories"
         )
-    by_name, chosen = _by_name(found, name), []
+    by_name, chosen = by_stan_name(found, name), []
     for item in first:
         if stan_name(item) not in by_name:
             raise InputError(
@@ -117,7 +124,7 @@ def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str])
     return tuple(dict.fromkeys((*chosen, *found)))
 
 
-def _by_name(found: Sequence[str], name: str) -> dict[str, str]:
+def by_stan_name(found: Sequence[str], name: str) -> dict[str, str]:
     """Return the categories by their names in Stan, each of which must be its own."""
     by_name: dict[str, str] = {}
     for level in found:
@@ -133,7 +140,7 @@ def _by_name(found: Sequence[str], name: str) -> dict[str, str]:
 
 def _refuse_level(level: str, name: str, as_other: str) -> None:
     raise InputError(
-        f"family {CATEGORICAL}: category '{level}' of '{name}' would be called "
+        f"category '{level}' of '{name}' would be called "
         f"'{predictor_name(level)}' in Stan{as_other}; rename it in the data"
     )
 
@@ -219,7 +226,7 @@ def of_levels(levels: tuple[str, ...]) -> Family:
         integer=True,
         support=lambda y: (y >= 1) & (y == np.floor(y)) & (y <= (K or np.inf)),
         support_text="categories",
-        eta_units=lambda y, _: (first_odds(y), 1.0),
+        eta_units=lambda y, _: (log_odds(y, 2), 1.0),
         mean=None,
         log_lik=partial(log_lik, names[1:]),
         rng=partial(rng, names[1:]),
@@ -241,6 +248,11 @@ def of_levels(levels: tuple[str, ...]) -> Family:
 
 def read(options: list[str]) -> Family:
     """Return the record of the levels in brackets, which may be none yet."""
-    if len(options) > MOST:
-        raise InputError(f"family {CATEGORICAL} has at most {MOST} categories, got {len(options)}")
+    refuse_many(CATEGORICAL, len(options))
     return of_levels(tuple(options))
+
+
+def refuse_many(family: str, K: int) -> None:
+    """Refuse more categories than a family can have, each of which has a network of its own."""
+    if K > MOST:
+        raise InputError(f"family {family} has at most {MOST} categories, got {K}")

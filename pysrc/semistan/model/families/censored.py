@@ -6,7 +6,6 @@ and y2. Instead of a density, a censored response has the probability of where i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from semistan.lazy import torch
 from semistan.model.families.family import Family
+from semistan.model.families.inside import log_inside
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     Values = Mapping[str, Tensor]
-
-EPSILON = 1e-16  # the least difference of two logarithms, as in censored.stanfunctions
 
 
 def with_censoring(record: Family, given: Sequence[str]) -> Family:
@@ -61,19 +59,4 @@ def log_lik(record: Family, y: Tensor, eta: Tensor, dispersion: Values) -> Tenso
     if "y2" not in dispersion:
         return found
     end = torch.where(code == 2, dispersion["y2"], y + y.abs() + 1)
-    return torch.where(code == 2, _log_inside(record, y, end, eta, dispersion), found)
-
-
-def _log_inside(record: Family, y: Tensor, end: Tensor, eta: Tensor, values: Values) -> Tensor:
-    """Return log P(y < Y < end), from the tail in which less is lost."""
-    tails = record.tails
-    assert tails is not None
-    below = [tails.log_below(at, eta, values) for at in (y, end)]
-    above = [tails.log_above(at, eta, values) for at in (y, end)]
-    in_upper_half = below[0] > -math.log(2)
-    return torch.where(in_upper_half, _minus(above[0], above[1]), _minus(below[1], below[0]))
-
-
-def _minus(a: Tensor, b: Tensor) -> Tensor:
-    """Return log(exp(a) - exp(b))."""
-    return a + (-(b - a).clamp(max=-EPSILON).expm1()).log()
+    return torch.where(code == 2, log_inside(tails, y, end, eta, dispersion), found)

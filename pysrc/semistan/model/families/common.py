@@ -1,4 +1,4 @@
-"""What several families share: units of the linear predictor, and draws."""
+"""What several families share: bounds of exponents, units of the linear predictor, and draws."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Values = Mapping[str, Tensor]
 
 Given = Mapping[str, Array]
+LARGEST_EXPONENT = 700.0  # exp() of 710 is infinite
+SMALL_RATE = -36.0  # 1 - exp(-x) is x to the last digit where x = exp() of it
 LARGE_LOG_MEAN = math.log(1e9)  # as in poisson_log_safe_rng.stanfunctions
 
 

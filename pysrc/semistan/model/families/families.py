@@ -7,15 +7,16 @@ Under another link than its default one, and for the response's categories, a re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.families import categorical, cumulative
+from semistan.model.families import categorical, cumulative, multinomial
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
@@ -24,8 +25,7 @@ from semistan.model.families.exponential import EXPONENTIAL
 from semistan.model.families.family import Family, Given
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.gaussian import GAUSSIAN
-from semistan.model.families.hurdle_negbinomial import HURDLE_NEGBINOMIAL
-from semistan.model.families.hurdle_poisson import HURDLE_POISSON
+from semistan.model.families.hurdle import HURDLE_NEGBINOMIAL, HURDLE_POISSON
 from semistan.model.families.links import LINKS, Link, refuse_link
 from semistan.model.families.lognormal import LOGNORMAL
 from semistan.model.families.negbinomial import NEGBINOMIAL
@@ -33,9 +33,16 @@ from semistan.model.families.poisson import POISSON
 from semistan.model.families.skew_normal import SKEW_NORMAL
 from semistan.model.families.student import STUDENT
 from semistan.model.families.weibull import WEIBULL
-from semistan.model.families.zero_inflated_negbinomial import ZERO_INFLATED_NEGBINOMIAL
-from semistan.model.families.zero_inflated_poisson import ZERO_INFLATED_POISSON
+from semistan.model.families.zero_inflated import (
+    ZERO_INFLATED_NEGBINOMIAL,
+    ZERO_INFLATED_POISSON,
+)
 from semistan.model.families.zero_one_inflated_beta import ZERO_ONE_INFLATED_BETA
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from semistan.model.formula.formula import Formula
 
 FAMILIES: tuple[Family, ...] = (
     GAUSSIAN,
@@ -60,7 +67,12 @@ FAMILIES: tuple[Family, ...] = (
 OF_CATEGORIES: Mapping[str, Callable[[list[str]], Family]] = {
     cumulative.CUMULATIVE: cumulative.read,
     categorical.CATEGORICAL: categorical.read,
+    multinomial.MULTINOMIAL: multinomial.read,
 }  # whose records depend on them
+UNORDERED: Mapping[str, Callable[[Formula, pd.DataFrame, Sequence[str]], tuple[str, ...]]] = {
+    categorical.CATEGORICAL: categorical.response_levels,
+    multinomial.MULTINOMIAL: multinomial.counted_categories,
+}  # how the table tells what they are
 
 
 def dispersion_keys() -> set[str]:
@@ -124,6 +136,8 @@ def _linked(record: Family, name: str) -> Family:
             tails,
             log_below=lambda y, eta, disp: tails.log_below(y, link.tensor(eta), disp),
             log_above=lambda y, eta, disp: tails.log_above(y, link.tensor(eta), disp),
+            rng=lambda eta, *rest: tails.rng(link.to_default(eta), *rest),
+            mean=lambda eta, *rest: tails.mean(link.to_default(eta), *rest),
         ),
         variance=variance and (lambda eta, disp: variance(link.to_default(eta), disp)),
         glm="",

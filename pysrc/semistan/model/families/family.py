@@ -105,23 +105,44 @@ SHAPE = Dispersion("shape", "shape: small values are more dispersed", "exponenti
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """The probabilities below and above a response, with which it can be censored.
+    """The probabilities below and above a response, with which it can be censored or truncated.
+
+    A bound is None, or a number for each row.
 
     Attributes
     ----------
     log_below, log_above : callable
-        Map torch tensors ``(y, eta, dispersion)`` to log P(Y < y) and log P(Y > y).
+        Map torch tensors ``(y, eta, dispersion)`` to log P(Y <= y) and log P(Y > y).
+    least : float
+        No response is at this value or below.
     density : str
         Stan's density of a response that may be censored, as ``Family.density``, with ``{cens}``
-        and ``{y2}`` in place of its code and the end of its interval.
+        and ``{y2}`` in place of its code and the end of its interval; empty if it cannot be.
     files : tuple of str
         Files of ``stan/`` that it needs.
+    inside, inside_rng : str
+        Stan's log probability of what lies above ``{lb}`` and at most at ``{ub}``, and a random
+        response there.
+    inside_files, rng_files : tuple of str
+        Files of ``stan/`` that these need.
+    rng : callable
+        Maps arrays ``(eta, dispersion, lb, ub, numpy generator)`` to responses above lb and at
+        most at ub.
+    mean : callable
+        Maps arrays ``(eta, dispersion, lb, ub)`` to their mean.
     """
 
     log_below: Callable[[Tensor, Tensor, Values], Tensor]
     log_above: Callable[[Tensor, Tensor, Values], Tensor]
+    least: float
     density: str
     files: tuple[str, ...]
+    inside: str
+    inside_rng: str
+    inside_files: tuple[str, ...]
+    rng_files: tuple[str, ...]
+    rng: Callable[[Array, Mapping[str, Array], Array, Array, np.random.Generator], Array]
+    mean: Callable[[Array, Mapping[str, Array], Array, Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +186,7 @@ class Family:
         Files of ``stan/`` that ``stan_rng`` needs.
     given : tuple of str
         What must be known of each row: ``trials``. ``mean``, ``log_lik`` and ``rng`` find it
-        beside the dispersion; ``cens`` and ``y2`` are for ``log_lik`` alone.
+        beside the dispersion, and ``lb`` and ``ub``; ``cens`` and ``y2`` are for ``log_lik`` alone.
     links : tuple of str
         Other links that it can have.
     text : str
@@ -190,6 +211,9 @@ class Family:
         Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
     levels : tuple of str
         Names of unordered categories, the reference first.
+    counted : int
+        Number of categories that the response counts, so that it has shape (N, K) and ``rng`` adds
+        an axis of K; 0 where it is one number.
     binary : bool
         Whether the response is 0 or 1, so that its mean is the probability of 1.
     is_normal : bool
@@ -200,7 +224,7 @@ class Family:
         File of ``stan/`` with the derivatives of its log density in eta, with which coefficients
         are integrated out by Laplace's method; empty if there is none.
     tails : Tails, optional
-        What a censored response needs.
+        What a censored or truncated response needs.
     """
 
     name: str
@@ -231,6 +255,7 @@ class Family:
     locations: Callable[[Array], dict[str, float]] = lambda _: {}
     probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
     levels: tuple[str, ...] = ()
+    counted: int = 0
     binary: bool = False
     is_normal: bool = False
     variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
@@ -244,6 +269,11 @@ class Family:
     def censored(self) -> bool:
         """Whether some responses are known to lie in an interval alone."""
         return "cens" in self.given
+
+    @property
+    def truncated(self) -> bool:
+        """Whether responses beyond some bounds could not be in the table."""
+        return "lb" in self.given or "ub" in self.given
 
     @property
     def dispersion(self) -> tuple[str, ...]:
@@ -263,6 +293,15 @@ def check_response(record: Family, y: Array, name: str) -> None:
     InputError
         Naming the response, the first impossible value and its row.
     """
+    for own, values in zip(record.levels, y.T, strict=True) if record.counted else [(name, y)]:
+        _check_values(record, values, own)
+    if not np.ptp(y, axis=0).any():
+        value = ", ".join(f"{each:g}" for each in np.atleast_1d(y[0]))
+        raise InputError(f"response '{name}' is constant ({value}): there is nothing to explain")
+    check_spread(f"response {name}", float(np.ptp(y)))
+
+
+def _check_values(record: Family, y: Array, name: str) -> None:
     bad = np.flatnonzero(~record.support(y))
     if bad.size:
         raise InputError(
@@ -270,8 +309,5 @@ def check_response(record: Family, y: Array, name: str) -> None:
             f"{y[bad[0]]:g} in row {bad[0] + 1} ({bad.size} of {y.size} rows). "
             "Choose another family or mend the response."
         )
-    if np.ptp(y) == 0:
-        raise InputError(f"response '{name}' is constant ({y[0]:g}): there is nothing to explain")
-    check_spread(f"response {name}", float(np.ptp(y)))
     if record.integer:
         check_count(f"response '{name}'", y)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from semistan.model.arrays import Array
+from semistan.model.families import normal_inside
 from semistan.model.families.common import mean_and_sd, normal_log_lik
 from semistan.model.families.family import SIGMA, Family
 from semistan.model.families.tails import normal_tails
+
+
+def _mean_inside(eta: Array, dispersion: Mapping[str, Array], lb: Array, ub: Array) -> Array:
+    sigma = dispersion["sigma"]
+    return eta + sigma * normal_inside.mean((lb - eta) / sigma, (ub - eta) / sigma)
+
 
 GAUSSIAN = Family(
     name="gaussian",
@@ -28,5 +38,5 @@ GAUSSIAN = Family(
     is_normal=True,
     variance=lambda eta, disp: disp["sigma"] ** 2 + 0 * eta,
     cumulant="cumulant_gaussian.stanfunctions",
-    tails=normal_tails("gaussian", lambda y: y),
+    tails=normal_tails("gaussian", _mean_inside),
 )

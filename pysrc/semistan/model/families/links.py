@@ -20,12 +20,10 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-SMALL_RATE = -36.0  # exp() of it is below the machine's epsilon
-LARGE_RATE = 700.0  # exp() of 710 is infinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +74,12 @@ def _probit_tensor(eta: Tensor) -> Tensor:
 
 def _cloglog(eta: Array) -> Array:
     """Return log(exp(t) - 1), t = exp(eta)."""
-    t = np.exp(np.clip(eta, SMALL_RATE, LARGE_RATE))
+    t = np.exp(np.clip(eta, SMALL_RATE, LARGEST_EXPONENT))
     return np.where(eta < SMALL_RATE, eta, t + np.log(-np.expm1(-t)))
 
 
 def _cloglog_tensor(eta: Tensor) -> Tensor:
-    t = eta.clamp(SMALL_RATE, LARGE_RATE).exp()
+    t = eta.clamp(SMALL_RATE, LARGEST_EXPONENT).exp()
     return torch.where(eta < SMALL_RATE, eta, t + (-(-t).expm1()).log())
 
 

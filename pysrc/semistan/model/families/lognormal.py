@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
+from semistan.model.families import normal_inside
 from semistan.model.families.common import mean_and_sd, normal_log_lik
 from semistan.model.families.family import SIGMA, Family
 from semistan.model.families.tails import normal_tails
@@ -31,6 +32,18 @@ def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:
     return np.asarray(np.expm1(square) * np.exp(2 * eta + square))
 
 
+def _mean_inside(eta: Array, dispersion: Mapping[str, Array], lb: Array, ub: Array) -> Array:
+    """Return the mean between two bounds, by their probability at eta + sigma^2."""
+    sigma = dispersion["sigma"]
+    with np.errstate(divide="ignore"):
+        lower, upper = (np.log(np.maximum(bound, 0)) for bound in (lb, ub))
+    log_p = [
+        normal_inside.log_probability((lower - mu) / sigma, (upper - mu) / sigma)
+        for mu in (eta + sigma**2, eta)
+    ]
+    return np.asarray(np.exp(eta + sigma**2 / 2 + log_p[0] - log_p[1]))
+
+
 LOGNORMAL = Family(
     name="lognormal",
     link="identity",
@@ -46,5 +59,7 @@ LOGNORMAL = Family(
     density="lognormal_lpdf({y} | {eta}, {sigma})",
     stan_rng="lognormal_rng({eta}, {sigma})",
     variance=_variance,
-    tails=normal_tails("lognormal", lambda y: y.log()),
+    tails=normal_tails(
+        "lognormal", _mean_inside, least=0.0, to_normal=lambda y: y.log(), from_normal=np.exp
+    ),
 )

@@ -11,6 +11,7 @@ from semistan.model.families.common import (
     poisson_log_lik,
 )
 from semistan.model.families.family import Family
+from semistan.model.families.poisson_tails import POISSON_TAILS
 
 POISSON = Family(
     name="poisson",
@@ -31,4 +32,5 @@ POISSON = Family(
     stan_functions=("poisson_log_safe_rng.stanfunctions",),
     variance=lambda eta, _: np.exp(eta),
     cumulant="cumulant_poisson.stanfunctions",
+    tails=POISSON_TAILS,
 )

@@ -13,14 +13,12 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.common import counts
+from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE, counts
 from semistan.model.families.family import Dispersion
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LARGEST_EXPONENT = 700.0  # exp() of it is finite
-SMALL_RATE = -36.0  # 1 - exp(-x) is x to the last digit where x = exp() of it
 ZI = Dispersion("zi", "probability of an extra zero", "beta(1, 1)", start=0.2, link="logit")
 HU = Dispersion("hu", "probability of a zero", "beta(1, 1)", start=0.3, link="logit")
 ZOI = Dispersion("zoi", "probability of 0 or 1", "beta(1, 1)", start=0.2, link="logit")

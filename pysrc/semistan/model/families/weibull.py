@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.common import log_of_mean
+from semistan.model.families.common import LARGEST_EXPONENT, log_of_mean
 from semistan.model.families.family import Dispersion, Family
-from semistan.model.families.shares import LARGEST_EXPONENT
 from semistan.model.families.tails import hazard_tails
 
 if TYPE_CHECKING:

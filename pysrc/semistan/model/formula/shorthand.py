@@ -22,6 +22,8 @@ from semistan.model.spelling import in_formula
 
 _BF = re.compile(r"\s*(?:bf|brmsformula)\s*\(")
 _FACTOR = re.compile(r"(?<![\w.])(?:__\.)?factor(?=\s*\()")  # a word of Python's is masked
+_MI = re.compile(r"(?<![\w.])(mi)\s*\(")
+_MI = re.compile(r"(?<![\w.])(mi)\s*\(")
 _NAMES = re.compile(
     r"`(?P<quoted>[^`]*)`|'[^'\n]*'|\"[^\"\n]*\"|(?<![\w.])(?P<plain>[^\W\d][\w.]*)(?!\s*\(|\w)"
 )
@@ -29,9 +31,24 @@ _DOT = re.compile(r"(?<![\w.)])\.(?![\w.])")
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column without a name
 
 
+NO_MI = (
+    "mi() is not available: missing values are no parameters here. Fill them in several times "
+    "(multiple imputation, as by R's mice), fit each table, and average the runs: semistan predict "
+    "RUN1 RUN2 --weights equal; or leave such rows out by --drop-missing"
+)
+
+
 def written_out(text: str) -> str:
-    """Write ``bf(y ~ x, sigma ~ z)``, ``factor(g)`` and ``(1 | g/h)`` out; no table is needed."""
+    """Write ``bf(y ~ x, sigma ~ z)``, ``factor(g)`` and ``(1 | g/h)`` out; no table is needed.
+
+    Raises
+    ------
+    InputError
+        For ``mi()``, with its place.
+    """
     source = masked(text)
+    if found := _MI.search(source):
+        raise formula_error(text, NO_MI, found.span(1))
     if (found := _BF.match(source)) and source.count("(") == source.count(")"):
         end = closing(source, found.end())
         if not source[end:].strip():

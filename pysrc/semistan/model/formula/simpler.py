@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from semistan.errors import InputError
-from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.formula import parse_formula, spans_of
+from semistan.model.formula.right import PredictorFormula
 from semistan.model.formula.syntax import masked
 
 _NETWORK = re.compile(r"(?<![\w.])nn\s*\(")
@@ -45,8 +46,16 @@ def smooth_formula(text: str, bends: Callable[[str], bool]) -> str:
         If a network's inputs are images or it is a module of the user's.
     """
     _check(text)
-    mean = parse_formula(text).mean
-    taken = {*mean.structured, *(call.expression for call in mean.calls)}
+    spans, predictors = spans_of(text), parse_formula(text).predictors
+    return ",".join(
+        _with_smooths(text[start:end], predictor, bends)
+        for (start, end), predictor in zip(spans, predictors, strict=True)
+    )
+
+
+def _with_smooths(part: str, predictor: PredictorFormula, bends: Callable[[str], bool]) -> str:
+    """Replace the networks of one predictor; no column gets two smooths, or one beside its line."""
+    taken = {*predictor.structured, *(call.expression for call in predictor.calls)}
 
     def smooths(inputs: list[str]) -> str:
         chosen = [item for item in inputs if item not in taken and bends(item)]
@@ -54,7 +63,7 @@ def smooth_formula(text: str, bends: Callable[[str], bool]) -> str:
         straight = [item for item in inputs if item not in chosen] or inputs[:1]
         return " + ".join([*(f"s({item})" for item in chosen), f"nn({', '.join(straight)})"])
 
-    return _replaced(text, smooths)
+    return _replaced(part, smooths)
 
 
 def _check(text: str) -> None:

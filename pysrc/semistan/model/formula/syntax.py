@@ -19,9 +19,10 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.spelling import is_word
-from semistan.model.terms.kinds import KINDS, term_kind
+from semistan.model.terms.kinds import KINDS, how_to_vary, term_kind
 
 EXAMPLE = "y ~ x1 + C(g) + nn(u1, u2)"
+COUNTED = "cbind"  # a response that counts categories, each in a column
 
 # Stateless functions beside formulaic's own transforms.
 MATH = {
@@ -213,9 +214,17 @@ def check_text(text: str, plain: str | None = None) -> None:
     if found := re.search(r"(?<![\w.)])\.(?![\w.])", source):
         message = "'.' is all other columns of a table, of which none is here; name the columns"
         raise formula_error(text, message, found.span())
-    for start, end in ((0, tildes[0]), (tildes[0] + 1, len(source))):
+    for start, end in (*_left(source, tildes[0]), (tildes[0] + 1, len(source))):
         if source[start:end].strip():
             check_part(text, source, start, end)
+
+
+def _left(source: str, tilde: int) -> list[Span]:
+    """Return what stands left of ``~``: the response, or each column of ``cbind(a, b)``."""
+    counted = re.fullmatch(rf"\s*{COUNTED}\s*\((.*)\)\s*", source[:tilde], re.DOTALL)
+    if counted is None:
+        return [(0, tilde)]
+    return [match.span() for match in re.compile("[^,]+").finditer(source, *counted.span(1))]
 
 
 def _check_quoted_names(text: str) -> None:
@@ -397,7 +406,9 @@ def _check_term_call(node: ast.Call, name: str, report: Report) -> None:
         and not _is_by(name, option)
     ]
     for part in (*starred, *node.args[most:], *options):
-        report.refuse(part, f"'{report.shown(part)}' is not allowed: {name}() takes {takes}")
+        instead = how_to_vary(name) if getattr(part, "arg", "") == "by" else ""
+        message = f"'{report.shown(part)}' is not allowed: {name}() takes {takes}{instead}"
+        report.refuse(part, message)
     if len(node.args) < least:
         report.refuse(node, f"{name}() takes {takes}")
     if len(node.args) > MOST_INPUTS:

@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.priors.classes import class_of
 from semistan.model.priors.density import Density, Prior
 from semistan.model.priors.horseshoe import HORSESHOE
 
@@ -37,6 +38,7 @@ DENSITIES: dict[str, Density] = {
         HORSESHOE,
         Density("constant", ("value",), ("value",)),
         Density("lkj", ("shape",), ()),
+        Density("dirichlet", ("concentration",), (), repeats=True),
     )
 }  # fmt: skip
 
@@ -70,6 +72,8 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
     names = density.arguments
     default = dict(zip(reversed(names), reversed(density.defaults), strict=False))
     parts = [part.strip() for part in inner.split(",")] if inner.strip() else []
+    if density.repeats:
+        names = tuple(f"{names[0]}[{i}]" for i in range(1, len(parts) + 1)) or names
     named = [(name, part) for name, part in zip(names, parts, strict=False) if "=" not in part]
     named += [
         (name.strip(), value) for name, _, value in (p.partition("=") for p in parts if "=" in p)
@@ -87,22 +91,27 @@ def _numbers(inner: str, text: str, parameter: str, density: Density) -> tuple[f
         ) from None
 
 
-def _values(density: Density) -> str:
-    return "positive values" if density.support == "positive" else "values between 0 and 1"
+VALUES = {"positive": "positive values", "unit interval": "values between 0 and 1"}
+OF_ONE_CLASS = (
+    ("lkj", "correlations", "the correlations of group-level effects, as cor = 'lkj(1)'"),
+    ("dirichlet", "simplex", "the shares of the steps of mo(), as simo = 'dirichlet(1)'"),
+)
 
 
 def _check_prior(prior: Prior, parameter: str) -> None:
     density = prior.density
     if not all(math.isfinite(value) for value in prior.values):
         raise InputError(f"prior '{parameter}': the arguments must be finite, got '{prior}'")
-    for argument in () if density.is_constant else density.bounded:
-        if not prior.argument(argument) > 0:
+    names = density.arguments * (len(prior.values) if density.repeats else 1)
+    for argument, value in zip(names, prior.values, strict=True):
+        if argument in density.bounded and not density.is_constant and not value > 0:
             raise InputError(
                 f"prior '{parameter}': the {argument} of {density.name} must be positive, "
-                f"got {prior.argument(argument):g}"
+                f"got {value:g}"
             )
-    coefficients = parameter in ("b", "phi", "w", "Intercept") or parameter.startswith("b_")
-    is_dispersion = not coefficients
+    kind = class_of(parameter)
+    takes = kind.takes if kind else "positive"
+    is_dispersion = takes != "real"
     if density.is_constant and not is_dispersion:
         raise InputError(
             f"prior '{parameter}': constant() is for dispersion parameters; "
@@ -114,13 +123,11 @@ def _check_prior(prior: Prior, parameter: str) -> None:
         raise InputError(
             f"prior '{parameter}': {density}() is for all coefficients together, as prior 'b'"
         )
-    if (density.name == "lkj") != (parameter == "cor"):
-        raise InputError(
-            f"prior '{parameter}': lkj() is for the correlations of group-level effects, as "
-            'cor = "lkj(1)", and they have no other'
-        )
+    for name, owner, text in OF_ONE_CLASS:
+        if (density.name == name) != (takes == owner):
+            raise InputError(f"prior '{parameter}': {name}() is for {text}, and they have no other")
     if density.support != "real" and not is_dispersion:
         raise InputError(
-            f"prior '{parameter}': {density.name} allows only {_values(density)}; use normal(), "
-            f"student_t() or cauchy()"
+            f"prior '{parameter}': {density.name} allows only {VALUES[density.support]}; "
+            "use normal(), student_t() or cauchy()"
         )

@@ -84,6 +84,8 @@ class Density:
         Of the last arguments.
     joint : Joint, optional
         What it makes the coefficients of, if it is for all of them together.
+    repeats : bool
+        Whether its one argument may have a value for each element.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Density:
     support: str = "real"
     defaults: tuple[float, ...] = ()
     joint: Joint | None = None
+    repeats: bool = False
 
     def __str__(self) -> str:
         return self.name

@@ -8,7 +8,7 @@ no control points to be spread; its own scale of each coordinate is s_j.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,10 @@ from semistan.model.config import ModelConfig, PriorConfig
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
-from semistan.model.parameter import POSITIVE, REAL, Kind
+from semistan.model.parameter import POSITIVE, REAL, Choice, Kind
 from semistan.model.predictor import Predictor
-from semistan.model.priors.densities import AUTO, parse_prior
+from semistan.model.priors.classes import CLASSES
+from semistan.model.priors.densities import AUTO, VALUES, parse_prior
 from semistan.model.priors.density import Density, Prior
 from semistan.model.priors.weight_scales import GROUPS, SD_W, WeightScales
 from semistan.model.terms.term import Hyperparameter
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 AUTO_FACTOR = 2.0  # standard deviations of the control points in one of the prior's
 LATER = "known after training"
 INTERCEPT = "student_t(3, 0, 2.5)"  # of a dispersion parameter's log, over its unit, as in brms
-COEFFICIENT = "normal(0, 2.5)"  # in a dispersion parameter's predictor, over the column's unit
+COEFFICIENT = CLASSES["b"].default  # in a dispersion parameter's predictor, over the column's unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +173,8 @@ def prior_groups(
     for item in scalar_parameters(family(config.family), design):
         groups.append(_dispersion_group(config.priors, item, units))
     for predictor in design.predictors:
-        scale = units.scale(predictor.name)
         groups += [
-            _hyperparameter_group(config.priors, item, scale)
+            _hyperparameter_group(config.priors, item, predictor, units)
             for term in predictor.terms
             for item in term.hyperparameters()
         ]
@@ -273,12 +273,24 @@ def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> Pr
     )  # fmt: skip
 
 
-def _hyperparameter_group(config: PriorConfig, item: Hyperparameter, scale: float) -> PriorGroup:
-    own = config.coefficients.get(item.name)
-    of_class = config.of_class(item.prior_class) or item.default
-    prior = parse_prior(own or of_class, item.name)
-    used = autoscaled(prior, scale * item.unit, config) if item.has_units else prior
-    source = "coefficient" if own else _source(config, item.prior_class)
+def _hyperparameter_group(
+    config: PriorConfig, item: Hyperparameter, predictor: Predictor, units: Units
+) -> PriorGroup:
+    if item.prior_class == "b" and item.name not in config.coefficients:
+        prior, source = _class_prior(config, predictor)
+        if prior.density.joint:  # which is of the structured coefficients
+            prior, source = parse_prior(COEFFICIENT, item.name), "default"
+    else:
+        default = item.default or CLASSES[item.prior_class].default
+        text, source = config.chosen(item.name, item.within, item.prior_class, default=default)
+        prior = parse_prior(text, item.name)
+    if prior.density.support not in ("real", item.kind.name) and not prior.density.is_constant:
+        raise InputError(
+            f"prior '{item.name}': {prior.density} allows only {VALUES[prior.density.support]}, "
+            f"and it is {item.kind.name}"
+        )
+    scale = units.scale(predictor.name) * item.unit
+    used = autoscaled(prior, scale, config) if item.has_units else prior
     return PriorGroup(
         item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
         (source,), kind=item.kind, text=item.text,
@@ -300,8 +312,8 @@ def prior_data(bundle: Bundle) -> dict[str, Any]:
             data[f"n_{group.stem}"] = len(group.members)
             data[group.stem] = np.array(group.members) + 1
         data |= group.arguments(priors_of(group, bundle))
-    if has_correlations(bundle.design):
-        data["prior_cor_shape"] = parse_prior(bundle.config.priors.cor, "cor").argument("shape")
+    for choice in choices(bundle.config.priors, bundle.design):
+        data |= choice.data
     return data
 
 
@@ -316,9 +328,16 @@ def priors_of(group: PriorGroup, bundle: Bundle) -> Sequence[Prior]:
     return [group.written[0].rescaled(float(scale)) for scale in phi_units(bundle)]
 
 
-def has_correlations(design: Design) -> bool:
-    """Say whether correlations of group-level effects are sampled."""
-    return any(term.quantity_lines() for term in design.terms)
+def choices(config: PriorConfig, design: Design) -> tuple[Choice, ...]:
+    """Return the arguments of priors that the terms' parameters bring, each of them once."""
+    return tuple({item.parameter: item for item in _all_choices(config, design)}.values())
+
+
+def _all_choices(config: PriorConfig, design: Design) -> Iterator[Choice]:
+    for term in design.terms:
+        for item in term.parameters(config):
+            if item.prior and item.prior.choice:
+                yield item.prior.choice
 
 
 def phi_units(bundle: Bundle) -> Array:
@@ -356,9 +375,10 @@ def _lines(
     found = _phi_lines(config, groups, phi_scales)
     for lines_of in by_parameter.values():
         found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
-    if has_correlations(design):
-        cor = config.priors.cor
-        found.append(PriorLine("cor", cor, cor, _source(config.priors, "cor"), "cor"))
+    found += [
+        PriorLine(item.parameter, item.written, item.written, item.source, item.key)
+        for item in choices(config.priors, design)
+    ]
     return tuple(found)
 
 
@@ -460,7 +480,7 @@ def check_priors(config: ModelConfig, design: Design) -> None:
         _check_joint(density, config, design)
     _check_varying(config.priors, design)
     _check_classes(config, design)
-    coefficients, others = _keys(design)
+    coefficients, others = _keys(config.priors, design)
     for name in config.priors.coefficients:
         if config.subspace.holds_theta and name not in others:
             raise InputError(
@@ -484,19 +504,27 @@ def check_priors(config: ModelConfig, design: Design) -> None:
             )
 
 
-def _keys(design: Design) -> tuple[list[str], list[str]]:
+def _keys(config: PriorConfig, design: Design) -> tuple[list[str], list[str]]:
     """Return the keys of single priors: the mean's coefficients, and all others."""
     others = [
         key
         for item in design.others
         for key in (
             *([item.intercept] if item.has_tau else []),
-            *([f"b{item.suffix}"] if item.coefficients else []),
+            *([f"b{item.suffix}"] if item.coefficients or _has_steps(item) else []),
             *item.coefficients,
         )
     ]
-    scalars = [item.name for term in design.terms for item in term.hyperparameters()]
-    return list(design.coefficients), [*others, *scalars]
+    scalars = [item for term in design.terms for item in term.hyperparameters()]
+    keys = [key for item in scalars for key in (item.name, item.within) if key]
+    own = [item.own for item in _all_choices(config, design)]
+    return list(design.coefficients), [*others, *keys, *own]
+
+
+def _has_steps(predictor: Predictor) -> bool:
+    """Say whether scalars of a predictor's terms have the prior of its coefficients."""
+    scalars = (item for term in predictor.terms for item in term.hyperparameters())
+    return any(item.prior_class == "b" for item in scalars)
 
 
 def _check_varying(config: PriorConfig, design: Design) -> None:
@@ -517,7 +545,9 @@ def _check_classes(config: ModelConfig, design: Design) -> None:
     for key in config.priors.classes:
         if key not in known and _source(config.priors, key) != "default":
             raise InputError(
-                f"prior '{key}': family {family(config.family).name} has no such parameter."
+                f"prior '{key}': the model has no {CLASSES[key].of}."
+                if key in CLASSES
+                else f"prior '{key}': family {family(config.family).name} has no such parameter."
                 f"{did_you_mean(key, sorted(known))}"
             )
 
@@ -558,4 +588,4 @@ def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
 
 def _source(config: PriorConfig, label: str) -> str:
     """Say whether a class's prior is the default one."""
-    return "default" if config.of_class(label) == config.default(label) else "class"
+    return config.source(label)

@@ -15,7 +15,8 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.formula.formula import Formula, check_term, factors, listed_levels, variables
+from semistan.model.formula.expression import check_term, factors, listed_levels, variables
+from semistan.model.formula.formula import Formula
 from semistan.model.formula.syntax import DAYS, MATH
 from semistan.model.spelling import marked, spelled, unmarked
 from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
@@ -310,6 +311,8 @@ def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
     )
     for term in terms.terms:
         check_term(term, formula.text)
+    if not all(isinstance(level, LEVEL) for levels in terms.levels.values() for level in levels):
+        raise ValueError("a level is no text and no number")
     sizes = {len(terms.columns), len(terms.loc), len(terms.scale)}
     if len(sizes) > 1 or not np.isfinite([*terms.loc, *terms.scale]).all():
         raise ValueError("columns, locations and scales do not fit")

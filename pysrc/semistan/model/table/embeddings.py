@@ -120,7 +120,8 @@ def embedded_numbers(trunk: Trunk, file: TrunkFile, frame: pd.DataFrame) -> Arra
     InputError
         If an element is no embedding of this size, or not finite.
     """
-    return flat_numbers(frame[trunk.image.column], file.size, "embedding", (file.size,))
+    found = flat_numbers(frame[trunk.image.column], file.size, "embedding", (file.size,))
+    return found.astype(float)
 
 
 def embeddings_to_plain(embeddings: Embeddings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of each row: offsets, weights, numbers of trials, censoring."""
+"""What is known of each row: offsets, weights, numbers of trials, censoring, bounds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CODES = {"left": -1.0, "none": 0.0, "right": 1.0, "interval": 2.0}  # brms's
-NO_DERIVATIVE = "PyTorch has no derivative of its distribution function in the parameters"
+WITHOUT_DERIVATIVE = ("student", "gamma", "beta", "negbinomial")
 
 
 def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> dict[str, Array]:
-    """Evaluate ``weights()``, ``trials()`` and ``cens()``.
+    """Evaluate ``weights()``, ``trials()``, ``cens()`` and ``trunc()``.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     Returns
     -------
     dict of arrays, shape (N,)
-        ``weights``, ``trials``, ``cens`` and ``y2``, those that the formula has.
+        ``weights``, ``trials``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula has.
 
     Raises
     ------
@@ -53,7 +53,8 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
         found["cens"] = _kinds_of_censoring(formula.cens[0], table)
         if formula.cens[1:]:
             found["y2"] = evaluate(formula.cens[1], table)
-    return found
+    bounds = {"lb": formula.lb, "ub": formula.ub}
+    return found | {name: evaluate(text, table) for name, text in bounds.items() if text}
 
 
 def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
@@ -67,11 +68,7 @@ def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str,
     if not formula.cens:
         return
     if record.tails is None:
-        reason = f": {NO_DERIVATIVE}" if record.name in ("student", "gamma") else ""
-        raise InputError(
-            "cens() is for families gaussian, lognormal, weibull and exponential, the family is "
-            f"{record.name}{reason}; choose another family"
-        )
+        raise _of_others(record, "cens")
     name, within = f"cens({', '.join(formula.cens)})", given["cens"] == CODES["interval"]
     if not formula.cens[1:] and within.any():
         raise InputError(
@@ -81,6 +78,68 @@ def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str,
     if formula.cens[1:]:
         ends = f"the end of an interval, '{formula.cens[1]}',"
         _refuse(within & ~(given["y2"] > y), given["y2"], ends, f"above '{formula.response}'")
+        parts = within & (given["y2"] != np.floor(given["y2"]))
+        _refuse(parts & record.integer, given["y2"], ends, "a whole number, as the counts are")
+
+
+def _of_others(record: Family, name: str) -> InputError:
+    """Return the error that the family has no tails, with the reason if it is PyTorch's."""
+    reason = ""
+    if record.name in WITHOUT_DERIVATIVE:
+        reason = ": PyTorch has no derivative of its distribution function in the parameters"
+    return InputError(
+        f"{name}() is for families gaussian, lognormal, weibull, exponential and poisson, the "
+        f"family is {record.name}{reason}; choose another family"
+    )
+
+
+def check_truncation(
+    record: Family, formula: Formula, y: Array | None, given: dict[str, Array]
+) -> None:
+    """Refuse bounds that the family does not know, and responses outside them.
+
+    Raises
+    ------
+    InputError
+        Naming the families, or the first row.
+    """
+    if not (formula.lb or formula.ub):
+        return
+    if record.tails is None:
+        raise _of_others(record, "trunc")
+    for name, text in (("lb", formula.lb), ("ub", formula.ub)):
+        if text and record.integer:
+            bad = given[name] != np.floor(given[name])
+            _refuse(bad, given[name], f"trunc({name}={text})", "whole numbers, as the counts are")
+    if formula.lb and formula.ub:
+        order = "at least" if record.integer else "above"
+        bad = given["ub"] < given["lb"] if record.integer else given["ub"] <= given["lb"]
+        _refuse(bad, given["ub"], f"trunc(ub={formula.ub})", f"{order} trunc(lb={formula.lb})")
+    if y is not None:
+        _check_within(formula, y, given)
+
+
+def _check_within(formula: Formula, y: Array, given: dict[str, Array]) -> None:
+    """Refuse responses outside their bounds, and censored ones that may be outside."""
+    response, code = f"response '{formula.response}'", given.get("cens", np.zeros(len(y)))
+    for name, text, side in (("lb", formula.lb, "left"), ("ub", formula.ub, "right")):
+        if not text:
+            continue
+        words, bound = f"trunc({name}={text})", given[name]
+        outside = y < bound if name == "lb" else y > bound
+        _refuse(
+            outside, y, response,
+            f"at {'least' if name == 'lb' else 'most'} {words}, which says that other rows could "
+            "not be in the table",
+        )  # fmt: skip
+        _refuse(
+            code == CODES[side], y, response,
+            f"censored in an interval that {'begins' if name == 'lb' else 'ends'} at the bound, "
+            f"where it is censored to the {side} and there is {words}",
+        )  # fmt: skip
+    if "y2" in given and formula.ub:
+        beyond = (code == CODES["interval"]) & (given["y2"] > given["ub"])
+        _refuse(beyond, given["y2"], "the end of an interval", f"at most trunc(ub={formula.ub})")
 
 
 def offset_values(expressions: tuple[str, ...], table: pd.DataFrame) -> Array | None:
@@ -97,7 +156,7 @@ def offset_values(expressions: tuple[str, ...], table: pd.DataFrame) -> Array | 
 
 
 def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:
-    """Refuse successes beyond the trials, and trials where the family has none.
+    """Refuse successes beyond the trials, counts of other sums, and trials of other families.
 
     Raises
     ------
@@ -107,18 +166,25 @@ def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Ar
     if "trials" not in record.given:
         if formula.trials:
             raise InputError(
-                "trials() is for family binomial and beta_binomial, the family is "
+                "trials() is for family binomial, beta_binomial and multinomial, the family is "
                 f"{record.name}; leave it out"
             )
         return
+    one = "categorical with a column that names the category" if record.counted else "bernoulli"
     if not formula.trials:
         raise InputError(
             f"family {record.name} needs the number of trials, as "
-            f"{formula.response} | trials(n) ~ ...; if it is 1 in each row, use family bernoulli"
+            f"{formula.response} | trials(n) ~ ...; if it is 1 in each row, use family {one}"
         )
     trials = given["trials"]
     check_count(f"trials({formula.trials})", trials)
     _refuse(trials != np.floor(trials), trials, f"trials({formula.trials})", "whole numbers")
+    if record.counted:
+        _refuse(
+            (trials != y.sum(axis=1)) | (trials < 1), trials, f"trials({formula.trials})",
+            f"the sum of '{formula.response}', at least 1",
+        )  # fmt: skip
+        return
     _refuse(
         trials < y, trials, f"trials({formula.trials})",
         f"at least as many as the successes '{formula.response}'",

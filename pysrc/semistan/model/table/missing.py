@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,12 +85,7 @@ def complete_rows(
         If there are such rows and they may not be left out, naming columns and counts; or if
         no row is left.
     """
-    used = (*(formula.outcome if response else ()), *formula.columns)
-    check_columns(frame, used, formula.text)
-    missing = frame[list(dict.fromkeys(used))].apply(_missing)
-    bad = np.asarray(missing.any(axis=1), dtype=bool)
-    counts = {str(name): int(n) for name, n in missing.sum().items() if n}
-    report = Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)
+    bad, report = _missing_rows(formula, frame, response=response)
     if not report:
         return frame, report
     if not drop_missing:
@@ -95,11 +93,49 @@ def complete_rows(
             f"{len(report)} of {len(frame)} rows have missing or infinite values: "
             f"{report.by_column}. Mend them, or drop these rows with --drop-missing."
         )
-    if bad.all():
+    check_left(report)
+    return frame[~bad], report
+
+
+def missing_of(formula: Formula, frame: pd.DataFrame, *, response: bool) -> Missing:
+    """Report the rows with missing or infinite values; arguments as of ``complete_rows``."""
+    return _missing_rows(formula, frame, response=response)[1]
+
+
+def check_left(report: Missing) -> None:
+    """Refuse a table of which no row is left.
+
+    Raises
+    ------
+    InputError
+        With the columns that lack values.
+    """
+    if report and len(report) == report.total:
         raise InputError(
             f"no row is left after dropping those with missing values: {report.by_column}"
         )
-    return frame[~bad], report
+
+
+def joined(reports: Sequence[Missing]) -> Missing:
+    """Join the reports of consecutive pieces of a table."""
+    starts = accumulate((each.total for each in reports), initial=0)
+    rows = tuple(
+        start + row for start, each in zip(starts, reports, strict=False) for row in each.rows
+    )
+    counts = sum((Counter(each.counts) for each in reports), Counter())
+    return Missing(rows, sum(each.total for each in reports), dict(counts))
+
+
+def _missing_rows(
+    formula: Formula, frame: pd.DataFrame, *, response: bool
+) -> tuple[np.ndarray, Missing]:
+    """Say of each row whether it lacks a value, and report that."""
+    used = (*(formula.outcome if response else ()), *formula.columns)
+    check_columns(frame, used, formula.text)
+    missing = frame[list(dict.fromkeys(used))].apply(_missing)
+    bad = np.asarray(missing.any(axis=1), dtype=bool)
+    counts = {str(name): int(n) for name, n in missing.sum().items() if n}
+    return bad, Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)
 
 
 def _missing(column: pd.Series) -> Any:

@@ -17,6 +17,9 @@ from semistan.model.formula.images import Image
 if TYPE_CHECKING:
     import pandas as pd
 
+COMPACT = {np.dtype(np.uint8), np.dtype(np.float32)}  # types of numbers that are kept as they are
+NUMBERS = 500_000  # of images that are made float64 at a time
+
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
@@ -72,15 +75,28 @@ class Pictures:
 def learn_pictures(image: Image, frame: pd.DataFrame) -> tuple[Pictures, Array]:
     """Learn the channels' means and standard deviations; return them and the numbers (N, Q)."""
     numbers = pixels(image, frame)
-    by_channel = numbers.reshape(len(numbers), image.shape[0], -1)
-    means, sds = by_channel.mean(axis=(0, 2)), by_channel.std(axis=(0, 2), ddof=1)
+    means, sds = _moments(numbers.reshape(len(numbers), image.shape[0], -1))
     if not (sds > 1e-12 * np.abs(means)).all():
         raise InputError(f"the images of column '{image.column}' have a channel that is constant")
     return Pictures(image, tuple(means.tolist()), tuple(sds.tolist())), numbers
 
 
+def _moments(numbers: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each channel of images (N, C, pixels).
+
+    Some images at a time are made float64.
+    """
+    size = max(1, NUMBERS // numbers[0].size)
+    pieces = [slice(start, start + size) for start in range(0, len(numbers), size)]
+    count = len(numbers) * numbers.shape[2]
+    sums = [numbers[piece].astype(float).sum(axis=2) for piece in pieces]
+    means = np.concatenate(sums).sum(axis=0) / count
+    squares = [np.square(numbers[piece] - means[:, None]).sum(axis=2) for piece in pieces]
+    return means, np.sqrt(np.concatenate(squares).sum(axis=0) / (count - 1))
+
+
 def pixels(image: Image, frame: pd.DataFrame) -> Array:
-    """Return the numbers (N, Q) of a column of arrays.
+    """Return the numbers (N, Q) of a column of arrays: uint8, float32 or float64.
 
     Raises
     ------
@@ -92,6 +108,8 @@ def pixels(image: Image, frame: pd.DataFrame) -> Array:
 
 def flat_numbers(values: pd.Series, size: int, noun: str, shape: tuple[int, ...]) -> Array:
     """Return the numbers (N, size) of a column of arrays, each an image or its embedding.
+
+    They are uint8 or float32 where all arrays are, which saves memory, else float64.
 
     Raises
     ------
@@ -105,7 +123,9 @@ def flat_numbers(values: pd.Series, size: int, noun: str, shape: tuple[int, ...]
                 f"column '{values.name}' needs {noun}s of {' x '.join(map(str, shape))} numbers, "
                 f"got {np.size(array)} in row {row}"
             )
-    numbers = np.array(arrays, dtype=float).reshape(len(arrays), -1)
+    kinds = {array.dtype if isinstance(array, np.ndarray) else None for array in arrays}
+    dtype = next(iter(kinds)) if len(kinds) == 1 and kinds <= COMPACT else float
+    numbers = np.array(arrays, dtype=dtype).reshape(len(arrays), -1)
     bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
     if len(bad):
         raise InputError(

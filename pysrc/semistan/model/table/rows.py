@@ -77,17 +77,17 @@ class Rows:
     Attributes
     ----------
     y : array, shape (N,), or None
-        Response.
+        Response; of shape (N, K) if it counts K categories.
     predictors : dict of Columns
         What each predictor needs, by its name; that of the mean is ``mu``.
     U : array, shape (N, Q)
-        Network inputs.
+        Network inputs; those of images alone are uint8 or float32, where their pixels were.
     index : tuple
         Label of each row.
     frame : pandas.DataFrame, optional
         The columns of the user's table from which these were made.
     given : dict of arrays, shape (N,)
-        ``weights``, ``trials``, ``cens`` and ``y2``, those that the formula has.
+        ``weights``, ``trials``, ``cens``, ``y2``, ``lb`` and ``ub``, those that the formula has.
     """
 
     y: Array | None

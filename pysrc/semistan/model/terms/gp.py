@@ -31,13 +31,11 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
-from semistan.model.terms.penalised import LEAST_SPREAD, Penalised
+from semistan.model.terms.penalised import LEAST_SPREAD, Common
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ TAIL = 0.01  # of the prior of lscale at either end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Process(Penalised):
+class Process(Common):
     """The learnt state of one ``gp()`` term.
 
     Attributes
@@ -103,11 +101,6 @@ class Process(Penalised):
         return self.count
 
     @property
-    def n_levels(self) -> int:
-        """A process is the same for all rows: 1."""
-        return 1
-
-    @property
     def units(self) -> Array:
         """Standard deviation of what sdgp multiplies, which is 1."""
         return np.ones(1)
@@ -129,6 +122,11 @@ class Process(Penalised):
 
         shape, scale = self.prior
         return float(stats.invgamma(shape, scale=scale).median())
+
+    @property
+    def basis_names(self) -> tuple[str, str]:
+        """The names of k and of the functions' values in the program."""
+        return f"k_gp{self.key}", f"Zgp_{self.key}"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
@@ -153,12 +151,6 @@ class Process(Penalised):
             )
         Z = np.sin(np.outer(x + L, self.frequencies)) / np.sqrt(L)
         return Block(Z, np.zeros(len(x), dtype=int))
-
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
-        """Return the standardised coefficients."""
-        size = (self.count,), (f"k_gp{self.key}",)
-        return (Parameter(self.names[0], f"{self.text}, standardised", *size,
-                          prior=STANDARD_NORMAL),)  # fmt: skip
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviation ``sdgp_gpx`` and the length scale ``lscale_gpx``."""
@@ -185,43 +177,33 @@ class Process(Penalised):
         key = self.key
         return {f"k_gp{key}": self.count, f"Zgp_{key}": block.Z, f"w_gp{key}": self.frequencies}
 
-    def arguments(self) -> tuple[list[str], list[str]]:
-        """Return the likelihood's arguments."""
-        return [f"data matrix Zgp_{self.key}"], [f"vector {self.names[2]}"]
-
     def made_lines(self) -> Lines:
         """Declare the coefficients: the root of the spectral density times zgp."""
-        (z, _, r), (sd, lscale), key = self.names, self.spread, self.key
+        (z, _, r), key = self.names, self.key
         return [
             (f"vector[k_gp{key}] {r}", f"coefficients of {self.text}"),
-            (f"  = {sd} * sqrt(sqrt(2 * pi()) * {lscale})", ""),
-            (f"    * exp(-0.25 * square({lscale} * w_gp{key})) .* {z};", ""),
+            (f"  = {self.spread_text}", ""),
+            (f"    .* {z};", ""),
         ]
 
-    def summand(self, rows: str) -> str:
-        """Return what is added to the predictor."""
-        return f"Zgp_{self.key}{rows} * {self.names[2]}"
-
     @property
-    def made_shapes(self) -> dict[str, Shape]:
-        """The shape of the coefficients."""
-        return {self.names[2]: (self.count,)}
+    def spread_text(self) -> str:
+        """The standard deviation of each coefficient: the root of the spectral density."""
+        sd, lscale = self.spread
+        root = f"sqrt(sqrt(2 * pi()) * {lscale})"
+        return f"{sd} * {root} * exp(-0.25 * square({lscale} * w_gp{self.key}))"
 
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return the coefficients (1, k)."""
+        return (self.sd_of_each(values) * values[self.names[0]])[None]
+
+    def sd_of_each(self, values: Mapping[str, Any]) -> Tensor:
+        """Return the standard deviation of each coefficient (k,)."""
         sd, lscale = self.sd(values)
         w = torch.as_tensor(self.frequencies)
         root = (np.sqrt(2 * np.pi) * lscale).sqrt() * (-0.25 * (lscale * w) ** 2).exp()
-        found: Tensor = sd * root * values[self.names[0]]
-        return found[None]
-
-    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the coefficients (k,)."""
-        return {self.names[2]: self.coefficients(values)[0]}
-
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
-        """Return what is added to the predictor of rows, (S, N)."""
-        return np.asarray(draws[self.names[2]] @ block.Z.T)
+        found: Tensor = sd * root
+        return found
 
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
         """Return its curve."""
@@ -231,19 +213,6 @@ class Process(Penalised):
         """Return the prior variances of the coefficients."""
         sd, lscale = (values[name] for name in self.spread)
         return np.asarray((sd * self.root(lscale)) ** 2)
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """Standard deviation and length scale."""
-        return self.spread
-
-    def labels(self) -> dict[str, str]:
-        """Say what they are."""
-        return {item.name: item.text for item in self.hyperparameters()}
-
-    def element_labels(self) -> dict[str, str]:
-        """Name nothing: the coefficients have no names of their own."""
-        return {}
 
     def root(self, lscale: float) -> Array:
         """Return the root of the spectral density (k,) at sdgp = 1."""
@@ -362,6 +331,7 @@ def _from_plain(content: Mapping[str, Any], key: str) -> Process:
 
 
 KIND = TermKind(
+    varies="a curve of each level of g is s(x, by=g)",
     takes="one expression, k functions and the margin c, as gp(x) or gp(x, k=20, c=1.25)",
     options={
         "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -16,17 +16,28 @@ from zlib import crc32
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import PriorConfig
-from semistan.model.formula.formula import Formula, GroupTerm
+from semistan.model.formula.formula import Formula
+from semistan.model.formula.right import GroupTerm
 from semistan.model.names import latin, unique_names
-from semistan.model.parameter import CORRELATION, STANDARD_NORMAL_MATRIX, Parameter, Shape, lkj
+from semistan.model.parameter import (
+    CORRELATION,
+    STANDARD_NORMAL_MATRIX,
+    Centring,
+    Choice,
+    OwnPrior,
+    Parameter,
+    Shape,
+    lkj,
+)
 from semistan.model.priors.densities import parse_prior
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised
-from semistan.model.terms.term import Hyperparameter, Lines
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,16 +173,68 @@ class Group(Penalised):
     def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
         """Return the standardised effects, and the Cholesky factor of their correlations."""
         z, L, _ = self.names
-        shape = (len(self.levels), self.size)
-        sizes = (f"N_{self.key}", self._effects)
         text = f"effects of {self.name}, standardised"
-        found = [Parameter(z, text, shape, sizes, prior=STANDARD_NORMAL_MATRIX)]
-        if L:
-            text = f"Cholesky factor of the correlations of {self.name}"
-            square, M = (self.size,) * 2, (self._effects,) * 2
-            shape_of = parse_prior(priors.cor, "cor").argument("shape")
-            found.append(Parameter(L, text, square, M, CORRELATION, prior=lkj(shape_of)))
-        return tuple(found)
+        prior, centring = STANDARD_NORMAL_MATRIX, self.centring()
+        made = Parameter(z, text, self.z_shape, self.z_sizes, prior=prior, centring=centring)
+        if not L:
+            return (made,)
+        text = f"Cholesky factor of the correlations of {self.name}"
+        square, M = (self.size,) * 2, (self._effects,) * 2
+        return (Parameter(L, text, square, M, CORRELATION, prior=self._of_cor(priors)), made)
+
+    def _of_cor(self, priors: PriorConfig) -> OwnPrior:
+        """Return the prior of the correlations: that of all groups, or one of their own."""
+        own = f"cor_{self.name}"
+        key = own if own in priors.coefficients else "cor"
+        text, source = priors.chosen(own, "cor")
+        shape, name = parse_prior(text, key).argument("shape"), f"prior_{key}_shape"
+        of = f" of {':'.join(self.by)}" if key == own else ""
+        line = (f"real<lower=0> {name};", f"lkj prior on the correlations{of}: shape")
+        return lkj(shape, Choice("cor", own, key, text, source, {name: shape}, (line,)))
+
+    @property
+    def z_shape(self) -> Shape:
+        """Levels times effects."""
+        return (self.n_levels, self.size)
+
+    @property
+    def z_sizes(self) -> tuple[str, ...]:
+        """Levels times effects."""
+        return (f"N_{self.key}", self._effects)
+
+    def centring(self) -> Centring:
+        """Say between which coordinates of the effects the sampler moves."""
+        own = Penalised.centring(self)
+        if not self.correlated:
+            return own
+        N, M = self.z_sizes
+        return replace(
+            own,
+            function="partly_centred_effects",
+            spread=f"[{', '.join(self.spread)}]', {self.names[1]}",
+            declared=f"array[{N}] matrix[{M}, {M}]",
+            shape=(*self.z_shape, self.size),
+            gain=self._gain,
+        )
+
+    def _gain(self, values: Mapping[str, Any], information: Tensor) -> Tensor:
+        root = self.sd(values)[:, None] * torch.as_tensor(values[self.names[1]])
+        return (root * (information @ root)).sum(dim=1)
+
+    def information(self, bend: Tensor, block: TensorBlock) -> Tensor:
+        """Return what rows say of the effects of each level: a matrix if they are correlated."""
+        if not self.correlated:
+            return Penalised.information(self, bend, block)
+        found = bend.new_zeros(self.n_levels, self.size, self.size)
+        each = bend[:, None, None] * block.Z[:, :, None] * block.Z[:, None, :]
+        return found.index_add(0, block.level, each)
+
+    @property
+    def spread_text(self) -> str:
+        """The standard deviations of the effects, level by level."""
+        if self.size == 1:
+            return f"rep_matrix({self.spread[0]}, N_{self.key}, 1)"
+        return f"rep_matrix([{', '.join(self.spread)}], N_{self.key})"
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations of the effects: ``sd_g__Intercept``."""
@@ -182,6 +245,7 @@ class Group(Penalised):
                 f"standard deviation of {effect} by {by}",
                 "sd",
                 1 / float(units),
+                within=f"sd_{self.name}",
             )
             for j, (effect, units) in enumerate(zip(self.effect_labels, self.units, strict=True))
         )

@@ -17,9 +17,9 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
-from semistan.model.formula.formula import Formula, GroupTerm
+from semistan.model.formula.formula import Formula
+from semistan.model.formula.right import GroupTerm
 from semistan.model.names import unique_names
-from semistan.model.parameter import Shape
 from semistan.model.table.rows import Block
 from semistan.model.terms.group import Group, group_from_plain, learn_group, level_labels
 from semistan.model.terms.penalised import Several
@@ -67,9 +67,14 @@ class GroupBy(Several, Group):
         return np.asarray(rows.ravel())
 
     @property
-    def z_shape(self) -> Shape:
-        """Levels times effects."""
-        return (self.n_levels, self.size)
+    def spread_text(self) -> str:
+        """The standard deviations of the effects by the level of h, level of g by level."""
+        return f"[{', '.join(self._spread_rows)}][of_{self.key}]"
+
+    @property
+    def _spread_rows(self) -> list[str]:
+        starts = range(0, len(self.spread), self.size)
+        return [f"[{', '.join(self.spread[i : i + self.size])}]" for i in starts]
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
@@ -87,6 +92,7 @@ class GroupBy(Several, Group):
                 f"standard deviation of {self.effect_labels[j]} by {by}, {self.per} = {level}",
                 "sd",
                 1 / float(unit),
+                within=f"sd_{self.name}",
             )
             for name, (level, j), unit in zip(names, pairs, self.units, strict=True)
         )
@@ -103,11 +109,9 @@ class GroupBy(Several, Group):
     def made_lines(self) -> Lines:
         """Declare the effects of the levels."""
         M, key = self._effects, self.key
-        starts = range(0, len(self.spread), self.size)
-        sd = [f"[{', '.join(self.spread[i : i + self.size])}]" for i in starts]
         return [
             (f"matrix[N_{key}, {M}] r_{key}", f"effects of the levels of {self.name}"),
-            ("  = [" + ",\n     ".join(sd) + f"][of_{key}]", ""),
+            ("  = [" + ",\n     ".join(self._spread_rows) + f"][of_{key}]", ""),
             (f"    .* {self.names[0]};", ""),
         ]
 

@@ -36,6 +36,8 @@ class TermKind:
         The least and the largest number of arguments.
     has_by : bool
         Whether it may vary by a column, as ``s(x, by=g)``.
+    varies : str
+        What to write where it is to vary by a column, in words, for error messages.
     stored : str
         The key under which a bundle has the learnt terms of this kind.
     learn : callable
@@ -55,6 +57,7 @@ class TermKind:
     also: Callable[[TermCall, pd.DataFrame], tuple[str, ...]] = lambda *_: ()
     arguments: tuple[int, int] = (1, 1)
     has_by: bool = False
+    varies: str = ""
 
 
 # A module whose KIND is the record, or the record itself.
@@ -72,3 +75,9 @@ def term_kind(name: str) -> TermKind:
     record = import_module(found).KIND if isinstance(found, str) else found
     assert isinstance(record, TermKind)
     return record
+
+
+def how_to_vary(name: str) -> str:
+    """Return the end of a message that a call cannot vary: what to write instead."""
+    varies = term_kind(name).varies if name in KINDS else ""
+    return f"; {varies}" if varies else ""

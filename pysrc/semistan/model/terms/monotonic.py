@@ -3,10 +3,11 @@
     f(x) = bsp D (simo_1 + ... + simo_x)
 
 goes up, or down, by ``bsp`` for each category on average; the simplex ``simo`` (D) says how the way
-is shared between them. It is uniform a priori, a Dirichlet distribution with all concentrations
-1, and is sampled as what each step takes of the way that is left,
+is shared between them. Its prior is a Dirichlet distribution with concentrations a, all 1 by
+default, and it is sampled as what each step takes of the way that is left,
 
-    simo_i = stick_i (1 - stick_1) ... (1 - stick_(i-1)),    stick_i ~ beta(1, D - i),
+    simo_i = stick_i (1 - stick_1) ... (1 - stick_(i-1)),
+    stick_i ~ beta(a_i, a_(i+1) + ... + a_D),
 
 which is the same distribution.
 
@@ -27,13 +28,14 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import variables
-from semistan.model.parameter import REAL, UNIT_INTERVAL, OwnPrior, Parameter, Shape
+from semistan.model.formula.expression import variables
+from semistan.model.parameter import REAL, UNIT_INTERVAL, Choice, OwnPrior, Parameter, Shape
+from semistan.model.priors.densities import parse_prior
 from semistan.model.table.columns import evaluate
 from semistan.model.table.kinds import ordered_columns
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,21 +135,32 @@ class Monotonic:
             )
         return Block(np.zeros((len(level), 0)), level)
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
         """Return what each step takes of the way that is left."""
         text = f"what each step of {self.text} takes of the rest"
         sizes = (self.steps - 1,), (f"D_mo{self.key} - 1",)
-        prior = uniform_simplex(self.steps, f"D_mo{self.key}")
+        prior = broken_stick(*self._concentrations(priors), sizes[1][0])
         return (Parameter(self.stick, text, *sizes, UNIT_INTERVAL, prior=prior),)
+
+    def _concentrations(self, priors: PriorConfig) -> tuple[Array, Choice]:
+        text, source = priors.chosen(self.simplex, "simo")
+        values = parse_prior(text, self.simplex).values
+        if len(values) not in (1, self.steps):
+            raise InputError(
+                f"prior '{self.simplex}': dirichlet takes 1 number, or {self.steps}, one for each "
+                f"step of {self.text}, got '{text}'"
+            )
+        a, name = np.resize(values, self.steps), f"prior_{self.simplex}_concentration"
+        line = (
+            f"vector<lower=0>[D_mo{self.key}] {name};",
+            f"dirichlet prior on {self.simplex}: concentration",
+        )
+        return a, Choice("simo", *(self.simplex,) * 2, text, source, {name: a}, (line,))
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the average step ``bsp_mox``."""
-        return (
-            Hyperparameter(
-                self.slope, f"average step of {self.text}", "bsp", 1 / self.scale,
-                "normal(0, 2.5)", REAL,
-            ),
-        )  # fmt: skip
+        text = f"average step of {self.text}"
+        return (Hyperparameter(self.slope, text, "b", 1 / self.scale, kind=REAL),)
 
     def data_lines(self) -> Lines:
         """Declare the categories."""
@@ -223,6 +236,13 @@ class Monotonic:
         """Map Stan's names of the shares to brms's: ``simo_mox1[2]``."""
         return {f"{self.simplex}.{i}": f"{self.simplex}[{i}]" for i in range(1, self.steps + 1)}
 
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:
+        """Return the effects of the categories that the training rows have."""
+        column = variables(self.expression)[0]
+        of = dict(zip(self.block(table).level.tolist(), table[column], strict=True))
+        places = tuple(of[level] for level in sorted(of))
+        return (View(self.text, "", self.expression, (), np.zeros(0, dtype=int), places=places),)
+
     @property
     def training_size(self) -> int:
         """The average step, and the log odds of the sticks less those of equal steps."""
@@ -258,28 +278,35 @@ def _shares(stick: Tensor) -> Tensor:
     return torch.cat([stick, one]) * torch.cat([one, (-stick).log1p().cumsum(0).exp()])
 
 
-def uniform_simplex(steps: int, name: str) -> OwnPrior:
-    """Return the prior of sticks (D - 1,) of which a uniform simplex (D,) is made.
+def broken_stick(a: Array, choice: Choice, size: str) -> OwnPrior:
+    """Return the prior of sticks (D - 1,) of which a Dirichlet simplex (D,) is made.
 
     Parameters
     ----------
-    steps : int
-        D.
-    name : str
-        Its name in the program.
+    a : array, shape (D,)
+        Its concentrations.
+    choice : Choice
+        What they are in the program's data.
+    size : str
+        D - 1 as the program has it.
     """
-    rest = np.arange(steps - 1, 0, -1.0)
+    (name,), first, rest = choice.data, a[:-1], a.sum() - a.cumsum()[:-1]
 
     def log_density(value: Tensor) -> Tensor:
-        b = torch.as_tensor(rest).to(value)
-        total: Tensor = (b.log() + (b - 1) * (-value).log1p()).sum()
+        beta: Any = torch.distributions.Beta(
+            torch.as_tensor(first).to(value), torch.as_tensor(rest).to(value), validate_args=False
+        )
+        total: Tensor = beta.log_prob(value).sum()
         return total
 
     def draw(generator: np.random.Generator, size: int, shape: Shape) -> Array:
-        return generator.beta(1.0, rest, size=(size, *shape))
+        return generator.beta(first, rest, size=(size, *shape))
 
-    left = f"reverse(linspaced_vector({name} - 1, 1, {name} - 1))"
-    return OwnPrior(lambda parameter: f"beta_lpdf({parameter} | 1, {left})", log_density, draw)
+    def stan(parameter: str) -> str:
+        rests = f"sum({name}) - head(cumulative_sum({name}), {size})"
+        return f"beta_lpdf({parameter} | head({name}, {size}), {rests})"
+
+    return OwnPrior(stan, log_density, draw, choice)
 
 
 def _numbers(expression: str, table: pd.DataFrame, levels: tuple[str, ...]) -> Index:
@@ -340,6 +367,8 @@ def _from_plain(content: Mapping[str, Any], key: str) -> Monotonic:
 
 
 KIND = TermKind(
+    varies="slopes of whole numbers that vary are x:g or (0 + x | g), and effects of categories "
+    "C(x):g",
     takes="one column of whole numbers or ordered categories, as mo(income)",
     stored=STORED,
     learn=_learn,

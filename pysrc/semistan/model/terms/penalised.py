@@ -1,7 +1,8 @@
 """What terms with penalised coefficients share: ``Z[n] . r[level[n]]`` with r of a sampled sd.
 
-The coefficients r (levels, m) are sampled non-centred, r = z diag(sd) L', with z standard normal
-and L the Cholesky factor of a correlation matrix, or 1. A smooth is of one level and has one sd for
+The coefficients are r = z diag(sd) L' (levels, m), with z standard normal and L the Cholesky factor
+of a correlation matrix, or 1. The sampler moves between z and r (``Centring``), as far as the rows
+inform of each coefficient alone. A smooth is of one level and has one sd for
 all of its coefficients, so that the roles of levels and coefficients change: one effect, m times.
 """
 
@@ -15,7 +16,9 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
-from semistan.model.parameter import Shape
+from semistan.model.config import PriorConfig
+from semistan.model.parameter import STANDARD_NORMAL, Centring, Parameter, Shape
+from semistan.model.table.rows import Block
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
@@ -51,6 +54,21 @@ class Penalised(ABC):
     def names(self) -> tuple[str, str, str]:
         """The names in the program of z, of L (empty without), and of the coefficients."""
 
+    @property
+    @abstractmethod
+    def z_shape(self) -> Shape:
+        """The shape of z in the program."""
+
+    @property
+    @abstractmethod
+    def z_sizes(self) -> tuple[str, ...]:
+        """The same as the program has it."""
+
+    @property
+    @abstractmethod
+    def spread_text(self) -> str:
+        """The standard deviation of each coefficient in the program, in z's shape."""
+
     @abstractmethod
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations."""
@@ -79,6 +97,37 @@ class Penalised(ABC):
         found = [torch.as_tensor(values[name], dtype=torch.float64) for name in self.spread]
         return torch.stack(found)
 
+    def sd_of_each(self, values: Mapping[str, Any]) -> Tensor:
+        """Return the standard deviation of each coefficient, in z's shape."""
+        return self.sd(values).expand(self.z_shape)
+
+    def centring(self) -> Centring:
+        """Say between which coordinates of the coefficients the sampler moves."""
+        rows, sizes = len(self.z_shape) - 1, ", ".join(self.z_sizes)
+        return Centring(
+            by=self.spread,
+            function="partly_centred" + "_rows" * rows,
+            spread=self.spread_text,
+            data=f"I{self.names[0].removeprefix('z')}",
+            declared=f"{'matrix' if rows else 'vector'}<lower=0>[{sizes}]",
+            text=f"information of the rows on {self.names[2]}",
+            shape=self.z_shape,
+            gain=lambda values, information: self.sd_of_each(values) ** 2 * information,
+        )
+
+    def information(self, bend: Tensor, block: TensorBlock) -> Tensor:
+        """Return what rows say of each coefficient.
+
+        Parameters
+        ----------
+        bend : tensor, shape (n,)
+            Minus the second derivative of each row's log-likelihood by the predictor.
+        block : TensorBlock
+            What the term has of these rows.
+        """
+        found = bend.new_zeros(self.n_levels, self.size)
+        return found.index_add(0, block.level, bend[:, None] * block.Z**2).reshape(self.z_shape)
+
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return r (levels, m) in the user's units."""
         z, L, _ = self.names
@@ -89,6 +138,19 @@ class Penalised(ABC):
     def value(self, values: Mapping[str, Tensor], block: TensorBlock) -> Tensor:
         """Return what is added to the predictor of each row."""
         return block.product(self.coefficients(values))
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """The hyperparameters."""
+        return self.spread
+
+    def labels(self) -> dict[str, str]:
+        """Say what they are."""
+        return {item.name: item.text for item in self.hyperparameters()}
+
+    def element_labels(self) -> dict[str, str]:
+        """Name nothing: the coefficients of a basis have no names of their own."""
+        return {}
 
     def quantity_lines(self) -> Lines:
         """Declare nothing."""
@@ -172,6 +234,72 @@ class Penalised(ABC):
         return z
 
 
+class Common(Penalised):
+    """A term whose coefficients (m,) all rows have in common: a matrix times a vector."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The term as users write it."""
+
+    @property
+    @abstractmethod
+    def basis_names(self) -> tuple[str, str]:
+        """The names in the program of m and of the basis (N, m)."""
+
+    @property
+    def n_levels(self) -> int:
+        """All rows are of one level."""
+        return 1
+
+    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+        """Return the standardised coefficients."""
+        z, text, prior = self.names[0], f"{self.text}, standardised", STANDARD_NORMAL
+        centring = self.centring()
+        return (Parameter(z, text, self.z_shape, self.z_sizes, prior=prior, centring=centring),)
+
+    @property
+    def z_sizes(self) -> tuple[str, ...]:
+        """The number of coefficients."""
+        return self.basis_names[:1]
+
+    @property
+    def z_shape(self) -> Shape:
+        """All coefficients."""
+        return (self.size,)
+
+    @property
+    def spread_text(self) -> str:
+        """The one standard deviation, m times."""
+        return f"rep_vector({self.spread[0]}, {self.basis_names[0]})"
+
+    def arguments(self) -> tuple[list[str], list[str]]:
+        """Return the likelihood's arguments."""
+        return [f"data matrix {self.basis_names[1]}"], [f"vector {self.names[2]}"]
+
+    def summand(self, rows: str) -> str:
+        """Return what is added to the predictor."""
+        return f"{self.basis_names[1]}{rows} * {self.names[2]}"
+
+    @property
+    def made_shapes(self) -> dict[str, Shape]:
+        """The shape of the coefficients."""
+        return {self.names[2]: (self.size,)}
+
+    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the coefficients (m,)."""
+        return {self.names[2]: self.coefficients(values)[0]}
+
+    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return what is added to the predictor of rows, (S, N)."""
+        return np.asarray(draws[self.names[2]] @ block.Z.T)
+
+    def _as_declared(self, z: Array) -> Array:
+        return z[:, 0]
+
+
 class Several(Penalised):
     """Uncorrelated coefficients of which some share one standard deviation, others another.
 
@@ -185,11 +313,6 @@ class Several(Penalised):
     def which(self) -> Index:
         """The standard deviation of each coefficient, counted from 0, level by level."""
 
-    @property
-    @abstractmethod
-    def z_shape(self) -> Shape:
-        """The shape of z in the program."""
-
     def variances(self, values: Mapping[str, float]) -> Array:
         """Return the prior variances of the coefficients, level by level."""
         sd = np.array([values[name] for name in self.spread])
@@ -202,8 +325,12 @@ class Several(Penalised):
 
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return r (levels, m) in the user's units."""
-        sd = self.sd(values)[torch.as_tensor(self.which)]
-        return (sd * values[self.names[0]].reshape(-1)).reshape(self.n_levels, self.size)
+        r = self.sd_of_each(values) * values[self.names[0]]
+        return r.reshape(self.n_levels, self.size)
+
+    def sd_of_each(self, values: Mapping[str, Any]) -> Tensor:
+        """Return the standard deviation of each coefficient, in z's shape."""
+        return self.sd(values)[torch.as_tensor(self.which)].reshape(self.z_shape)
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add, in the predictor's unit."""

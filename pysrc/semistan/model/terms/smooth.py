@@ -27,25 +27,22 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
-from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.penalised import Common
 from semistan.model.terms.splines import SPLINES, Spline
 from semistan.model.terms.term import Hyperparameter, Lines, View
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
 STORED = "smooths"
 DEFAULT_BASIS = 10  # dimension of a smooth's basis, as in mgcv
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Smooth(Penalised):
+class Smooth(Common):
     """The learnt state of one ``s()`` term.
 
     Attributes
@@ -117,14 +114,14 @@ class Smooth(Penalised):
         return np.array([self.by_scale])
 
     @property
-    def n_levels(self) -> int:
-        """A smooth is the same for all rows: 1."""
-        return 1
-
-    @property
     def names(self) -> tuple[str, str, str]:
         """The names of zs and s; there are no correlations."""
         return f"zs_{self.key}", "", f"s_{self.key}"
+
+    @property
+    def basis_names(self) -> tuple[str, str]:
+        """The names of m and Z in the program."""
+        return f"m_{self.key}", f"Zs_{self.key}"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
@@ -144,12 +141,6 @@ class Smooth(Penalised):
         columns -= self.spline.left_free(z) @ self.line
         return Block(columns, np.zeros(len(x), dtype=int))
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
-        """Return the standardised coefficients."""
-        z, _, _ = self.names
-        size = (self.size,), (f"m_{self.key}",)
-        return (Parameter(z, f"{self.text}, standardised", *size, prior=STANDARD_NORMAL),)
-
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviation."""
         text, unit = f"standard deviation of {self.text}", 1 / self.by_scale
@@ -167,54 +158,17 @@ class Smooth(Penalised):
         """Return the basis of some rows."""
         return {f"m_{self.key}": block.Z.shape[1], f"Zs_{self.key}": block.Z}
 
-    def arguments(self) -> tuple[list[str], list[str]]:
-        """Return the likelihood's arguments."""
-        return [f"data matrix Zs_{self.key}"], [f"vector s_{self.key}"]
-
     def made_lines(self) -> Lines:
         """Declare the coefficients."""
         z, _, s = self.names
         made = f"vector[m_{self.key}] {s} = {self.spread[0]} * {z};"
         return [(made, f"penalised coefficients of {self.text}")]
 
-    def summand(self, rows: str) -> str:
-        """Return what is added to the predictor."""
-        return f"Zs_{self.key}{rows} * s_{self.key}"
-
-    @property
-    def made_shapes(self) -> dict[str, Shape]:
-        """The shape of the coefficients."""
-        return {self.names[2]: (self.size,)}
-
-    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the coefficients s (m,)."""
-        return {self.names[2]: self.coefficients(values)[0]}
-
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
-        """Return what is added to the predictor of rows, (S, N)."""
-        return np.asarray(draws[self.names[2]] @ block.Z.T)
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """The standard deviation."""
-        return self.spread
-
-    def labels(self) -> dict[str, str]:
-        """Say what the standard deviation is."""
-        return {item.name: item.text for item in self.hyperparameters()}
-
-    def element_labels(self) -> dict[str, str]:
-        """Name nothing: a spline's coefficients have no names of their own."""
-        return {}
-
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
         """Return its curve; of one that a number multiplies, the change for one unit of it."""
         at, less = ({self.by: 1.0}, {self.by: 0.0}) if self.by else ({}, {})
         elements = np.arange(self.size)
         return (View(self.text, "", self.expression, self.spread, elements, at, less),)
-
-    def _as_declared(self, z: Array) -> Array:
-        return z[:, 0]
 
 
 def learn_smooth(call: TermCall, x: Array, name: str, key: str = "1") -> Smooth:

@@ -19,7 +19,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import variables
+from semistan.model.formula.expression import variables
 from semistan.model.names import unique_names
 from semistan.model.parameter import STANDARD_NORMAL_MATRIX, Parameter, Shape
 from semistan.model.stan_text import WIDTH, call
@@ -137,9 +137,23 @@ class SmoothByFactor(Several):
 
     def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
         """Return the standardised coefficients."""
-        sizes = (f"N_s{self.key}", f"m_{self.key}")
         text = f"{self.text}, standardised"
-        return (Parameter(self.names[0], text, self.z_shape, sizes, prior=STANDARD_NORMAL_MATRIX),)
+        return (
+            Parameter(
+                self.names[0], text, self.z_shape, self.z_sizes,
+                prior=STANDARD_NORMAL_MATRIX, centring=self.centring(),
+            ),
+        )  # fmt: skip
+
+    @property
+    def z_sizes(self) -> tuple[str, ...]:
+        """Levels times coefficients."""
+        return (f"N_s{self.key}", f"m_{self.key}")
+
+    @property
+    def spread_text(self) -> str:
+        """The standard deviation of each level, once for each coefficient."""
+        return f"rep_matrix([{', '.join(self.spread)}]', m_{self.key})"
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations: ``sds_sxga_1``."""
@@ -210,19 +224,6 @@ class SmoothByFactor(Several):
                  {by: found[level]})
             for level, sd, own in zip(self.levels, self.spread, each, strict=True)
         )  # fmt: skip
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """The standard deviations."""
-        return self.spread
-
-    def labels(self) -> dict[str, str]:
-        """Say what the standard deviations are."""
-        return {item.name: item.text for item in self.hyperparameters()}
-
-    def element_labels(self) -> dict[str, str]:
-        """Name nothing: a spline's coefficients have no names of their own."""
-        return {}
 
 
 def learn_by_factor(

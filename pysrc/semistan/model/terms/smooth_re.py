@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistan.errors import InputError
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import GroupTerm, variables
+from semistan.model.formula.expression import variables
+from semistan.model.formula.right import GroupTerm
 from semistan.model.table.columns import Terms
 from semistan.model.table.kinds import is_factor
-from semistan.model.terms.group import Group, learn_group
+from semistan.model.terms.group import Group, learn_group, level_labels
 from semistan.model.terms.smooth import STORED
-from semistan.model.terms.term import Hyperparameter
+from semistan.model.terms.term import Hyperparameter, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,6 +65,14 @@ class SmoothOfLevels(Group):
         """Return the standard deviation: ``sds_sg_1``."""
         text = f"standard deviation of {self.text}"
         return (Hyperparameter(f"sds_{self.smooth_name}_1", text, "sds"),)
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:
+        """Return the effects of the levels."""
+        (column,) = self.by
+        found = dict(zip(map(str, level_labels(table, self.by)), table[column], strict=True))
+        places = tuple(found[level] for level in self.levels)
+        elements = np.arange(len(places))
+        return (View(self.text, "", self.column, self.spread, elements, places=places),)
 
     def element_labels(self) -> dict[str, str]:
         """Map Stan's names of the effects to ``s_sg[a]``."""

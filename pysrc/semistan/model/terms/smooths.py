@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import variables
+from semistan.model.formula.expression import variables
 from semistan.model.table.columns import evaluate
 from semistan.model.table.kinds import is_factor
 from semistan.model.terms.kinds import TermKind
@@ -83,6 +83,8 @@ KIND = TermKind(
     straight=_straight,
     also=_also,
     has_by=True,
+    varies="a smooth of each level of g is s(x, by=g), and a coefficient of z that varies with x "
+    "s(x, by=z)",
     stored=STORED,
     learn=_learn,
     from_plain=_from_plain,

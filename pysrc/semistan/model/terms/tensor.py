@@ -27,20 +27,17 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
-from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
-from semistan.model.formula.formula import variables
-from semistan.model.parameter import STANDARD_NORMAL, Parameter, Shape
+from semistan.model.formula.expression import variables
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
-from semistan.model.terms.penalised import Several
+from semistan.model.terms.penalised import Common, Several
 from semistan.model.terms.splines import SPLINES
 from semistan.model.terms.term import Hyperparameter, Lines, View
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
 STORED = "tensors"
 DEFAULT_BASIS, LARGEST_BASIS = 5, 20  # knots of each column, the first as in mgcv
@@ -78,7 +75,7 @@ class Margin:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Surface(Several):
+class Surface(Several, Common):
     """The learnt state of one ``t2()`` term.
 
     Attributes
@@ -130,11 +127,6 @@ class Surface(Several):
         return sum(self.counts)
 
     @property
-    def n_levels(self) -> int:
-        """A surface is the same for all rows: 1."""
-        return 1
-
-    @property
     def units(self) -> Array:
         """Standard deviation of what the coefficients multiply, which is 1."""
         return np.ones(3)
@@ -145,14 +137,19 @@ class Surface(Several):
         return np.repeat(np.arange(3), self.counts)
 
     @property
-    def z_shape(self) -> Shape:
-        """All coefficients."""
-        return (self.size,)
+    def spread_text(self) -> str:
+        """The standard deviation of each coefficient, by its kind of product."""
+        return f"[{', '.join(self.spread)}]'[of_t2{self.key}]"
 
     @property
     def names(self) -> tuple[str, str, str]:
         """The names of zt2 and t2; there are no correlations."""
         return f"zt2_{self.key}", "", f"t2_{self.key}"
+
+    @property
+    def basis_names(self) -> tuple[str, str]:
+        """The names of m and Z in the program."""
+        return f"m_t2{self.key}", f"Zt2_{self.key}"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
@@ -170,12 +167,6 @@ class Surface(Several):
         divided = [kind / size for kind, size in zip(bends, self.sizes, strict=True)]
         Z = np.hstack(divided) - free @ self.plane
         return Block(Z, np.zeros(len(Z), dtype=int))
-
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
-        """Return the standardised coefficients."""
-        size = (self.size,), (f"m_t2{self.key}",)
-        return (Parameter(self.names[0], f"{self.text}, standardised", *size,
-                          prior=STANDARD_NORMAL),)  # fmt: skip
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Return the standard deviations ``sds_t2xz_1`` to ``_3``."""
@@ -201,36 +192,13 @@ class Surface(Several):
         key = self.key
         return {f"m_t2{key}": self.size, f"Zt2_{key}": block.Z, f"of_t2{key}": self.which + 1}
 
-    def arguments(self) -> tuple[list[str], list[str]]:
-        """Return the likelihood's arguments."""
-        return [f"data matrix Zt2_{self.key}"], [f"vector {self.names[2]}"]
-
     def made_lines(self) -> Lines:
         """Declare the coefficients."""
         (z, _, t2), key = self.names, self.key
-        first, *others = self.spread
-        sd = ", ".join([f"[{first}", *others]) + f"]'[of_t2{key}]"
         return [
             (f"vector[m_t2{key}] {t2}", f"penalised coefficients of {self.text}"),
-            (f"  = {sd} .* {z};", ""),
+            (f"  = {self.spread_text} .* {z};", ""),
         ]
-
-    def summand(self, rows: str) -> str:
-        """Return what is added to the predictor."""
-        return f"Zt2_{self.key}{rows} * {self.names[2]}"
-
-    @property
-    def made_shapes(self) -> dict[str, Shape]:
-        """The shape of the coefficients."""
-        return {self.names[2]: (self.size,)}
-
-    def made(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the coefficients (m,)."""
-        return {self.names[2]: self.coefficients(values)[0]}
-
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
-        """Return what is added to the predictor of rows, (S, N)."""
-        return np.asarray(draws[self.names[2]] @ block.Z.T)
 
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:
         """Return curves over the first column at low, middle and high values of the second."""
@@ -242,19 +210,6 @@ class Surface(Several):
                  np.arange(self.size), {column: table[column].iloc[row]})
             for row in rows
         )  # fmt: skip
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """The standard deviations."""
-        return self.spread
-
-    def labels(self) -> dict[str, str]:
-        """Say what they are."""
-        return {item.name: item.text for item in self.hyperparameters()}
-
-    def element_labels(self) -> dict[str, str]:
-        """Name nothing: the coefficients have no names of their own."""
-        return {}
 
 
 def _products(margins: tuple[Margin, Margin], table: pd.DataFrame) -> tuple[list[Array], Array]:
@@ -343,6 +298,7 @@ def _are_dimensions(value: Any) -> bool:
 
 
 KIND = TermKind(
+    varies="curves of each level of g are s(x, by=g) + s(z, by=g)",
     takes="two expressions and k of each, as t2(x, z) or t2(x, z, k=[5, 8])",
     options={"k": _are_dimensions},
     straight=_straight,

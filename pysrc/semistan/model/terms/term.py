@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
@@ -31,29 +31,33 @@ class Hyperparameter:
     name, text : str
         Its name in program and table, and what it is.
     prior_class : str
-        The key of its prior in ``[priors]`` that it shares with its like: ``sd``.
+        The key of its prior in ``[priors]`` that it shares with its like: ``sd``. Of ``b``, it is
+        that of the coefficients in its predictor.
     unit : float
         Its unit, over that of the predictor.
     default : str
-        Its prior where ``[priors]`` has no such key.
+        Its prior where ``[priors]`` has no such key, if it is not that of its class.
     kind : Kind
         Its constraint.
     has_units : bool
         Whether its prior follows the units; not that of a share.
+    within : str
+        The key of a prior of some of its like: ``sd_g``, of one group.
     """
 
     name: str
     text: str
     prior_class: str
     unit: float = 1.0
-    default: str = "student_t(3, 0, 2.5)"
+    default: str = ""
     kind: Kind = POSITIVE
     has_units: bool = True
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A curve that a smooth shows: over one column, at values of others.
+    """A curve that a term shows: over one column, at values of others.
 
     Attributes
     ----------
@@ -72,6 +76,8 @@ class View:
         Names of its standard deviations.
     elements : array of int
         Its coefficients, level by level.
+    places : tuple
+        The levels or categories that it is shown at, if it has no values between them.
     """
 
     text: str
@@ -82,6 +88,15 @@ class View:
     at: Mapping[str, Any] = field(default_factory=dict)
     less: Mapping[str, Any] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[Any, ...] = ()
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """A term that can be drawn."""
+
+    def views(self, table: pd.DataFrame) -> tuple[View, ...]:
+        """Return the curves that it shows of the training rows; none of a group-level term."""
 
 
 class Term(Protocol):

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.formula.formula import parse_formula
+from semistan.posterior.effects.averages import explanatory
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.posterior import Posterior
+from semistan.posterior.weighting import weighting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +53,7 @@ class Answer:
 
     @property
     def basis(self) -> str:
-        """On what it rests, as ``1,000 of 4,000 draws, 442 rows, unweighted``."""
+        """On what it rests, as ``1,000 of 4,000 draws, 442 rows, weighted by w``."""
         parts = [_part(*self.draws, "draw"), _part(*self.rows, "row")]
         return ", ".join(parts + [self.weights] * bool(self.weights))
 
@@ -68,21 +70,19 @@ def marginal_answer(
 ) -> Answer:
     """Average marginal effects over a table's rows; arguments as of the command.
 
-    Rows count alike here whatever their weights, which ``basis`` then says.
-
     Raises
     ------
     InputError
         If a column or an option cannot be used.
     """
-    names = parse_formula(posterior.design.formula).columns if variables is None else variables
+    names = explanatory(posterior) if variables is None else variables
     used, number = _affordable(posterior, len(table), rows, 2 * len(names))
     frame = average_marginal_effects(
         used, table, variables=variables, scale=scale, interval=interval, rows=number,
         generator=np.random.default_rng(seed),
     )  # fmt: skip
-    weighted = parse_formula(posterior.config.formula).weights
-    return _answer(frame, posterior, used, table, number, "unweighted" if weighted else "")
+    counted = weighting(posterior.config, table.columns)
+    return _answer(frame, posterior, used, table, number, counted)
 
 
 def importance_answer(
@@ -108,8 +108,8 @@ def importance_answer(
         used, table, variables=variables, repeats=repeats, interval=interval, rows=number,
         generator=np.random.default_rng(seed),
     )  # fmt: skip
-    weights = parse_formula(posterior.config.formula).weights
-    return _answer(frame, posterior, used, table, number, f"weighted by {weights}" * bool(weights))
+    counted = weighting(posterior.config, table.columns)
+    return _answer(frame, posterior, used, table, number, counted)
 
 
 def _answer(

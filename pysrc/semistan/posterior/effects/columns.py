@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Design, apply_design
-from semistan.model.formula.formula import parse_formula, variables
+from semistan.model.formula.expression import variables
+from semistan.model.formula.formula import parse_formula
 from semistan.model.table.columns import factor_columns
 from semistan.model.terms.monotonic import Monotonic
 
@@ -41,7 +42,8 @@ class Predictors:
         Levels of each factor, the reference first; numeric columns are not in it.
     typical : dict
         Columns with a typical value of their own: a grouping column has None, so that the effects
-        of its levels are left out, a single number of trials is 1, as in brms, and images
+        of its levels are left out, a single number of trials is 1, as in brms, whole numbers
+        that are bounds of the response have the whole number next to their mean, and images
         have the one that is nearest to the mean of all, which is no picture of anything itself.
     images : tuple of str
         Columns of images.
@@ -71,13 +73,12 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     groups = (group for part in formula.predictors for group in part.groups)
     grouping = {name for group in groups for name in group.levels_of}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
-    only_group = grouping - {
-        name for part in formula.predictors for term in part.expressions for name in variables(term)
-    }
-    typical: dict[str, Any] = dict.fromkeys(only_group)
+    typical: dict[str, Any] = dict.fromkeys(formula.grouping)
     images = {image.column: frame[image.column] for image in formula.images}
     typical |= {name: _nearest_to_the_mean(column) for name, column in images.items()}
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
+    whole = (name for name in formula.bounding if (frame[name] % 1 == 0).all())
+    typical |= {name: float(frame[name].mean().round()) for name in whole}
     levels = of_groups | boolean | {name: tuple(levels) for name, levels in learnt.items()}
     for term in design.terms:
         if isinstance(term, Monotonic) and term.expression in frame.columns:

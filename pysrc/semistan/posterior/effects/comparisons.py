@@ -11,37 +11,25 @@ before the change, in every posterior draw. Names are those of R's marginaleffec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.config import ModelConfig
-from semistan.model.design import apply_design
-from semistan.model.formula.formula import parse_formula, variables
-from semistan.model.table.columns import evaluate
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
+from semistan.posterior.effects.averages import Change, averages, changing
 from semistan.posterior.effects.columns import (
     FEW_VALUES,
     Predictors,
-    check_no_images,
-    check_variables,
     predictors_of,
     sample_positions,
-    spared,
 )
-from semistan.posterior.effects.estimates import (
-    categories_on,
-    check_scale,
-    estimates_table,
-    on_scale,
-)
+from semistan.posterior.effects.estimates import categories_on, check_scale, estimates_table
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
-from semistan.posterior.predictive import row_chunks
+from semistan.posterior.weighting import row_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,16 +48,6 @@ COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 OF_NUMBERS = ("sd", "2sd", "iqr", "minmax")
 OF_FACTORS = ("reference", "sequential", "pairwise")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Change:
-    """A column's values before and after: one for all rows, or one for each (n,)."""
-
-    term: str
-    name: str
-    low: Any
-    high: Any
 
 
 def average_comparisons(
@@ -95,7 +73,8 @@ def average_comparisons(
         The rows over which to average; by their weights, if the formula has some and the table
         their columns.
     variables : str or sequence of str, optional
-        Columns that change, one at a time; all that the formula uses by default.
+        Columns that change, one at a time; by default all that the formula uses, but images and
+        columns that only name the levels of groups.
     contrast : str, optional
         Of a number: a step, as ``1`` (the default), added to each row's value; ``sd`` and ``2sd``,
         around the mean; ``iqr``, from the first to the third quartile; ``minmax``; or two values,
@@ -134,12 +113,15 @@ def average_comparisons(
     _check_comparison(comparison)
     predictors = predictors_of(posterior.design, table)
     positions = sample_positions(len(table), rows, generator)
-    changes = _changes(posterior, predictors, variables, contrast, positions)
+    names = changing(posterior, predictors, variables)
+    changes = [c for name in names for c in _of_column(predictors, name, contrast, positions)]
     sample = predictors.frame.iloc[positions]
-    groups, shares = _groups(predictors, sample, by, row_weights(posterior, table)[positions])
+    groups, shares = _groups(
+        predictors, sample, by, row_weights(posterior.config, table)[positions]
+    )
     found = [
         COMPARISONS[comparison](high, low)
-        for high, low in _averages(posterior, sample, changes, shares, scale)
+        for high, low in averages(posterior, sample, changes, [shares] * len(changes), scale)
     ]
     values = np.concatenate(found, axis=1)
     _check_finite(values, comparison)
@@ -148,25 +130,6 @@ def average_comparisons(
         columns=["term", "contrast", *([by] if by else [])],
     )
     return estimates_table(labels, values, categories_on(posterior, scale), interval)
-
-
-def row_weights(posterior: Posterior, table: pd.DataFrame) -> Array:
-    """Return the rows' weights (n,): 1 if the formula has none or the table not their columns."""
-    text = parse_formula(posterior.config.formula).weights
-    if not text or not set(variables(text)) <= set(table.columns):
-        return np.ones(len(table))
-    return evaluate(text, table)
-
-
-def averaging_text(config: ModelConfig, columns: Iterable[str]) -> str:
-    """Say by what averages over rows with these columns are weighted, if the formula says so."""
-    text = parse_formula(config.formula).weights
-    if not text:
-        return ""
-    missing = [name for name in variables(text) if name not in set(columns)]
-    if missing:
-        return f"Averages over rows are unweighted: the rows have no column '{missing[0]}'."
-    return f"Averages over rows are weighted by {text}."
 
 
 def _check_comparison(comparison: str) -> None:
@@ -184,26 +147,12 @@ def _check_finite(values: Array, comparison: str) -> None:
         )
 
 
-def _changes(
-    posterior: Posterior,
-    predictors: Predictors,
-    asked: str | Sequence[str] | None,
-    contrast: str | None,
-    positions: np.ndarray,
-) -> list[_Change]:
-    everything = [str(c) for c in predictors.frame.columns if c not in predictors.images]
-    names = [asked] if isinstance(asked, str) else (asked or everything)
-    chosen = check_variables(posterior.design, names)
-    check_no_images(predictors, chosen)
-    return [each for name in chosen for each in _of_column(predictors, name, contrast, positions)]
-
-
 def _of_column(
     predictors: Predictors, name: str, contrast: str | None, positions: np.ndarray
-) -> Iterator[_Change]:
+) -> Iterator[Change]:
     if name in predictors.levels:
         for low, high in _levels(name, predictors.levels[name], contrast or "reference"):
-            yield _Change(name, f"{high} - {low}", low, high)
+            yield Change(name, f"{high} - {low}", low, high)
         return
     x = predictors.frame[name].to_numpy(dtype=float)
     yield _numeric(name, x, contrast or "1", positions)
@@ -230,7 +179,7 @@ def _levels(name: str, levels: tuple[Any, ...], contrast: str) -> list[tuple[Any
     return [(by_text[ends[0]], by_text[ends[1]])]
 
 
-def _numeric(name: str, x: Array, contrast: str, positions: np.ndarray) -> _Change:
+def _numeric(name: str, x: Array, contrast: str, positions: np.ndarray) -> Change:
     mean, sd = x.mean(), x.std(ddof=1) if len(x) > 1 else 0.0
     words = {
         "sd": (mean - sd / 2, mean + sd / 2),
@@ -240,12 +189,12 @@ def _numeric(name: str, x: Array, contrast: str, positions: np.ndarray) -> _Chan
     }
     if contrast in words:
         low, high = words[contrast]
-        return _Change(name, f"{high:.4g} - {low:.4g} ({contrast})", low, high)
+        return Change(name, f"{high:.4g} - {low:.4g} ({contrast})", low, high)
     numbers = _numbers(name, contrast)
     if len(numbers) == 1:
         at = x[positions]
-        return _Change(name, f"{numbers[0]:+g}", at, at + numbers[0])
-    return _Change(name, f"{numbers[1]:g} - {numbers[0]:g}", *numbers)
+        return Change(name, f"{numbers[0]:+g}", at, at + numbers[0])
+    return Change(name, f"{numbers[1]:g} - {numbers[0]:g}", *numbers)
 
 
 def _numbers(name: str, contrast: str) -> list[float]:
@@ -289,37 +238,3 @@ def _levels_of_groups(predictors: Predictors, by: str) -> Sequence[Any]:
             f"{len(values)}"
         )
     return values
-
-
-def _averages(
-    posterior: Posterior,
-    sample: pd.DataFrame,
-    changes: Sequence[_Change],
-    shares: Array,
-    scale: str,
-) -> list[tuple[Array, Array]]:
-    """Return for each change the averages after and before it, (S, G) or (S, G, K)."""
-    rows = apply_design(posterior.design, sample, response=False)
-    once = {name for change in changes for name in spared(posterior.design, [change.term])}
-    sums: list[list[Array]] = [[] for _ in changes]
-    start = 0
-    for chunk in row_chunks(posterior, rows):
-        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
-        for change, found in zip(changes, sums, strict=True):
-            frames = (_changed(sample, change.term, x, piece) for x in (change.high, change.low))
-            both = [_average(at_chunk, frame, shares[piece], scale) for frame in frames]
-            found.append(np.stack(both))
-        start += len(chunk)
-    return [tuple(np.sum(found, axis=0)) for found in sums]
-
-
-def _changed(sample: pd.DataFrame, term: str, value: Any, piece: slice) -> pd.DataFrame:
-    """Return some rows with another value of a column."""
-    own = value[piece] if isinstance(value, np.ndarray) else value
-    return sample[piece].assign(**{term: own})
-
-
-def _average(posterior: Posterior, frame: pd.DataFrame, shares: Array, scale: str) -> Array:
-    """Return weighted sums (S, G) or (S, G, K) over rows."""
-    values = on_scale(posterior, apply_design(posterior.design, frame, response=False), scale)
-    return np.moveaxis(np.tensordot(values, shares, axes=(1, 0)), -1, 1)

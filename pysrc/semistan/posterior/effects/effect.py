@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.design import Design, apply_design
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     check_at_least,
     check_variables,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_epred, posterior_linpred

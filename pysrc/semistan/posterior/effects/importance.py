@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from semistan.model.arrays import Array
 from semistan.model.design import Design, apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.effects.columns import (
     check_at_least,
     check_variables,
@@ -59,7 +59,8 @@ def permutation_importance(
     table : pandas.DataFrame
         Rows with their response; rows that were held back give a more honest picture.
     variables : str or sequence of str, optional
-        Columns of the user's table; all that the formula uses by default.
+        Columns of the user's table; by default all that the formula uses, but for bounds of the
+        response and its number of trials, with which others' responses cannot be.
     repeats : int
         Number of permutations.
     interval : float
@@ -84,7 +85,8 @@ def permutation_importance(
 
     check_interval(interval)
     check_at_least("repeats", repeats, 1)
-    predictors = parse_formula(posterior.design.formula).columns
+    formula = parse_formula(posterior.design.formula)
+    predictors = tuple(name for name in formula.columns if name not in formula.limiting)
     asked = [variables] if isinstance(variables, str) else variables
     names = check_variables(posterior.design, predictors if asked is None else asked)
     sample = table.iloc[sample_positions(len(table), rows, generator)]
@@ -122,10 +124,9 @@ def _losses(
 def _permuted(
     design: Design, intact: Rows, chunk: Rows, name: str, order: npt.NDArray[np.intp]
 ) -> Rows:
-    """Return some rows with one column's values from other rows; y and weights stay."""
+    """Return some rows with one column's values from other rows; y and what limits it stay."""
     assert intact.frame is not None
     assert chunk.frame is not None
     frame = chunk.frame.assign(**{name: intact.frame[name].to_numpy()[order]})
     shuffled = apply_design(design, frame, response=False)
-    weights = {"weights": chunk.given["weights"]} if "weights" in chunk.given else {}
-    return replace(shuffled, y=chunk.y, given=shuffled.given | weights)
+    return replace(shuffled, y=chunk.y, given=chunk.given)

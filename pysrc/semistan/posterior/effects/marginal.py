@@ -2,10 +2,11 @@
 
 For a numeric column x, and for a level b of a factor with reference a,
 
-    (1/n) sum_i d mu_i / d x_i      and      (1/n) sum_i (mu_i(b) - mu_i(a)),
+    sum_i a_i d mu_i / d x_i      and      sum_i a_i (mu_i(b) - mu_i(a)),
 
 both for every posterior draw, over the rows of a table (as in Arel-Bundock, Greifer and Heiss,
-2024, Journal of Statistical Software 111(9)). Derivatives are central differences; at the ends
+2024, Journal of Statistical Software 111(9)), with a_i = 1/n, or in proportion to the rows'
+weights. Derivatives are central differences; at the ends
 of the observed range they are one-sided, since a spline is not defined beyond it. In place of mu, a
 response of categories has a probability of each.
 """
@@ -13,32 +14,19 @@ response of categories has a probability of each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError
-from semistan.model.design import apply_design
-from semistan.posterior.draws import Array
-from semistan.posterior.effects.columns import (
-    Predictors,
-    check_no_images,
-    check_variables,
-    predictors_of,
-    sample_positions,
-    spared,
-)
-from semistan.posterior.effects.estimates import (
-    categories_on,
-    check_scale,
-    estimates_table,
-    on_scale,
-)
+from semistan.model.arrays import Array
+from semistan.posterior.effects.averages import Change, averages, changing
+from semistan.posterior.effects.columns import Predictors, predictors_of, sample_positions
+from semistan.posterior.effects.estimates import categories_on, check_scale, estimates_table
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
-from semistan.posterior.predictive import row_chunks
+from semistan.posterior.weighting import row_weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,17 +35,6 @@ if TYPE_CHECKING:
 # errs by 1e-16 / step; truncation by the step's square, and by the step at the ends.
 STEP = 1e-6
 SMALLEST = 1e-9
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Contrast:
-    """Two versions of the same n rows, and the weight (n,) of each row's difference."""
-
-    term: str
-    name: str
-    above: pd.DataFrame
-    below: pd.DataFrame
-    weight: Array
 
 
 def average_marginal_effects(
@@ -77,9 +54,11 @@ def average_marginal_effects(
     posterior : Posterior
         The fitted model.
     table : pandas.DataFrame
-        The rows over which to average, for example the training rows.
+        The rows over which to average, for example the training rows; by their weights, if the
+        formula has some and the table their columns.
     variables : str or sequence of str, optional
-        Columns of the user's table; all that the formula uses by default.
+        Columns of the user's table; by default all that the formula uses, but images and columns
+        that only name the levels of groups.
     scale : str
         ``response``: in units of y per unit of x, ``linpred``: of eta.
     interval : float
@@ -106,32 +85,38 @@ def average_marginal_effects(
     check_scale(scale)
     check_interval(interval)
     predictors = predictors_of(posterior.design, table)
-    columns = map(str, predictors.frame.columns)
-    everything = [name for name in columns if name not in predictors.images]
-    asked = [variables] if isinstance(variables, str) else variables
-    names = check_variables(posterior.design, everything if asked is None else asked)
-    check_no_images(predictors, names)
+    names = changing(posterior, predictors, variables)
     positions = sample_positions(len(table), rows, generator)
-    contrasts = [contrast for name in names for contrast in _contrasts(predictors, name, positions)]
-    values = _average_differences(posterior, predictors.frame.iloc[positions], contrasts, scale)
-    labels = pd.DataFrame([(c.term, c.name) for c in contrasts], columns=["term", "contrast"])
+    changes = [change for name in names for change in _changes(predictors, name, positions)]
+    sample, weight = (
+        predictors.frame.iloc[positions],
+        row_weights(posterior.config, table)[positions],
+    )
+    shares = [_shares(change, weight, predictors) for change in changes]
+    both = averages(posterior, sample, changes, shares, scale)
+    values = np.concatenate([after - before for after, before in both], axis=1)
+    labels = pd.DataFrame([(c.term, c.name) for c in changes], columns=["term", "contrast"])
     return estimates_table(labels, values, categories_on(posterior, scale), interval)
 
 
-def _contrasts(
+def _changes(
     predictors: Predictors, name: str, positions: npt.NDArray[np.intp]
-) -> Iterator[_Contrast]:
-    sample = predictors.frame.iloc[positions]
+) -> Iterator[Change]:
     if name in predictors.levels:
         reference, *others = predictors.levels[name]
-        below, equal = sample.assign(**{name: reference}), np.ones(len(sample))
         for level in others:
-            above = sample.assign(**{name: level})
-            yield _Contrast(name, f"{level} - {reference}", above, below, equal)
+            yield Change(name, f"{level} - {reference}", reference, level)
     else:
         lower, upper = _around(name, predictors.frame[name].to_numpy(dtype=float), positions)
-        above, below = sample.assign(**{name: upper}), sample.assign(**{name: lower})
-        yield _Contrast(name, "dY/dX", above, below, 1 / (upper - lower))
+        yield Change(name, "dY/dX", lower, upper)
+
+
+def _shares(change: Change, weight: Array, predictors: Predictors) -> Array:
+    """Return what each row adds to the average (n, 1): per unit of a numeric column."""
+    shares = weight / weight.sum()
+    if change.term not in predictors.levels:
+        shares = shares / (change.high - change.low)
+    return np.asarray(shares)[:, None]
 
 
 def _around(name: str, x: Array, positions: npt.NDArray[np.intp]) -> tuple[Array, Array]:
@@ -144,27 +129,3 @@ def _around(name: str, x: Array, positions: npt.NDArray[np.intp]) -> tuple[Array
     at, sd = x[positions], x.std()
     step = np.clip(STEP * np.abs(at), SMALLEST * sd, STEP * sd)
     return np.maximum(at - step, x.min()), np.minimum(at + step, x.max())
-
-
-def _average_differences(
-    posterior: Posterior, sample: pd.DataFrame, contrasts: Sequence[_Contrast], scale: str
-) -> Array:
-    """Return the weighted difference of each contrast, averaged over rows, (S, C) or (S, C, K)."""
-    rows = apply_design(posterior.design, sample, response=False)
-    once = {name for each in contrasts for name in spared(posterior.design, [each.term])}
-    parts, start = [], 0
-    for chunk in row_chunks(posterior, rows):
-        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
-        sums = [_difference(at_chunk, contrast, piece, scale) for contrast in contrasts]
-        parts.append(np.stack(sums, axis=1))
-        start += len(chunk)
-    return np.asarray(np.sum(parts, axis=0) / len(rows))
-
-
-def _difference(posterior: Posterior, contrast: _Contrast, piece: slice, scale: str) -> Array:
-    """Return the weighted difference of both versions, summed over some rows, (S,) or (S, K)."""
-    above, below = (
-        on_scale(posterior, apply_design(posterior.design, frame[piece], response=False), scale)
-        for frame in (contrast.above, contrast.below)
-    )
-    return np.tensordot(above - below, contrast.weight[piece], axes=(1, 0))

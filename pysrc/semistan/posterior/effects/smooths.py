@@ -2,7 +2,8 @@
 
 A curve is a smooth with its straight part: all structured columns that consist of its own columns
 alone, and the penalised ones. It is 0 on average over the training rows (of its level), but for a
-smooth by a number, which is the change of the predictor for one unit.
+smooth by a number, which is the change of the predictor for one unit. Effects of levels and of the
+categories of ``mo()`` are shown at these.
 
 The effective degrees of freedom are those of a penalised fit (Wood, 2017, section 6.1.2). With A
 the predictor's intercept, structured and penalised columns, W the curvature of the negative
@@ -22,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,13 +31,13 @@ from semistan.density.ggn import curvature
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.formula.formula import variables
+from semistan.model.formula.expression import variables
 from semistan.model.names import MU
 from semistan.model.predictor import Predictor
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block, Rows
 from semistan.model.terms.penalised import Penalised
-from semistan.model.terms.term import TensorBlock, View
+from semistan.model.terms.term import Shown, TensorBlock, View
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.posterior import Posterior
 
@@ -58,7 +59,8 @@ class Curve:
     view : View
         Which curve it is.
     x : array, shape (G,)
-        Values of what it is a function of, over the range of its training rows.
+        Values of what it is a function of, over the range of its training rows; numbers of the
+        view's places, if it has some.
     values : array, shape (S, G)
         Draws of the curve, in units of the predictor.
     at_rows : array
@@ -108,7 +110,7 @@ def smooths_table(posterior: Posterior, rows: Rows, interval: float = 0.95) -> p
 
     spread = {name: x.reshape(-1) for name, x in posterior.interpreted.items()}
     lines, seen = [], set()
-    found = list(_views(posterior, rows))
+    found = [found for found in _views(posterior, rows) if found[-1].spread]
     matrices = {item.name: _influence(posterior, rows, item) for item, _, _ in found}
     for item, number, view in found:
         own = _own_columns(item, view, rows)
@@ -135,7 +137,7 @@ def _views(posterior: Posterior, rows: Rows) -> Iterator[tuple[Predictor, int, V
         raise InputError("smooths need the training table, but the rows came without it")
     for item in posterior.design.predictors:
         for number, term in enumerate(item.terms):
-            if isinstance(term, Penalised):
+            if isinstance(term, Shown):
                 for view in term.views(rows.frame):
                     yield item, number, view
 
@@ -145,9 +147,8 @@ def _curve(
 ) -> Curve:
     (column,) = variables(view.expression)
     of_rows = _of_level(rows, view)
-    ends = of_rows[column].astype(float)
-    grid = np.linspace(ends.min(), ends.max(), resolution)
-    frame = of_rows.iloc[np.zeros(resolution, dtype=int)].assign(**{**view.at, column: grid})
+    grid = _grid(view, of_rows[column], resolution)
+    frame = of_rows.iloc[np.zeros(len(grid), dtype=int)].assign(**{**view.at, column: grid})
     values = _contribution(posterior, rows, item, number, view, frame)
     if view.less:
         values -= _contribution(posterior, rows, item, number, view, frame.assign(**view.less))
@@ -155,8 +156,19 @@ def _curve(
         at_rows = of_rows.assign(**view.at)
         level = _contribution(posterior, rows, item, number, view, at_rows)
         values -= level.mean(axis=1, keepdims=True)
+    if view.places:
+        return Curve(item.name, view, np.arange(len(grid), dtype=float), values)
     x = evaluate(view.expression, frame)
     return Curve(item.name, view, x, values, evaluate(view.expression, of_rows))
+
+
+def _grid(view: View, column: pd.Series[Any], resolution: int) -> Any:
+    """Return values over the range of a column, or those of its places, of the column's type."""
+    if view.places:
+        first = [column.index[column == place][0] for place in view.places]
+        return column.loc[first].array
+    ends = column.astype(float)
+    return np.linspace(ends.min(), ends.max(), resolution)
 
 
 def _of_level(rows: Rows, view: View) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 from semistan.posterior.scoring.loo import Loo, standard_error
 
 if TYPE_CHECKING:

@@ -254,11 +254,16 @@ def read_folds(folder: Path) -> np.ndarray:
 
 
 def write_pointwise(judged: Pointwise, numbers: np.ndarray, folder: Path) -> None:
-    """Write what was found of a fold's rows, numbered from 1; ``p_1``, ... are of categories."""
+    """Write what was found of a fold's rows, numbered from 1.
+
+    ``p_1``, ... are of categories, and ``y_1``, ... if the response counts them.
+    """
     import pandas as pd
 
     columns = {field.name: getattr(judged, field.name) for field in fields(Pointwise)}
-    columns |= {f"p_{k}": column for k, column in enumerate(columns.pop("p").T, start=1)}
+    for name in [name for name, values in columns.items() if values.ndim == 2]:
+        found = columns.pop(name).T
+        columns |= {f"{name}_{k}": column for k, column in enumerate(found, start=1)}
     pd.DataFrame({"row": numbers, **columns}).to_parquet(folder / POINTWISE, index=False)
 
 
@@ -269,7 +274,11 @@ def _read_pointwise(folder: Path) -> Pointwise:
             f"'{folder}' was written by another version of semistan: make the cross-validation "
             "anew with --overwrite"
         )
-    p = table[[name for name in table if name.startswith("p_")]].to_numpy(dtype=float)
-    names = (field.name for field in fields(Pointwise) if field.name != "p")
+    of_categories = ("p",) if "y" in table else ("p", "y")
+    found = {
+        name: table[[each for each in table if each.startswith(f"{name}_")]].to_numpy(dtype=float)
+        for name in of_categories
+    }
+    names = (field.name for field in fields(Pointwise) if field.name not in of_categories)
     with damage(folder / POINTWISE):
-        return Pointwise(p=p, **{name: table[name].to_numpy() for name in names})
+        return Pointwise(**found, **{name: table[name].to_numpy() for name in names})

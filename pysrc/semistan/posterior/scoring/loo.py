@@ -23,12 +23,12 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.method import Method
+from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.table.rows import Rows
 from semistan.model.temper import temper_of
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, row_chunks
 
@@ -81,8 +81,19 @@ class Loo:
         elpd, pareto_k = self.elpd.copy(), self.pareto_k.copy()
         for i, row in found.items():
             elpd[i], pareto_k[i] = row.elpd, row.pareto_k
-        mended = {**self.mended, way: tuple(found)} if found else self.mended
+        mended = {
+            name: tuple(i for i in rows if i not in found) for name, rows in self.mended.items()
+        }
+        mended[way] = tuple(sorted({*mended.get(way, ()), *found}))
+        mended = {name: rows for name, rows in mended.items() if rows}
         return replace(self, elpd=elpd, pareto_k=pareto_k, mended=mended)
+
+    def with_all(self, mended: Mapping[str, Mapping[int, Matched]]) -> Loo:
+        """Return the estimate with other values of rows, by the way in which they were found."""
+        found = self
+        for way, rows in mended.items():
+            found = found.with_rows(rows, way)
+        return found
 
     @property
     def limit(self) -> float:
@@ -102,13 +113,18 @@ class Loo:
     def text(self) -> str:
         """Say whether the estimate can be relied on."""
         n, count = len(self.elpd), len(self.unreliable)
-        ways = "".join(f" Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items())
+        ways = f" {self.ways}".rstrip()
         if not count:
             return f"All {n} Pareto k are below {self.limit:.2f}: reliable.{ways}"
         return (
             f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {_numbers(self.unreliable)})"
             f": their elpd is unreliable; prefer 'semistan kfold'.{ways}"
         )
+
+    @property
+    def ways(self) -> str:
+        """Which rows were found in another way than by PSIS."""
+        return " ".join(f"Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items())
 
     def table(self) -> pd.DataFrame:
         """Return elpd_loo, p_loo and looic with their standard errors."""

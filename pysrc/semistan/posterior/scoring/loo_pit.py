@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, posterior_predict, row_chunks
 from semistan.posterior.scoring.loo import loo_obstacle, psis_weights

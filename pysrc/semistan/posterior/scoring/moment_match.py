@@ -20,11 +20,12 @@ import numpy as np
 
 from semistan.density.target import Target, evaluated, log_likelihood, log_posteriors, make_target
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.layout import column_names
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array, read_chains
+from semistan.posterior.draws import read_chains
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, Matched
 

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.describe import left_out
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
 from semistan.posterior.effects.estimates import estimates_table
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import (

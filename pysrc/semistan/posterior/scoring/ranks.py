@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     import pandas as pd

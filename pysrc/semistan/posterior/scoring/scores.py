@@ -12,7 +12,7 @@ probability integral transform of discrete responses is that of Czado, Gneiting 
 
 With p_ik = (1/S) sum_s P(y_i = k | draw s), a response of categories has besides
 
-    accuracy = share of rows with argmax_k p_ik = y_i
+    accuracy = share of rows with argmax_k p_ik = y_i, or of their trials in that category
 
 and an unordered one, which has neither mean nor quantiles, the score of Brier (1950, Monthly
 Weather Review 78), that is mean_i sum_k (p_ik - 1[y_i = k])^2, from 0 to 2. The CRPS of an ordinal
@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.config import ModelConfig
+from semistan.model.arrays import Array
 from semistan.model.families.family import Family
-from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import Rows
-from semistan.posterior.draws import Array
+from semistan.posterior.categories import observed_shares
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution, log_density, row_chunks
@@ -51,7 +50,7 @@ class Pointwise:
     Attributes
     ----------
     y : array
-        Observed response.
+        Observed response; of shape (N, K) if it counts K categories.
     lpd : array
         Log predictive density at ``y``.
     mean : array
@@ -79,8 +78,13 @@ class Pointwise:
     weight: Array
 
     def of_category(self, position: int) -> Pointwise:
-        """Return y and mean of the indicator of a category, by its position from 0."""
-        return replace(self, y=(self.y == position + 1).astype(float), mean=self.p[:, position])
+        """Return share and probability of a category, by its position from 0, as y and mean."""
+        return replace(self, y=self.shares[:, position], mean=self.p[:, position])
+
+    @property
+    def shares(self) -> Array:
+        """The observed share (N, K) of each category."""
+        return observed_shares(self.y, self.p.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +193,6 @@ def reliability(rows: Pointwise, bins: int = RELIABILITY_BINS) -> pd.DataFrame:
     )
 
 
-def weighting(config: ModelConfig) -> str:
-    """Return ``weighted by w`` of a formula with weights(w), and nothing of another."""
-    weights = parse_formula(config.formula).weights
-    return f"weighted by {weights}" if weights else ""
-
-
 def scores_table(several: tuple[Score, ...]) -> pd.DataFrame:
     """Return one line per score: ``score``, ``Estimate``, ``SE``."""
     import pandas as pd
@@ -262,13 +260,13 @@ def crps(replicated: Array, y: Array) -> Array:
 
 
 def _right(rows: Pointwise) -> Array:
-    """Return 1 (N,) where the most probable category is the observed one."""
-    return np.asarray(rows.p.argmax(axis=1) + 1 == rows.y, dtype=float)
+    """Return the share (N,) of the most probable category: 1 where it is the observed one."""
+    return np.take_along_axis(rows.shares, rows.p.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
 def _brier(rows: Pointwise) -> Array:
-    observed = rows.y[:, None] == np.arange(1, rows.p.shape[1] + 1)
-    return np.asarray(np.square(rows.p - observed).sum(axis=1))
+    """Return the score (N,) of a row's trials in the mean, of a single observation otherwise."""
+    return np.asarray((np.square(rows.p) - 2 * rows.p * rows.shares).sum(axis=1) + 1)
 
 
 def _average(name: str, values: Array, weight: Array) -> Score:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.categories import category_names, category_position
-from semistan.posterior.draws import Array
+from semistan.posterior.categories import category_names, category_position, observed_shares
 from semistan.posterior.effects.columns import (
     FEW_VALUES,
     Predictors,
@@ -240,7 +240,8 @@ def _points(
     y = material.rows.y[chosen]
     if category is not None:
         family, design = material.posterior.family, material.posterior.design
-        y = (y == category_position(family, design, category) + 1).astype(float)
+        names = category_names(family, design)
+        y = observed_shares(y, len(names))[:, category_position(family, design, category)]
     x, y = _jittered(material, values[chosen], y, category)
     group = material.table[by].to_numpy()[chosen] if by else None
     alpha = float(np.clip(150 / len(y), 0.2, 0.6))

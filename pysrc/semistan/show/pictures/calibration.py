@@ -17,10 +17,11 @@ import numpy as np
 
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, category_position
-from semistan.posterior.scoring.scores import Pointwise, reliability, weighting
+from semistan.posterior.scoring.scores import Pointwise, reliability
+from semistan.posterior.weighting import weighting
 from semistan.show.pictures.material import MOST_ROWS, Material, which_rows
 from semistan.show.pictures.style import FAINT, MUTED, colour, finish, new_figure, panels
-from semistan.show.pictures.words import CENSORED, mean_words, number
+from semistan.show.pictures.words import CENSORED, category_words, mean_words, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +165,7 @@ def _curves(material: Material, judged: Pointwise, category: str | None) -> list
     one = [] if category is None else [category_position(family, design, category)]
     return [
         _Curve(
-            mean_words(material, names[k]), f"share of {response} = {names[k]}",
+            mean_words(material, names[k]), f"share of {category_words(material, names[k])}",
             judged.of_category(k),
         )
         for k in one or range(len(names))

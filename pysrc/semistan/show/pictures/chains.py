@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.posterior.diagnostics import named_convergence
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (

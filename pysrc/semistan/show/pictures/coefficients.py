@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import (

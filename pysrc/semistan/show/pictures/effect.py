@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
+from semistan.model.arrays import Array
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.draws import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.show.pictures import style
 from semistan.show.pictures.style import (
@@ -33,6 +33,7 @@ from semistan.show.pictures.words import (
     held_words,
     interval_words,
     listed,
+    of_category,
     value_words,
 )
 
@@ -81,7 +82,7 @@ def draw_effect(
     factors : sequence of str
         Numeric columns to draw as factors.
     response : str
-        Name of the response, whose categories the legend shows.
+        Name of the response, whose categories the legend shows; empty if they are columns.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def effect_alt(effect: Effect, *, label: str, response: str = "y") -> str:
     last = len(grid) - 1
     ends = (0, last) if len(effect.variables) == 1 and _is_numeric(effect, grid.columns[0]) else ()
     parts = [
-        f"{f'{response} = {category} ' if category else ''}"
+        f"{f'{of_category(response, category)} ' if category else ''}"
         f"at {', '.join(f'{n} = {value_words(grid[n].iloc[i])}' for n in grid.columns)} "
         f"{interval_words(values[:, i])}"
         for category, values in _by_category(effect)
@@ -176,7 +177,7 @@ def _series(effect: Effect, along: str, response: str) -> list[_Series]:
     if effect.categories:
         return [
             _Series(
-                f"{response} = {category}", order, effect.draws[:, order, j],
+                of_category(response, category), order, effect.draws[:, order, j],
                 None if effect.curves is None else effect.curves[:, order, j],
             )
             for j, category in enumerate(effect.categories)

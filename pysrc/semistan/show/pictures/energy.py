@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.posterior.diagnostics import EBFMI_LIMIT, ebfmi
-from semistan.posterior.draws import Array
 from semistan.show.pictures.kde import density
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import colour, finish, new_figure, panels

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.formula.images import Image
 from semistan.model.table.pictures import Pictures, pixels
 from semistan.model.table.rows import Rows, evenly_spaced
 from semistan.posterior.categories import category_names, category_position, named
-from semistan.posterior.draws import Array
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution, expected, row_chunks
 from semistan.show.pictures.material import MOST_DRAWS, Material, evenly, which_rows
@@ -190,9 +190,13 @@ def _mean(posterior: Posterior, rows: Rows, category: str | None) -> Array:
 
 
 def _observed(posterior: Posterior, rows: Rows) -> np.ndarray:
-    """Return the rows' responses, categories by their names."""
+    """Return the rows' responses, categories by their names, and counts of them in words."""
     assert rows.y is not None
     names = category_names(posterior.family, posterior.design)
+    if posterior.family.counted:
+        of_row = (zip(row, names, strict=True) for row in rows.y)
+        words = [", ".join(f"{n:g} {name}" for n, name in counts) for counts in of_row]
+        return np.array(words, dtype=object)
     return named(rows.y, names) if names else rows.y
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.draws import Array
 
 
 def density(values: Array, *, bounded: bool = True) -> tuple[Array, Array]:

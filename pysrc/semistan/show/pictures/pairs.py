@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.arrays import Array
 from semistan.model.table.rows import evenly_spaced
-from semistan.posterior.draws import Array
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import FAINT, SERIES, colour, finish, new_figure, wrapped
 from semistan.show.pictures.words import listed

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.model.arrays import Array
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.categories import category_names
-from semistan.posterior.draws import Array
 from semistan.posterior.predictive import posterior_predict
 from semistan.show.pictures.kde import density
 from semistan.show.pictures.material import (
@@ -58,7 +58,8 @@ class _Check:
     @property
     def noun(self) -> str:
         """What is counted."""
-        return f"sum of {self.weights}" if self.weights else "rows"
+        counted = "trials" if self.y.ndim == 2 else "rows"
+        return f"sum of {self.weights}" if self.weights else counted
 
 
 def ppc_refusal(material: Material) -> str:
@@ -96,7 +97,7 @@ def ppc_alt(material: Material) -> str:
         parts = [
             f"{name} has {number(count)} {check.noun}, replications {interval_words(draws)}"
             if check.weights
-            else f"{name} has {count:.0f} rows, replications {interval_words(draws)}"
+            else f"{name} has {count:.0f} {check.noun}, replications {interval_words(draws)}"
             for name, count, draws in zip(names, observed, replicated.T, strict=True)
         ]
         return f"{material.source} predictive check of {material.response}: {listed(parts)}."
@@ -178,8 +179,13 @@ def _counted(axes: Axes, check: _Check, edges: Array) -> list[Any]:
 
 
 def _counts(check: _Check, edges: Array) -> tuple[Array, Array]:
-    """Return the observed rows between edges, and those of each replication."""
+    """Return the observed rows between edges, and those of each replication.
+
+    Of counted categories these are the trials in each.
+    """
     weight = check.weight
+    if check.y.ndim == 2:
+        return weight @ check.y, np.einsum("n,snk->sk", weight, check.replicated)
     replicated = [np.histogram(y, edges, weights=weight)[0] for y in check.replicated]
     return np.histogram(check.y, edges, weights=weight)[0], np.array(replicated)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.density.starts import trained_values
+from semistan.density.starts import start_state, trained_phi, trained_values
 from semistan.density.target import (
     Target,
     evaluated,
@@ -26,11 +26,11 @@ from semistan.density.target import (
     log_prior,
     make_target,
 )
-from semistan.infer.starts import start_state
+from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows, evenly_spaced
-from semistan.posterior.draws import Array, Draws
+from semistan.posterior.draws import Draws
 from semistan.show.pictures.material import evenly
 from semistan.show.pictures.style import INK, colour
 from semistan.subspace.curve import curve_points
@@ -149,12 +149,6 @@ def mean_values(bundle: Bundle, draws: Draws) -> dict[str, Any]:
         values[item.tau] = intercept + theta @ bundle.units.columns[item.name][0] - start
         values[item.theta] = theta
     return values
-
-
-def trained_phi(bundle: Bundle) -> Array:
-    """Return the coordinates (k,) of the trained network, or 0 at the centre of a curve."""
-    points = bundle.trained.control_points
-    return bundle.subspace.project(points[0]) if len(points) == 1 else np.zeros(bundle.subspace.k)
 
 
 def evaluate(plane: Plane) -> Slice:

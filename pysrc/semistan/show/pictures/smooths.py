@@ -1,4 +1,7 @@
-"""Smooths one by one, with their intervals: a panel for each, a curve for each level."""
+"""Smooths one by one, with their intervals: a panel for each, a curve for each level.
+
+Effects of levels, ``s(g, bs="re")``, and of the categories of ``mo()`` are points.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,18 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.terms.penalised import Penalised
+from semistan.model.terms.term import Shown
 from semistan.posterior.effects.smooths import Curve, smooth_curves
 from semistan.show.pictures.material import MOST_DRAWS, Material
-from semistan.show.pictures.style import MUTED, colour, finish, label, new_figure, panels
+from semistan.show.pictures.style import (
+    MUTED,
+    colour,
+    finish,
+    label,
+    label_levels,
+    new_figure,
+    panels,
+)
 from semistan.show.pictures.words import listed
 
 if TYPE_CHECKING:
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PROBABILITY = 0.95
+MOST_NAMED = 12  # levels whose names have room below a panel
 
 
 def draw_smooths(material: Material) -> Figure:
@@ -34,14 +46,18 @@ def draw_smooths(material: Material) -> Figure:
         "with the straight part. Each curve is 0 on average over its training rows (the ticks); a "
         "smooth by a number is the change for one unit of it. In units of the predictor."
     )
-    return finish(figure, title, caption=caption, handles=_handles(groups))
+    handles = _handles(groups)
+    for axes, curves in zip(figure.axes, groups, strict=True):
+        if len(curves) > 1 and not handles:
+            axes.legend(handles=_named(curves), fontsize="small")
+    return finish(figure, title, caption=caption, handles=handles)
 
 
 def smooths_alt(material: Material) -> str:
     """Say where each curve begins and ends, and how far it ranges."""
     parts = [
-        f"{_name(curve)}: {_mean(curve)[0]:.3g} at {curve.x[0]:.4g}, {_mean(curve)[-1]:.3g} at "
-        f"{curve.x[-1]:.4g}, from {_mean(curve).min():.3g} to {_mean(curve).max():.3g} between"
+        f"{_name(curve)}: {_mean(curve)[0]:.3g} at {_place(curve, 0)}, {_mean(curve)[-1]:.3g} at "
+        f"{_place(curve, -1)}, from {_mean(curve).min():.3g} to {_mean(curve).max():.3g} between"
         for curves in _by_smooth(material)
         for curve in curves
     ]
@@ -51,8 +67,8 @@ def smooths_alt(material: Material) -> str:
 def smooths_refusal(material: Material) -> str:
     """Say that the formula has no smooth of one column."""
     terms = material.posterior.design.terms
-    found = any(isinstance(x, Penalised) and x.views(material.table) for x in terms)
-    return "" if found else "its formula has no smooth, as s(x), t2(x, z) or gp(x)"
+    found = any(isinstance(x, Shown) and x.views(material.table) for x in terms)
+    return "" if found else "its formula has no smooth, as s(x), t2(x, z), gp(x) or mo(x)"
 
 
 def _by_smooth(material: Material) -> list[list[Curve]]:
@@ -67,6 +83,9 @@ def _panel(axes: Axes, curves: list[Curve]) -> None:
     axes.axhline(0, color=MUTED, lw=0.7, zorder=0)
     for j, curve in enumerate(curves):
         bottom, top = np.quantile(curve.values, [low, high], axis=0)
+        if curve.view.places:
+            _points(axes, curve, bottom, top)
+            continue
         axes.fill_between(curve.x, bottom, top, color=colour(j), alpha=0.18, lw=0)
         axes.plot(curve.x, _mean(curve), color=colour(j), ls=_style(j))
         # the ticks of several levels stand one above the other
@@ -74,10 +93,27 @@ def _panel(axes: Axes, curves: list[Curve]) -> None:
             curve.at_rows, np.full(len(curve.at_rows), 0.012 + 0.03 * j), "|",
             transform=axes.get_xaxis_transform(), color=colour(j), alpha=0.4, markersize=4,
         )  # fmt: skip
-    axes.set_xlabel(curves[0].view.expression)
+    if not curves[0].view.places:
+        axes.set_xlabel(curves[0].view.expression)
+        axes.margins(x=0.01)
     predictor = "" if curves[0].predictor == MU else f"{curves[0].predictor}: "
     axes.set_ylabel(f"{predictor}{curves[0].view.text}")
-    axes.margins(x=0.01)
+
+
+def _points(axes: Axes, curve: Curve, bottom: Array, top: Array) -> None:
+    """Draw an estimate with its interval at each place; of many, in the order of the estimates."""
+    mean, places = _mean(curve), curve.view.places
+    many = len(places) > MOST_NAMED
+    order = np.argsort(mean) if many else np.arange(len(mean))
+    axes.vlines(curve.x, bottom[order], top[order], color=colour(0), lw=1.2)
+    axes.plot(curve.x, mean[order], "o", color=colour(0), markersize=3.5)
+    name = curve.view.expression
+    if many:
+        axes.set_xticks([])
+        axes.set_xlabel(f"{name}: {len(places)} levels, by their estimates")
+    else:
+        label_levels(axes, places)
+        axes.set_xlabel(name)
 
 
 def _mean(curve: Curve) -> Array:
@@ -87,6 +123,11 @@ def _mean(curve: Curve) -> Array:
 def _style(j: int) -> str:
     """Return the line of the j-th level, so that colours come again in another one."""
     return ("-", "--", ":", "-.")[j // 6 % 4]
+
+
+def _place(curve: Curve, i: int) -> str:
+    """Name the i-th place of a curve."""
+    return str(curve.view.places[i]) if curve.view.places else f"{curve.x[i]:.4g}"
 
 
 def _name(curve: Curve) -> str:
@@ -100,16 +141,17 @@ def _levels(groups: list[list[Curve]]) -> list[str]:
 
 
 def _handles(groups: list[list[Curve]]) -> list[Any]:
-    """Name the levels, if all smooths by group have the same."""
+    """Name the levels above all panels, if all smooths by group have the same."""
+    several = [curves for curves in groups if len(curves) > 1]
+    names = {tuple(curve.view.level for curve in curves) for curves in several}
+    return _named(several[0]) if len(names) == 1 else []
+
+
+def _named(curves: list[Curve]) -> list[Any]:
+    """Return the legend of a panel's curves."""
     from matplotlib.lines import Line2D
 
-    several = [[curve.view.level for curve in curves] for curves in groups if len(curves) > 1]
-    if not several:
-        return []
-    longest = dict.fromkeys(level for levels in several for level in levels)
-    if any(levels != list(longest) for levels in several):
-        return []
     return [
-        Line2D([], [], color=colour(j), ls=_style(j), label=label(level))
-        for j, level in enumerate(longest)
+        Line2D([], [], color=colour(j), ls=_style(j), label=label(curve.view.level))
+        for j, curve in enumerate(curves)
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 from semistan.posterior.survival import kaplan_meier, survival
 from semistan.show.pictures.material import MOST_DRAWS, Material
 from semistan.show.pictures.style import colour, finish, label, new_figure
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 TIMES = 60
 MOST_LEVELS = 6
 INTERVAL = (0.025, 0.975)
-NO_STEPS = "Some rows are censored to the left or in an interval: no estimate of Kaplan and Meier."
+NO_STEPS = (
+    "Some rows are censored to the left or in an interval, or have an upper bound: no estimate of "
+    "Kaplan and Meier."
+)
+
+ENTERED_LATE = (
+    "The mean over rows that entered late, and lived until then, may lie above the steps."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +74,7 @@ def draw_survival(material: Material, *, by: str | None = None) -> Figure:
     axes.set_ylabel(f"P({material.response} > t)")
     steps = any(curve.steps for curve in curves)
     estimate = "Steps: Kaplan and Meier's estimate." if steps else NO_STEPS
+    estimate += f" {ENTERED_LATE}" if steps and "lb" in material.rows.given else ""
     return finish(
         figure,
         f"{material.source} survival curves",
@@ -92,6 +100,8 @@ def survival_refusal(material: Material) -> str:
     family = material.posterior.family
     if family.tails is None:
         return f"the survival function of family {family.name} is not known"
+    if family.integer:
+        return "its responses are counts; they are no times"
     if not family.censored and family.support(np.array([-1.0]))[0]:
         return "its responses may be negative, and none is censored; they are no times"
     return ""
@@ -102,13 +112,15 @@ def _curves(material: Material, by: str | None) -> list[_Curve]:
     assert rows.y is not None
     code = rows.given.get("cens", np.zeros(len(rows)))
     weight = rows.given.get("weights", np.ones(len(rows)))
+    entry = rows.given.get("lb", np.zeros(len(rows)))
     times = np.linspace(0, rows.y.max(), TIMES + 1)[1:]
     found = []
     for level, chosen in _groups(material, by):
         draws = survival(posterior, rows.take(np.flatnonzero(chosen)), times)
         lower, upper = np.quantile(draws, INTERVAL, axis=0)
-        simple = set(code[chosen]) <= {0.0, 1.0}
-        steps = kaplan_meier(rows.y[chosen], code[chosen] == 0, weight[chosen]) if simple else None
+        simple = set(code[chosen]) <= {0.0, 1.0} and "ub" not in rows.given
+        seen = (rows.y[chosen], code[chosen] == 0, weight[chosen], entry[chosen])
+        steps = kaplan_meier(*seen) if simple else None
         mean = draws.mean(axis=0)
         found.append(_Curve(level, times, mean, lower, upper, int(chosen.sum()), steps))
     return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 from semistan.show.pictures.style import INK, colour
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semistan.posterior.draws import Array
+from semistan.model.arrays import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.show.pictures.material import Material
 
@@ -17,10 +17,25 @@ CENSORED = (
 )
 
 
+def categorised(material: Material) -> str:
+    """Name the response whose categories are named, empty if each is a column of its own."""
+    return "" if material.posterior.family.counted else material.response
+
+
+def category_words(material: Material, category: str) -> str:
+    """Name a category: ``vote = yes``, or ``yes`` of a response that counts it in a column."""
+    return of_category(categorised(material), category)
+
+
+def of_category(response: str, category: str) -> str:
+    """Name a category of a response, which is empty if it is a column of its own."""
+    return f"{response} = {category}" if response else category
+
+
 def mean_words(material: Material, category: str | None = None) -> str:
     """Name the mean of the response, ``mean of target``, or a probability, ``P(vote = 1)``."""
     if category is not None:
-        return f"P({material.response} = {category})"
+        return f"P({category_words(material, category)})"
     if material.posterior.family.binary:
         return f"P({material.response} = {material.success})"
     if material.posterior.family.mean is None:
@@ -33,7 +48,7 @@ def effect_words(material: Material, effect: Effect) -> str:
     if effect.scale == "linpred":
         return eta_words(material)
     if len(effect.categories) > 1:
-        return f"P({material.response})"
+        return f"P({categorised(material) or 'category'})"
     return mean_words(material, *effect.categories)
 
 
@@ -45,10 +60,10 @@ def eta_words(material: Material) -> str:
         return f"latent {response}"
     if categories:
         reference, second, *_ = categories
-        return f"log-odds of {response} = {second} against {reference}"
+        return f"log-odds of {category_words(material, second)} against {reference}"
     if family.binary:
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
-        return f"{what} {response} = 1"
+        return f"{what} {response} = {material.success}"
     return f"{'' if link == 'identity' else f'{link} '}mean of {response}"
 
 
@@ -56,7 +71,7 @@ def coefficient_words(material: Material) -> str:
     """Name what coefficients change; three unordered categories have two predictors."""
     categories = material.posterior.design.categories
     if len(categories) > 2:
-        return f"log-odds against {material.response} = {categories[0]}"
+        return f"log-odds against {category_words(material, categories[0])}"
     return eta_words(material)
 
 

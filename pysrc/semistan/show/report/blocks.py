@@ -123,12 +123,16 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """The model's equations: the link of the mean, of exceeding ordered categories, or log odds."""
+    """The model's equations: the link of the mean, of exceeding ordered categories, or log odds.
+
+    ``every`` says that all weights are sampled, which have no directions.
+    """
 
     kind: ClassVar[str] = "equation"
     text: str
     ordinal: bool = False
     reference: str = ""
+    every: bool = False
 
 
 Block = Paragraph | Bullets | Heading | Facts | Table | Gallery | Code | Equation

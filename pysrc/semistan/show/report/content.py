@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from semistan.model.bundle import Bundle
 from semistan.model.formula.patterns import shortened
 from semistan.show.report.blocks import Notice, Report
 from semistan.show.report.coefficients import coefficients_section
@@ -61,11 +62,18 @@ def _glance(results: Results) -> tuple[str, ...]:
     return (
         f"{bundle.family.name}, link {bundle.family.link}",
         count(len(results.rows), "row"),
-        f"k = {bundle.subspace.k} of d = {bundle.subspace.d:,}",
+        _dimension(bundle),
         *([count(members, "subspace")] if members > 1 else []),
         f"{chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
         *results.posterior.reservations,
         f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
+    )
+
+
+def _dimension(bundle: Bundle) -> str:
+    d = f"{bundle.subspace.d:,}"
+    return (
+        f"all {d} weights" if bundle.model.moves == "all" else f"k = {bundle.subspace.k} of d = {d}"
     )
 
 

@@ -16,7 +16,8 @@ from semistan.posterior.effects.answers import Answer, importance_answer, margin
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.scoring.loo import Loo, leave_one_out, loo_obstacle
-from semistan.posterior.scoring.scores import pointwise, scores, scores_table, weighting
+from semistan.posterior.scoring.scores import pointwise, scores, scores_table
+from semistan.posterior.weighting import weighting
 from semistan.show.report.blocks import Picture
 from semistan.show.report.illustrate import effect_pictures, held_out_picture, run_pictures
 from semistan.show.report.numbers import count, part_of
@@ -147,7 +148,7 @@ def _weighted(results: Results) -> str:
 def _loo(results: Results) -> Loo | None:
     if loo_obstacle(results.posterior) is not None:
         return None
-    return leave_one_out(results.posterior, results.rows)
+    return leave_one_out(results.posterior, results.rows).with_all(results.mended)
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:

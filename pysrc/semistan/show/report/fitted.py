@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from semistan.model.describe import trunks_text
-from semistan.model.formula.formula import PredictorFormula
+from semistan.model.formula.right import PredictorFormula
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.implied import implied, implied_text
@@ -70,7 +70,9 @@ def _implied(results: Results) -> Fact:
 
 def _equation(results: Results) -> Equation:
     family, categories = results.posterior.family, results.posterior.design.categories
-    return Equation(family.link, family.categories > 0, categories[0] if categories else "")
+    reference = categories[0] if categories else ""
+    every = results.bundle.model.moves == "all"
+    return Equation(family.link, family.categories > 0, reference, every)
 
 
 def _model_facts(results: Results) -> Iterator[Fact]:
@@ -115,9 +117,11 @@ def _further_facts(results: Results) -> Iterator[Fact]:
     """Say what else stands in the linear predictor, and what is known of each row."""
     formula = results.formula
     yield from _term_facts(formula.mean, results.posterior.design.mean)
-    for name in ("weights", "trials"):
-        if text := getattr(formula, name):
-            yield Fact(name.capitalize(), text, code=True)
+    known = {
+        "Weights": formula.weights, "Trials": formula.trials, "Censored": ", ".join(formula.cens),
+        "Lower bound": formula.lb, "Upper bound": formula.ub,
+    }  # fmt: skip
+    yield from (Fact(name, text, code=True) for name, text in known.items() if text)
 
 
 def _term_facts(formula: PredictorFormula, learnt: Predictor, of: str = "") -> Iterator[Fact]:
@@ -145,10 +149,12 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
         listed = ", ".join(f"{weight:.2f}" for weight in weights)
         how = f"the weights {listed}, by stacking" if weights else "equal weights"
         yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with {how}")
-    yield Fact(
-        "Subspace",
-        f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions",
-    )
+    if bundles[0].model.moves == "all":
+        yield Fact("Subspace", f"none: all d = {subspace.d:,} Bayesian weights are sampled")
+    else:
+        yield Fact(
+            "Subspace", f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions"
+        )
     yield Fact("Construction", subspace.origin)
     for trained in (bundle.trained for bundle in bundles):
         if math.isfinite(trained.arc_length):

@@ -14,7 +14,7 @@ from semistan.show.pictures import alt_text, available, draw
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.material import Material
 from semistan.show.pictures.style import DPI, look, reserve
-from semistan.show.pictures.words import effect_words
+from semistan.show.pictures.words import categorised, effect_words
 from semistan.show.pictures.write import METADATA
 from semistan.show.report.blocks import Picture
 from semistan.show.report.results import Results
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 LARGEST_SVG = 80_000  # bytes above which a picture becomes a PNG
 CSS_DPI = 96  # CSS pixels to an inch
 # Not shown: the page has the effects of every column.
-APART = ("band", "pairs", "stat", "loo_pit")
+APART = ("band", "pairs", "stat")
 CHECKS = ("ppc", "calibration", "survival", "images")
 
 HINTS: Mapping[str, str] = {
     "trace": "The chains should look alike, without trends or jumps.",
     "rank": "Bars of even height say that the chains agree.",
     "survival": "Survival curves should follow the steps of Kaplan and Meier's estimate.",
+    "loo_pit": "Responses are calibrated by predictions without their own row where the line stays "
+    "in the band.",
     "ppc": "Replicated responses should look like the observed ones.",
 }
 
@@ -62,7 +64,7 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
     """Draw effects on the mean response, or on the probability of each category."""
     material = material_of(results)
     words = [
-        {"label": effect_words(material, effect), "response": material.response}
+        {"label": effect_words(material, effect), "response": categorised(material)}
         for effect in effects
     ]
     predictors = predictors_of(results.posterior.design, results.table)

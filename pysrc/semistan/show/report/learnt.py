@@ -53,10 +53,10 @@ HELD_OUT = (
 )
 NO_FOLDS = (
     "There is no cross-validation of this run. `semistan kfold` makes it, training included, and "
-    "`semistan report` then shows it here: what follows has been seen by the fit."
+    "`semistan report` then shows it here."
 )
 LOO = "Each row's predictive density as if it had been left out, by importance sampling."
-WORDS = ("term", "contrast", "category", "score", "model", "")
+WORDS = ("term", "contrast", "category", "measure", "score", "model", "")
 DIGITS = {"Relative": 2, "weight": 2, "largest_k": 2, "k_above": 0}
 FIGURES = ("RMSE", "MAE", "CRPS", "AUC", "Brier", "accuracy", "seconds")  # without an error
 ERRORS = ("Est.Error", "SE", "se")
@@ -84,12 +84,12 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
         "Checks",
         (
             *_cross_validation(evidence.held_out),
+            *_left_out(results, evidence),
             *(block for each in results.comparisons for block in _compared(each)),
             Heading("On the training rows"),
             Paragraph(SCORES),
             *gallery_of(evidence.pictures, "ppc", "calibration", "survival", "images"),
             *_estimated("Scores on the training rows", "", evidence.scores),
-            *_left_out(results, evidence.loo),
         ),
     )
 
@@ -122,11 +122,15 @@ def pareto_text(loo: Loo) -> str:
     bad, limit = loo.unreliable.size, f"{loo.limit:.2f}"
     largest = f"largest {loo.pareto_k.max():.2f}"
     if not bad:
-        return f"All Pareto k are below {limit} ({largest}): the importance sampling is reliable."
+        return (
+            f"All Pareto k are below {limit} ({largest}): the importance sampling is reliable. "
+            f"{loo.ways}"
+        ).rstrip()
     return (
         f"{part_of(bad, loo.pareto_k.size, 'row')} have a Pareto k above {limit} ({largest}): "
-        "their elpd is unreliable. Look at these rows, and use `semistan kfold`."
-    )
+        "their elpd is unreliable. Look at these rows, and use `semistan loo --reloo` or "
+        f"`semistan kfold`. {loo.ways}"
+    ).rstrip()
 
 
 def directions_table(member: One) -> Table:
@@ -226,7 +230,8 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
     return (Heading(title), Paragraph(text + basis), *galleries(effects.pictures))
 
 
-def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
+def _left_out(results: Results, evidence: Evidence) -> tuple[Block, ...]:
+    loo = evidence.loo
     if loo is None:
         obstacle = loo_obstacle(results.posterior)
         said = obstacle is not None and not results.prior_only
@@ -234,7 +239,8 @@ def _left_out(results: Results, loo: Loo | None) -> tuple[Block, ...]:
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")
     return (
         Heading("Leave-one-out"),
-        Paragraph(f"{LOO} {loo.caveat}".rstrip()),
+        Paragraph(f"{LOO} {loo.caveat}".rstrip().replace("'semistan kfold'", "`semistan kfold`")),
         frame_table(loo.table(), f"PSIS-LOO over {rows}"),
         Paragraph(pareto_text(loo)),
+        *gallery_of(evidence.pictures, "loo_pit"),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.folds import KFold, finished_kfold
+from semistan.posterior.scoring.mended import Mended, read_mended
 from semistan.posterior.summary import Summary
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Results:
         Its cross-validation, if it was made.
     comparisons : tuple of Comparison
         With other models.
+    mended : mapping
+        What is kept of rows that PSIS-LOO is unreliable of.
     """
 
     posterior: Posterior
@@ -69,6 +72,7 @@ class Results:
     manifest: dict[str, Any]
     kfold: KFold | None = None
     comparisons: tuple[Comparison, ...] = ()
+    mended: Mended = field(default_factory=dict)
 
     @property
     def bundle(self) -> Bundle:
@@ -116,4 +120,5 @@ def results_of(
         manifest=run.manifest,
         kfold=finished_kfold(run),
         comparisons=comparisons,
+        mended={} if run.prior_only else read_mended(run),
     )

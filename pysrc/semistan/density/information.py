@@ -1,0 +1,59 @@
+"""What the training rows say of each coefficient of smooths and groups.
+
+The information on a coefficient r that multiplies Z in a predictor is the sum over the rows of
+Z^2 h, with h minus the second derivative of a row's log-likelihood by the predictor, at the trained
+parameters. Other coefficients are held there. The sampler's coordinates depend on it
+(``model/parameter.py``), the posterior does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.density.mode import predictor_curvature
+from semistan.density.starts import start_state, trained_phi, trained_values
+from semistan.density.target import Target, make_target
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.bundle import Bundle
+from semistan.model.priors.prior import PHI
+from semistan.model.table.rows import Rows
+from semistan.model.terms.penalised import Penalised
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def information(bundle: Bundle, rows: Rows) -> dict[str, Array]:
+    """Return the information on the standardised coefficients' r, by their names and shapes.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        Its training rows, with their response.
+    """
+    if not bundle.layout.centred:
+        return {}
+    target = make_target(bundle, rows)
+    state = start_state(bundle, trained_values(bundle) | {PHI: trained_phi(bundle)})
+    values, found = target.values(torch.tensor(state)), _zeros(target)
+    for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
+        for predictor in bundle.design.predictors:
+            name = predictor.name
+            pairs = zip(predictor.terms, chunk.columns[name].blocks, strict=True)
+            centred = [(t, b) for t, b in pairs if isinstance(t, Penalised) and t.names[0] in found]
+            if not centred:
+                continue
+            bend = predictor_curvature(target, chunk, predictors, values, name)[1].clamp(min=0)
+            for term, block in centred:
+                found[term.names[0]] += term.information(bend, block)
+    return {name: np.nan_to_num(total.numpy()) for name, total in found.items()}
+
+
+def _zeros(target: Target) -> dict[str, Tensor]:
+    centred = {p.name: p.centring for p in target.layout.centred}
+    return {name: torch.zeros(c.shape, dtype=torch.float64) for name, c in centred.items() if c}

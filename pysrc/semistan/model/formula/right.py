@@ -1,0 +1,307 @@
+"""What stands right of ``~``: one predictor's terms, ``x + s(v) + (1 | g) + offset(z) + nn(u)``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from semistan.model.formula.bars import Bars, GroupText
+from semistan.model.formula.calls import TermCall
+from semistan.model.formula.expression import (
+    as_python,
+    is_call_of,
+    operand,
+    parse_sides,
+    split_outside,
+    stripped,
+    unique,
+    variables,
+)
+from semistan.model.formula.syntax import (
+    EXAMPLE,
+    PARTS,
+    SHARED,
+    Span,
+    check_expression,
+    check_part,
+    closing,
+    formula_error,
+    masked,
+    term_calls,
+)
+from semistan.model.names import MU
+from semistan.model.terms.kinds import KINDS, how_to_vary, term_kind
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTerm:
+    """``(1 + x | g)``.
+
+    Attributes
+    ----------
+    text : str
+        The term as written.
+    intercept : bool
+        Whether the level's intercept varies.
+    terms : tuple of str
+        The terms whose coefficients vary.
+    by : tuple of str
+        The columns whose combinations are the levels.
+    correlated : bool
+        Whether the coefficients' correlations are sampled (one bar, not two).
+    per : str
+        The column for each of whose levels there are standard deviations of their own, as in
+        ``gr(g, by=h)``; empty without.
+    """
+
+    text: str
+    intercept: bool
+    terms: tuple[str, ...]
+    by: tuple[str, ...]
+    correlated: bool
+    per: str = ""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Columns that the term uses."""
+        return unique((*(v for term in self.terms for v in variables(term)), *self.levels_of))
+
+    @property
+    def levels_of(self) -> tuple[str, ...]:
+        """Columns whose levels it uses."""
+        return (*self.by, self.per) if self.per else self.by
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorFormula:
+    """The right-hand side of one predictor: ``x + s(v) + (1 | g) + offset(z) + nn(u)``.
+
+    Attributes
+    ----------
+    name : str
+        The parameter left of ``~``; ``mu`` of the response's mean.
+    structured : tuple of str
+        The terms whose coefficients are interpreted.
+    networks : tuple of tuple of str
+        The arguments of each ``nn()``.
+    offsets : tuple of str
+        What is added to the linear predictor as it is.
+    calls : tuple of TermCall
+        Terms that are written as a call; the straight parts of smooths are among the structured
+        terms.
+    groups : tuple of GroupTerm
+        Group-level terms.
+    layers : tuple of dict
+        The options of each ``nn()``.
+    """
+
+    name: str
+    structured: tuple[str, ...]
+    networks: tuple[tuple[str, ...], ...]
+    offsets: tuple[str, ...] = ()
+    calls: tuple[TermCall, ...] = ()
+    groups: tuple[GroupTerm, ...] = ()
+    layers: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """All terms but the levels of groups."""
+        effects = (term for group in self.groups for term in group.terms)
+        called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
+        inputs = (term for network in self.networks for term in network)
+        return (*self.structured, *called, *inputs, *self.offsets, *effects)
+
+    @property
+    def calls_of_nn(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+        """The arguments and options of each ``nn()``."""
+        return zip(self.networks, self.layers, strict=True)
+
+    @property
+    def keys_of_nn(self) -> tuple[object, ...]:
+        """What tells the network of each ``nn()`` from others: its name where it is shared."""
+        return tuple(o.get(SHARED, (self.name, number)) for number, o in enumerate(self.layers))
+
+    @property
+    def structured_variables(self) -> tuple[str, ...]:
+        """Columns that the structured terms use."""
+        return unique(v for term in self.structured for v in variables(term))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Columns that the predictor uses."""
+        levels = (name for group in self.groups for name in group.levels_of)
+        return unique((*(v for term in self.expressions for v in variables(term)), *levels))
+
+
+def read_predictor(
+    name: str, rhs: list[tuple[str, ...]], bars: Bars, text: str
+) -> PredictorFormula:
+    """Sort the terms right of '~' by what they are; only the mean needs a network.
+
+    Parameters
+    ----------
+    name : str
+        What the predictor is of: ``mu`` of the response's mean.
+    rhs : list of tuple of str
+        Its terms, each a tuple of factors.
+    bars : Bars
+        The group-level terms.
+    text : str
+        The formula, for errors.
+
+    Raises
+    ------
+    InputError
+        If a term is not allowed, or the intercept is removed.
+    """
+    for expression in [factor for term in rhs for factor in term]:
+        check_expression(as_python(expression, text)[0], text)
+    _check_intercept(rhs, bars.plain, text)
+    right = stripped(text, masked(text).index("~") + 1, len(text))
+    calls = tuple(_term_call(kind, term, text)
+                  for kind in KINDS for term in _calls_of(rhs, kind, text))  # fmt: skip
+    plain = (term for term in rhs if not any(is_call_of(term, call) for call in term_calls()))
+    structured = (":".join(term) for term in plain if term != ("1",))
+    straight = (item for call in calls for item in term_kind(call.kind).straight(call))
+    has_networks = name == MU or any(is_call_of(term, "nn") for term in rhs)
+    networks = _network_terms(rhs, text, right) if has_networks else ()
+    return PredictorFormula(
+        name,
+        unique((*structured, *straight)),
+        tuple(arguments for arguments, _ in networks),
+        tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
+        calls,
+        tuple(_group_term(group, text) for group in bars.groups),
+        tuple(options for _, options in networks),
+    )
+
+
+def _check_intercept(rhs: list[tuple[str, ...]], plain: str, text: str) -> None:
+    """Refuse a formula that removes the intercept."""
+    if ("1",) in rhs:
+        return
+    tilde = masked(text).index("~")
+    zero = re.search(r"\b0\b|-\s*1\b", plain[tilde:])
+    raise formula_error(
+        text,
+        "this removes the intercept, but the network's output bias is the intercept: leave "
+        "out '0 +' or '- 1'",
+        (tilde + zero.start(), tilde + zero.end())
+        if zero
+        else stripped(text, tilde + 1, len(text)),
+    )
+
+
+def _group_term(group: GroupText, text: str) -> GroupTerm:
+    """Read both sides of a group-level term."""
+    (start, end), (first, last) = group.effects, group.group
+    source = masked(text)
+    check_part(text, source, start, end)
+    _, terms = parse_sides(f"~ {text[start:end]}", text)
+    for term in terms:
+        if called := next((name for name in term_calls() if is_call_of(term, name)), None):
+            message = f"{called}() cannot vary by group{how_to_vary(called)}"
+            raise formula_error(text, message, (start, end))
+        for factor in term:
+            check_expression(as_python(factor, text)[0], text)
+    (first, last), per = _per(source, (first, last), text)
+    if not re.fullmatch(r"\w+(\s*@\s*\w+)*", source[first:last]) or source[first].isdigit():
+        raise formula_error(
+            text, "expected a column, or several as g:h, behind the bar", (first, last)
+        )
+    by = tuple(name.strip("`") for name in split_outside(text[first:last], ":"))
+    effects = tuple(":".join(term) for term in terms if term not in (("1",), ("0",)))
+    if not terms:
+        raise formula_error(text, "expected 1 or a column before the bar", (start, end))
+    whole = text[slice(*group.whole)]
+    return GroupTerm(whole, ("1",) in terms, effects, by, group.correlated, per)
+
+
+def _per(source: str, span: Span, text: str) -> tuple[Span, str]:
+    """Return where ``gr(g, by=h)`` has the group, and h; the whole and nothing without."""
+    first, last = span
+    call = re.fullmatch(r"gr\s*\(\s*([^,]*?)\s*,\s*by\s*=\s*(\w+)\s*\)", source[first:last])
+    if call is None:
+        return span, ""
+    at = first + call.start(2), first + call.end(2)
+    return (first + call.start(1), first + call.end(1)), text[slice(*at)].strip("`")
+
+
+def _calls_of(terms: list[tuple[str, ...]], name: str, text: str) -> list[str]:
+    """Return the calls of a function, each a term of its own."""
+    found = [term for term in terms if is_call_of(term, name)]
+    for term in found:
+        if len(term) != 1:
+            message = f"{name}() cannot take part in an interaction{how_to_vary(name)}"
+            raise formula_error(text, message, ":".join(term))
+    return [term[0] for term in found]
+
+
+def _argument(call: str, text: str) -> str:
+    """Return the first argument of a call, as a factor."""
+    tree, quoted = as_python(call, text)
+    assert isinstance(tree.body, ast.Call)
+    expression = operand(tree.body.args[0], quoted)
+    if not variables(expression):
+        raise formula_error(text, f"'{call}' needs a column", call)
+    return expression
+
+
+def _term_call(kind: str, call: str, text: str) -> TermCall:
+    """Read ``s(x, k=10)``."""
+    tree, quoted = as_python(call, text)
+    assert isinstance(tree.body, ast.Call)
+    written = {str(item.arg): item.value for item in tree.body.keywords}
+    by = operand(written.pop("by"), quoted) if "by" in written else ""
+    options = tuple((name, ast.literal_eval(value)) for name, value in written.items())
+    others = tuple(operand(node, quoted) for node in tree.body.args[1:])
+    for other in others:
+        if not variables(other):
+            raise formula_error(text, f"'{other}' needs a column", call)
+    return TermCall(kind, _argument(call, text), options, others, by)
+
+
+Call = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of an nn(), and its options
+
+
+def _network_terms(
+    terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
+) -> tuple[Call, ...]:
+    calls = [term for term in terms if is_call_of(term, "nn")]
+    if not calls:
+        raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
+    networks = tuple(_network(term, text) for term in calls)
+    _check_distinct(text, right)
+    return networks
+
+
+def _check_distinct(text: str, right: tuple[int, int]) -> None:
+    """Refuse a network that is written twice, which formulaic merges."""
+    source, seen = masked(text), set()
+    for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
+        end = closing(source, match.end())
+        arguments = frozenset(_network((text[match.start() : end],), text)[0])
+        if arguments in seen:
+            message = "another nn() has the same arguments; networks are added, so one is enough"
+            raise formula_error(text, message, (match.start(), end))
+        seen.add(arguments)
+
+
+def _network(term: tuple[str, ...], text: str) -> Call:
+    """Read ``nn(u1, u2, hidden=[32, 32])``, whose options are checked already."""
+    if len(term) != 1:
+        raise formula_error(
+            text,
+            "nn() cannot take part in an interaction; put the other variable inside nn() instead",
+            ":".join(term),
+        )
+    tree, quoted = as_python(term[0], text)
+    call = tree.body
+    assert isinstance(call, ast.Call)
+    arguments = tuple(operand(node, quoted) for node in call.args)
+    if not arguments or not all(variables(item) for item in arguments):
+        raise formula_error(text, f"nn() takes {PARTS['nn']}", term[0])
+    return arguments, {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}

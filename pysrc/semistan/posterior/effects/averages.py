@@ -1,0 +1,129 @@
+"""Averages over rows of the predictions before and after a change of a column.
+
+Comparisons and marginal effects differ in the changes, and in what they make of both averages.
+Rows count by their weights, as in marginaleffects's ``avg_slopes(..., wts=)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.arrays import Array
+from semistan.model.design import apply_design
+from semistan.model.formula.formula import parse_formula
+from semistan.posterior.effects.columns import (
+    Predictors,
+    check_no_images,
+    check_variables,
+    spared,
+)
+from semistan.posterior.effects.estimates import on_scale
+from semistan.posterior.posterior import Posterior
+from semistan.posterior.predictive import row_chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A column's values before and after: one for all rows, or one for each (n,).
+
+    Attributes
+    ----------
+    term : str
+        The column.
+    name : str
+        What the table calls the change.
+    low, high : Any or array, shape (n,)
+        The values before and after.
+    """
+
+    term: str
+    name: str
+    low: Any
+    high: Any
+
+
+def changing(
+    posterior: Posterior, predictors: Predictors, asked: str | Sequence[str] | None
+) -> tuple[str, ...]:
+    """Return the columns that change: those asked for, else all that explain the response.
+
+    Raises
+    ------
+    InputError
+        For unknown columns and images, and if nothing is left.
+    """
+    names = [asked] if isinstance(asked, str) else asked
+    if names is None:
+        names = explanatory(posterior)
+        if not names:
+            raise InputError(
+                f"formula '{posterior.design.formula}' has only images and columns that name "
+                "groups; name a column of groups to have its levels compared"
+            )
+    chosen = check_variables(posterior.design, names)
+    check_no_images(predictors, chosen)
+    return chosen
+
+
+def explanatory(posterior: Posterior) -> tuple[str, ...]:
+    """Return the columns that are neither images nor bounds, and do not only name groups."""
+    formula = parse_formula(posterior.design.formula)
+    images = (image.column for image in formula.images)
+    left_out = {*formula.grouping, *formula.bounding, *images}
+    return tuple(name for name in formula.columns if name not in left_out)
+
+
+def averages(
+    posterior: Posterior,
+    sample: pd.DataFrame,
+    changes: Sequence[Change],
+    shares: Sequence[Array],
+    scale: str,
+) -> list[tuple[Array, Array]]:
+    """Return for each change the averages after and before it, (S, G) or (S, G, K).
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The fitted model.
+    sample : pandas.DataFrame
+        n rows.
+    changes : sequence of Change
+        What changes in them.
+    shares : sequence of array, shape (n, G)
+        For each change, what each row adds to each of G averages.
+    scale : str
+        ``response`` or ``linpred``.
+    """
+    rows = apply_design(posterior.design, sample, response=False)
+    once = {name for change in changes for name in spared(posterior.design, [change.term])}
+    sums: list[Any] = [0.0 for _ in changes]
+    start = 0
+    for chunk in row_chunks(posterior, rows):
+        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+        for j, (change, share) in enumerate(zip(changes, shares, strict=True)):
+            frames = (_changed(sample, change.term, x, piece) for x in (change.high, change.low))
+            both = [_average(at_chunk, frame, share[piece], scale) for frame in frames]
+            sums[j] = sums[j] + np.stack(both)
+        start += len(chunk)
+    return [(after, before) for after, before in sums]
+
+
+def _changed(sample: pd.DataFrame, term: str, value: Any, piece: slice) -> pd.DataFrame:
+    """Return some rows with another value of a column."""
+    own = value[piece] if isinstance(value, np.ndarray) else value
+    return sample[piece].assign(**{term: own})
+
+
+def _average(posterior: Posterior, frame: pd.DataFrame, shares: Array, scale: str) -> Array:
+    """Return weighted sums (S, G) or (S, G, K) over rows."""
+    values = on_scale(posterior, apply_design(posterior.design, frame, response=False), scale)
+    return np.moveaxis(np.tensordot(values, shares, axes=(1, 0)), -1, 1)

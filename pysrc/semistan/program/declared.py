@@ -1,0 +1,198 @@
+"""What a program declares: its data, what is made of them once, and its parameters."""
+
+from __future__ import annotations
+
+from semistan.model.priors.prior import PriorGroup, choices
+from semistan.model.priors.weight_scales import GROUPS, SD_W
+from semistan.model.stan_text import WIDTH, declarations, heading, statement
+from semistan.program.parts import Parts, known_of_rows
+from semistan.program.predictors import (
+    centred_columns,
+    made_lines,
+    other_data_lines,
+    term_data_lines,
+)
+from semistan.program.tempered import marginal_data
+
+GRAINSIZE = ("int<lower=1> grainsize;", "rows per slice of reduce_sum")
+LEAST_SQUARES = """\
+matrix[n_orth, N] along  // eta_scale (X'X)^-1 X' of the columns at orth
+  = eta_scale * (qr_thin_R(Xc[ : , orth]) \\ qr_thin_Q(Xc[ : , orth])');
+"""
+INPUTS = "for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];\n"
+GIVEN = {
+    "offsets": ("vector[N] offsets;", "part of the predictor that is known"),
+    "weights": ("vector<lower=0>[N] weights;", "of each row's log-likelihood"),
+    "trials": ("array[N] int<lower=0> trials;", "number of trials"),
+    "cens": (
+        "array[N] int<lower=-1, upper=2> cens;",
+        "0 observed, 1 above y, -1 below, 2 from y to y2",
+    ),
+    "y2": ("vector[N] y2;", "end of the interval of a response with one"),
+    "lb": ("vector[N] lb;", "least value that a response could have"),
+    "ub": ("vector[N] ub;", "largest value that a response could have"),
+}
+
+
+def data_block(parts: Parts) -> str:
+    """Declare what the program reads."""
+    return declarations(
+        [
+            *data_lines(parts),
+            heading("Priors"),
+            *scales_lines(parts),
+            *(line for item in parts.priors for line in prior_lines(item)),
+            *(
+                line
+                for item in choices(parts.model.config.priors, parts.design)
+                for line in item.lines
+            ),
+            heading("How to sample"),
+            ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
+            *_temper_lines(parts),
+            *([] if parts.integrates_theta else [GRAINSIZE]),
+        ]
+    )
+
+
+def _temper_lines(parts: Parts) -> list[tuple[str, str]]:
+    if parts.temper is None:
+        return []
+    lines = [("real<lower=0> temperature;", "T: the likelihood to the power 1 / T")]
+    if parts.temper.integral == "laplace":
+        lines.append(("vector[P] theta_hat;", "where theta's mode given phi is looked for"))
+    return lines
+
+
+def data_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the rows, their units, the network and the subspace."""
+    known = [GIVEN[name] for name in known_of_rows(parts.design)]
+    terms = [*term_data_lines(parts.design.mean), *other_data_lines(parts.design)]
+    return [
+        heading("Rows"),
+        ("int<lower=1> N;", "rows"),
+        (parts.y_declaration, "response"),
+        ("int<lower=0> P;", "structured coefficients"),
+        ("matrix[N, P] X;", "structured design, without an intercept"),
+        ("vector[P] x_loc;", "mean of each column of X"),
+        ("vector<lower=0>[P] theta_scale;", "unit of each coefficient"),
+        heading("Network inputs"),
+        ("int<lower=1> Q;", "network inputs"),
+        ("matrix[N, Q] U;", "network inputs"),
+        ("vector[Q] u_loc;", "mean of each network input"),
+        ("vector<lower=0>[Q] u_scale;", "standard deviation of each input"),
+        heading("Units of the linear predictor"),
+        ("real eta_loc;", "location of the linear predictor"),
+        ("real<lower=0> eta_scale;", "unit of the linear predictor"),
+        heading("Network"),
+        *parts.network.architecture.data,
+        *parts.network.subspace.declarations,
+        *([heading("Known of each row")] if known else []),
+        *known,
+        *([heading("Other terms and predictors")] if terms else []),
+        *terms,
+        *_information_lines(parts),
+        *(_theta_inside() if parts.holds_theta else []),
+        *(_orthogonal_lines() if parts.orthogonal else []),
+    ]
+
+
+def _information_lines(parts: Parts) -> list[tuple[str, str]]:
+    return [
+        (f"{item.centring.declared} {item.centring.data};", item.centring.text)
+        for item in parts.parameters
+        if item.centring
+    ]
+
+
+def _theta_inside() -> list[tuple[str, str]]:
+    return [
+        ("vector[P] theta_bar;", "structured coefficients at phi = 0"),
+        ("matrix[P, k] theta_Pi;", "how they move with phi"),
+    ]
+
+
+def _orthogonal_lines() -> list[tuple[str, str]]:
+    return [
+        ("int<lower=1> n_orth;", "coefficients orthogonalised to the network"),
+        ("array[n_orth] int<lower=1, upper=P> orth;", "which"),
+    ]
+
+
+def scales_lines(parts: Parts, *, groups: bool = True) -> list[tuple[str, str]]:
+    """Declare how many scales of weights are sampled, and which weights share one."""
+    if parts.model.weight_scales is None:
+        return []
+    number = (f"int<lower=1> n_{SD_W};", "groups of weights that share a scale")
+    of = (f"array[k] int<lower=1, upper=n_{SD_W} + 1> {GROUPS};", "1 + group, 1 of those in none")
+    return [number, of] if groups else [number]
+
+
+def prior_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    """Declare the arguments of priors, after the members of their group if it has not all."""
+    lines = _member_lines(item)
+    for argument, name in zip(item.density.arguments, item.data_names, strict=True):
+        bound = "<lower=0>" if argument in item.density.bounded else ""
+        size = item.size if item.members is None else f"n_{item.stem}"
+        kind = f"vector{bound}[{size}]" if item.by_element(argument) else f"real{bound}"
+        words = item.density.argument_text(argument)
+        text = f"{item.density.name} prior on {item.parameter}: {words}"
+        if item.density.is_constant:
+            text = f"fixed value of {item.parameter}"
+        lines.append((f"{kind} {name};", text))
+    return lines
+
+
+def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
+    if item.members is None:
+        return []
+    number = f"n_{item.stem}"
+    return [
+        (
+            f"int<lower=1, upper={item.size}> {number};",
+            f"coefficients with a {item.density.name} prior",
+        ),
+        (f"array[{number}] int<lower=1, upper={item.size}> {item.stem};", "which"),
+    ]
+
+
+def transformed_data(parts: Parts) -> str:
+    """Declare what is made of the data once."""
+    if parts.integrates_theta:
+        return prepared_inputs(parts) + declarations(marginal_data(parts))
+    split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
+    return declarations([split]) + prepared_inputs(parts)
+
+
+def prepared_inputs(parts: Parts) -> str:
+    """Centre X and standardise U; prepare least squares on X."""
+    lines, loops = centred_columns(parts.design)
+    return (
+        declarations(
+            [
+                ("matrix[N, P] Xc;", "structured design, centred"),
+                *lines,
+                ("matrix[N, Q] H;", "input of the first Bayesian layer"),
+            ]
+        )
+        + f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}{INPUTS}"
+        + (LEAST_SQUARES if parts.orthogonal else "")
+    )
+
+
+def parameters(parts: Parts, *, theta: bool = True) -> str:
+    """Declare what is sampled, with or without the structured coefficients."""
+    lines = [
+        (statement(item.declaration, WIDTH - 2).rstrip(), item.text)
+        for item in parts.parameters
+        if theta or item.name != parts.design.mean.theta
+    ]
+    return declarations(lines)
+
+
+def fixed_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare the parameters that are fixed, and what the terms make of theirs."""
+    fixed = [
+        (f"real {item.parameter} = {item.data_names[0]};", item.text) for item in parts.constant
+    ]
+    return fixed + made_lines(parts.design)
