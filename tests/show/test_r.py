@@ -242,7 +242,7 @@ TOKENS = re.compile(
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
 SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
-SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace"}
+SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace", "categories"}
 
 
 def settings_of(script):
