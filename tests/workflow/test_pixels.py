@@ -18,8 +18,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from semistan.errors import InputError
-from semistan.workflow import pixels
-from semistan.workflow.pixels import Picture, read_pictures
+from semistan.workflow import picture_sources, pixels
+from semistan.workflow.picture import Picture
+from semistan.workflow.pixels import read_pictures
 
 AS_IT_IS = Picture(None, None)
 ORIENTATION = 0x0112  # EXIF's tag
@@ -94,13 +95,13 @@ def refused(read):
 @pytest.fixture
 def opened(monkeypatch):
     """Count how often each file is decoded."""
-    names, original = [], pixels._read_file
+    names, original = [], picture_sources._read_file
 
     def counted(path, wanted):
         names.append(path.name)
         return original(path, wanted)
 
-    monkeypatch.setattr(pixels, "_read_file", counted)
+    monkeypatch.setattr(picture_sources, "_read_file", counted)
     return names
 
 

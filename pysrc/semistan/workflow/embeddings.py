@@ -17,7 +17,8 @@ from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
 from semistan.model.table.embeddings import TrunkFile
 from semistan.workflow.complaints import Pixels
-from semistan.workflow.pixels import Normal, Picture, Reading, embed_pictures
+from semistan.workflow.picture import Normal, Picture
+from semistan.workflow.pixels import Reading, embed_pictures
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,8 @@ from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
 from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
 from semistan.workflow.embeddings import given_embeddings, run_trunk
-from semistan.workflow.pixels import Picture, Reading, read_pictures
+from semistan.workflow.picture import Picture
+from semistan.workflow.pixels import Reading, read_pictures
 from semistan.workflow.shapes import channels_first, square
 
 if TYPE_CHECKING:
