@@ -4,7 +4,6 @@ The oracles are NumPy on the pixels that were written, and fits to the same numb
 """
 
 import hashlib
-import io
 import json
 import shutil
 import subprocess
@@ -16,11 +15,9 @@ import pandas as pd
 import pytest
 from onnx import helper
 from PIL import Image
-from rich.console import Console
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.command import screen
 from semistan.errors import InputError
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.posterior import One
@@ -424,21 +421,6 @@ def test_whoever_waits_sees_how_many_images_are_read(data, new, fitted, tmp_path
     training_rows(bundle, reading=reading)
     semistan.fit(config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", reading=reading)
     assert steps[2:] == [(20, 30), (30, 30)] * 2
-
-
-def test_a_bar_is_shown_of_images_that_are_read(monkeypatch):
-    shown = io.StringIO()
-    terminal = Console(file=shown, force_terminal=True, width=100)
-    monkeypatch.setattr(screen, "notes", terminal)
-    monkeypatch.setattr(screen, "is_interactive", lambda: True)
-    with screen.image_bar() as reading:
-        assert shown.getvalue() == ""
-        reading(3, 9)
-        reading(9, 9)
-    assert "9/9 images" in shown.getvalue()
-    with screen.image_bar():
-        shown.truncate(0)
-    assert shown.getvalue() == ""
 
 
 @pytest.mark.lengthy

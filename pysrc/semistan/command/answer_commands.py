@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan.command import screen
+from semistan.command import bars, screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     Data,
@@ -82,7 +82,7 @@ def predict(
     opened = [read_run(run) for run in runs]
     said = {"say": screen.say, **options}
     with (
-        screen.image_bar() as reading,
+        bars.image_bar() as reading,
         nullcontext() if cluster is None else connected(cluster) as backend,
     ):
         rows = read_pieces(newdata, given_dialect(**dialect), screen.say)
@@ -113,7 +113,7 @@ def score(
     from semistan.workflow import score as scoring
 
     opened = read_run(run)
-    with screen.image_bar() as reading:
+    with bars.image_bar() as reading:
         table = scoring.score(
             opened, rows_of(newdata, dialect), interval=interval, seed=seed,
             drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=screen.say,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan.command import screen
+from semistan.command import bars, screen
 from semistan.command.arguments import (
     Data,
     Json,
@@ -31,7 +31,7 @@ def new(
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
     from semistan.workflow.new import new as write_new
 
-    with screen.image_bar() as reading:
+    with bars.image_bar() as reading:
         write_new(
             formula, out=out, overwrite=overwrite, overrides=overrides, reading=reading,
             say=screen.say,
@@ -57,9 +57,9 @@ def fit(
     config = configure(model, overrides)
     epochs = config.subspace.subspaces * training_epochs(config)
     with (
-        screen.image_bar() as reading,
-        screen.training_bar(epochs) as progress,
-        screen.chain_bars() as chain_progress,
+        bars.image_bar() as reading,
+        bars.training_bar(epochs) as progress,
+        bars.chain_bars() as chain_progress,
     ):
         result = workflow.fit(
             config,
@@ -94,9 +94,9 @@ def update(
     data = overrides.pop("data", None)
     config = with_overrides(old.config, overrides)
     with (
-        screen.image_bar() as reading,
-        screen.training_bar(config.subspace.subspaces * training_epochs(config)) as progress,
-        screen.chain_bars() as chain_progress,
+        bars.image_bar() as reading,
+        bars.training_bar(config.subspace.subspaces * training_epochs(config)) as progress,
+        bars.chain_bars() as chain_progress,
     ):
         result = updated(
             old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
@@ -126,7 +126,7 @@ def train(
 
     config = configure(model, overrides)
     check_output_folder(out, MARKER, overwrite=overwrite)
-    with screen.image_bar() as reading:
+    with bars.image_bar() as reading:
         prepared = prepare(config, reading=reading)
     for note in prepared.notes:
         screen.say(note)
@@ -138,7 +138,7 @@ def train(
     prepared = resolved(prepared, say=screen.say)
     checkpoint = training.checkpoint_file(out)
     training.warn_of_damage(checkpoint, screen.say)
-    with screen.training_bar(training_epochs(prepared.config)) as progress:
+    with bars.training_bar(training_epochs(prepared.config)) as progress:
         bundle = training.train(prepared, progress, checkpoint=checkpoint)
     screen.say(prior_text(bundle, prepared.rows))
     warn_of_overfitting([bundle], screen.say)
@@ -183,7 +183,7 @@ def subspace(
         check_output_file(picture, overwrite=overwrite)
     run = one_subspace(source) if (source / MARKER).is_file() else None
     bundle = run.bundle if run else read_bundle(source)
-    with screen.image_bar() as reading:
+    with bars.image_bar() as reading:
         rows = run.rows() if run else training_rows(bundle, data, reading)
     screen.show_table(subspace_measures(bundle, rows), as_json=as_json)
     if picture is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semistan.command import screen
+from semistan.command import bars, screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
@@ -41,7 +41,7 @@ def stan(
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
     from semistan.workflow.stan import stan as write_stan
 
-    with screen.image_bar() as reading:
+    with bars.image_bar() as reading:
         write_stan(
             bundle, data, out=out, prior_only=prior_only, overwrite=overwrite, include=include,
             overrides=overrides, reading=reading, say=screen.say,
@@ -92,7 +92,7 @@ def sample(
     elif more is not None:
         raise InputError(f"--more continues a run, and '{source}' is none; use --draws")
     else:
-        with screen.image_bar() as reading:
+        with bars.image_bar() as reading:
             run = workflow.start_run(
                 source, data, out, overrides,
                 prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
@@ -101,7 +101,7 @@ def sample(
         screen.say(f"made {run.path}; commands for its chains: semistan tasks {run.path}")
         return
     toolchain = toolchain_for(run.options)
-    with backend_at(cluster) as backend, screen.chain_bars() as progress:
+    with backend_at(cluster) as backend, bars.chain_bars() as progress:
         result = workflow.sample(
             run,
             toolchain,
@@ -121,7 +121,7 @@ def _resumed(folder: Path, cluster: str | None) -> "Run":
     epochs = epochs_left(folder)
     with (
         backend_at(cluster if epochs else None) as backend,
-        screen.training_bar(epochs) as progress,
+        bars.training_bar(epochs) as progress,
     ):
         return resume(folder, progress=progress, say=screen.say, backend=backend)
 
@@ -208,7 +208,7 @@ def reproduce(run: RunFolder, as_json: Json = False) -> None:
 
     opened = read_run(run)
     epochs = training_epochs(opened.bundle.config) * len(opened.members)
-    with screen.training_bar(epochs) as progress, screen.chain_bars() as chain_progress:
+    with bars.training_bar(epochs) as progress, bars.chain_bars() as chain_progress:
         found = run_again(opened, progress=progress, chain_progress=chain_progress, say=screen.say)
     screen.show_table(found, as_json=as_json)
     if not found["same"].all():

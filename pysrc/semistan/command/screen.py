@@ -1,12 +1,11 @@
-"""What people see on the terminal: tables, progress and diagnostics in words."""
+"""What people see on the terminal: tables, and diagnostics in words."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,18 +14,14 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.progress import TaskID
 
     from semistan.command.doctor import Finding
-    from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.effects.answers import Answer
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
-    from semistan.subspace.descent import Progress
     from semistan.workflow.fit import Fit
-    from semistan.workflow.pixels import Reading
 
 out = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -51,90 +46,6 @@ def complain(message: str) -> None:
 def is_interactive() -> bool:
     """Say whether progress bars make sense."""
     return sys.stderr.isatty()
-
-
-@contextmanager
-def training_bar(epochs: int) -> Iterator[Progress]:
-    """Yield a callback that shows a progress bar with the loss from its first call on."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(
-        TextColumn("training"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} epochs  {task.fields[loss]}"),
-        TimeRemainingColumn(),
-        console=notes,
-        disable=not is_interactive(),
-    )
-    task = bar.add_task("training", total=epochs, loss="")
-
-    def show(epoch: int, loss: float, held_out: float) -> None:
-        bar.start()
-        bar.update(task, completed=epoch, loss=f"loss {loss:.4f}, held out {held_out:.4f}")
-        if epoch == epochs:
-            bar.stop()
-
-    try:
-        yield show
-    finally:
-        bar.stop()
-
-
-@contextmanager
-def image_bar() -> Iterator[Reading]:
-    """Yield a callback that shows a progress bar of images that are read from its first call on."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(
-        TextColumn("reading"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} images"),
-        TimeRemainingColumn(),
-        console=notes,
-        disable=not is_interactive(),
-    )
-    task = bar.add_task("reading")
-
-    def show(done: int, total: int) -> None:
-        bar.update(task, completed=done, total=total)
-        bar.start()
-        if done == total:
-            bar.stop()
-
-    try:
-        yield show
-    finally:
-        bar.stop()
-
-
-@contextmanager
-def chain_bars() -> Iterator[ChainProgress]:
-    """Yield a callback that shows a progress bar for each chain from its first call on."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    bar = Bar(
-        TextColumn("chain {task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
-        console=notes,
-        disable=not is_interactive(),
-    )
-    tasks: dict[int, TaskID] = {}
-
-    def show(chain: int, iteration: int, iterations: int) -> None:
-        if chain not in tasks:
-            bar.start()
-            tasks[chain] = bar.add_task(str(chain), total=iterations)
-        bar.update(tasks[chain], completed=iteration)
-
-    try:
-        yield show
-    finally:
-        bar.stop()
 
 
 def show_fit(fit: Fit) -> None:
