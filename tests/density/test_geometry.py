@@ -142,6 +142,24 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     assert not replace(starts, found=(mode, mode, far)).one_mode
 
 
+def test_a_metric_too_narrow_to_be_learnt_is_kept():
+    bundle, rows = random_bundle("gaussian", activation="identity")
+    starts = find_starts(bundle, rows, SampleConfig(chains=2))
+    mode = starts.found[0]
+    lower = replace(mode, log_density=mode.log_density - 50)
+    two = replace(starts, found=(mode, lower))
+    assert not two.one_mode and not two.keeps_metric
+    assert two.resolve(SampleConfig()).warmup == 1000
+    share = 1e-6 / np.linalg.eigvalsh(mode.inv_metric)[0]
+    narrow = [replace(each, inv_metric=each.inv_metric * share) for each in (mode, lower)]
+    two = replace(starts, found=tuple(narrow))
+    assert not two.one_mode and two.keeps_metric
+    assert two.resolve(SampleConfig()).warmup == 300
+    assert two.text(two.resolve(SampleConfig()), with_metric=True).endswith("metrics are kept")
+    assert not replace(two, narrows=True).keeps_metric
+    assert not replace(starts, found=()).keeps_metric
+
+
 def test_a_mode_without_mass_is_left_for_the_best():
     bundle, rows = random_bundle("gaussian", activation="identity")
     best = find_starts(bundle, rows, SampleConfig(chains=3)).found[0]

@@ -62,7 +62,7 @@ def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
     again = tmp_path / "again"
     shutil.copytree(folder, again, ignore=shutil.ignore_patterns("chains", "program"))
     complete_folder(
-        again, bundle, starts.resolve(options), kernel=kernel, keep_metric=starts.one_mode
+        again, bundle, starts.resolve(options), kernel=kernel, keep_metric=starts.keeps_metric
     )
     for chain in (1, 2):
         mine, ours = (draws(path / "chains" / f"chain-{chain}.csv") for path in (folder, again))

@@ -28,6 +28,8 @@ SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
 MOST_GAUSSIAN = 75  # dimensions up to which the metric of a mode is worth more than an adapted one
 MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric is dense
+LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
+ADAPTED = "the metric is adapted"
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -62,8 +64,19 @@ class Starts:
 
     @property
     def keeps_metric(self) -> bool:
-        """Whether the metric of the one mode is kept: not where the posterior narrows."""
-        return self.one_mode and not self.narrows
+        """Whether the modes' metric is kept: not where the posterior narrows.
+
+        It is kept where there is one mode, and where the posterior is so narrow, as with very many
+        rows, that CmdStan could not learn a better one: in a window of n draws it adds
+        5e-3 / (n + 5) to the variances, which would hide the smallest of them.
+        """
+        return not self.narrows and (self.one_mode or self._hidden)
+
+    @property
+    def _hidden(self) -> bool:
+        return bool(self.found) and all(
+            np.linalg.eigvalsh(mode.inv_metric)[0] < LEARNT for mode in self.modes
+        )
 
     @property
     def one_mode(self) -> bool:
@@ -100,16 +113,16 @@ class Starts:
         if options.metric != "ggn":
             where = f"each chain starts at {self.at}; " if self.at else ""
             return f"{where}the metric ({options.metric}) is adapted during warm-up"
+        then = "its metric is kept" if self.keeps_metric else f"{ADAPTED} from there"
         if len(self.found) == 1:
-            return "the chain climbed to a mode in the subspace; the metric is adapted from there"
+            return f"the chain climbed to a mode in the subspace; {then}"
         moved = sum(mode not in self.modes for mode in self.found)
         away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
-            then = "its metric is kept" if self.keeps_metric else "the metric is adapted from there"
             return f"the chains climbed to one mode in the subspace{away}; {then}"
         densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
         modes = f"the chains climbed to modes of log density {densities}{away}"
-        return f"{modes}; the metric is adapted"
+        return f"{modes}; {'their metrics are kept' if self.keeps_metric else ADAPTED}"
 
 
 def find_starts(

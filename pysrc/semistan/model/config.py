@@ -299,7 +299,7 @@ class SampleConfig(_Section):
     ``method`` is one of ``infer.methods``. ``temperature`` T takes the likelihood to
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
-    ``warmup = "auto"`` is 300 iterations if the chains find one mode whose metric is kept, else
+    ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
     dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a
