@@ -37,70 +37,68 @@ class Log:
 @contextmanager
 def training_bar(epochs: int) -> Iterator[Progress]:
     """Yield a callback that shows the epochs and the loss from its first call on."""
-    bar, log = _bar("training", "{task.completed}/{task.total} epochs  {task.fields[loss]}"), Log()
-    task = bar.add_task("training", total=epochs, loss="")
+    columns = ("training", "{task.completed}/{task.total} epochs  {task.fields[loss]}")
+    with _bar(*columns) as (bar, log):
+        task = bar.add_task("training", total=epochs, loss="")
 
-    def show(epoch: int, loss: float, held_out: float) -> None:
-        losses = f"loss {loss:.4f}, held out {held_out:.4f}"
-        log(f"training: {epoch} of {epochs} epochs, {losses}")
-        bar.start()
-        bar.update(task, completed=epoch, loss=losses)
-        if epoch == epochs:
-            bar.stop()
+        def show(epoch: int, loss: float, held_out: float) -> None:
+            losses = f"loss {loss:.4f}, held out {held_out:.4f}"
+            log(f"training: {epoch} of {epochs} epochs, {losses}")
+            bar.start()
+            bar.update(task, completed=epoch, loss=losses)
+            if epoch == epochs:
+                bar.stop()
 
-    try:
         yield show
-    finally:
-        bar.stop()
 
 
 @contextmanager
 def image_bar() -> Iterator[Reading]:
     """Yield a callback that shows how many images are read from its first call on."""
-    bar, log = _bar("reading", "{task.completed}/{task.total} images"), Log()
-    task = bar.add_task("reading")
+    with _bar("reading", "{task.completed}/{task.total} images") as (bar, log):
+        task = bar.add_task("reading")
 
-    def show(done: int, total: int) -> None:
-        log(f"reading: {done} of {total} images")
-        bar.update(task, completed=done, total=total)
-        bar.start()
-        if done == total:
-            bar.stop()
+        def show(done: int, total: int) -> None:
+            log(f"reading: {done} of {total} images")
+            bar.update(task, completed=done, total=total)
+            bar.start()
+            if done == total:
+                bar.stop()
 
-    try:
         yield show
-    finally:
-        bar.stop()
 
 
 @contextmanager
 def chain_bars() -> Iterator[ChainProgress]:
     """Yield a callback that shows how far each chain is from its first call on."""
-    bar, log = _bar("chain {task.description}", "{task.completed}/{task.total}"), Log()
-    tasks: dict[int, TaskID] = {}
-    unfinished: dict[int, str] = {}
+    with _bar("chain {task.description}", "{task.completed}/{task.total}") as (bar, log):
+        tasks: dict[int, TaskID] = {}
+        unfinished: dict[int, str] = {}
 
-    def show(chain: int, iteration: int, iterations: int) -> None:
-        unfinished[chain] = f"chain {chain} at {iteration} of {iterations}"
-        if iteration == iterations:
-            unfinished.pop(chain, None)
-        if under_way := list(unfinished.values()):  # in one step, as chains report from threads
-            log("sampling: " + ", ".join(under_way))
-        if chain not in tasks:
-            bar.start()
-            tasks[chain] = bar.add_task(str(chain), total=iterations)
-        bar.update(tasks[chain], completed=iteration)
+        def show(chain: int, iteration: int, iterations: int) -> None:
+            unfinished[chain] = f"chain {chain} at {iteration} of {iterations}"
+            if iteration == iterations:
+                unfinished.pop(chain, None)
+            if under_way := list(unfinished.values()):  # in one step, as chains report from threads
+                log("sampling: " + ", ".join(under_way))
+            if chain not in tasks:
+                bar.start()
+                tasks[chain] = bar.add_task(str(chain), total=iterations)
+            bar.update(tasks[chain], completed=iteration)
 
-    try:
         yield show
-    finally:
-        bar.stop()
 
 
-def _bar(before: str, behind: str) -> Bar:
+@contextmanager
+def _bar(before: str, behind: str) -> Iterator[tuple[Bar, Log]]:
+    """Yield a bar that is not yet shown, and the log beside it; stop the bar at the end."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    return Progress(
+    bar = Progress(
         TextColumn(before), BarColumn(), TextColumn(behind), TimeRemainingColumn(),
         console=screen.notes, disable=not screen.is_interactive(),
     )  # fmt: skip
+    try:
+        yield bar, Log()
+    finally:
+        bar.stop()
