@@ -121,11 +121,11 @@ def sample_run(
 
 
 def unconstrained_point(bundle: Bundle) -> Array:
-    """Return the state (phi, theta / theta_scale, log sigma) at which contenders must agree."""
+    """Return the state (c, z, log sigma) of ``peers`` at which contenders must agree."""
     trained, generator = bundle.trained, np.random.default_rng(2)
-    phi = 0.3 * generator.normal(size=bundle.subspace.k)
+    c = 0.3 * generator.normal(size=bundle.subspace.k)
     sigma = trained.dispersion["sigma"]
-    return np.array([*phi, *(trained.theta / bundle.units.theta_scale), np.log(sigma)])
+    return np.array([*c, *(trained.theta / bundle.units.theta_scale), np.log(sigma)])
 
 
 def initial_points(run: Path, chains: int) -> list[dict[str, Array]]:

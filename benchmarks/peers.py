@@ -1,7 +1,8 @@
 """The same log density elsewhere: JAX and PyTorch for gradients, NumPyro and Pyro for NUTS.
 
-An unconstrained state is q = (phi, theta / theta_scale, log sigma), as in the Stan program, so
-that every sampler moves in the same coordinates with the same log density.
+An unconstrained state is q = (c, z, log sigma), with c = phi / phi_scale and
+z = theta / theta_scale, as in the Stan program, so that every sampler moves in the same
+coordinates with the same log density.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ class Posterior:
         return self.subspace.k
 
     @property
-    def phi_prior(self) -> tuple[Array, Array]:
-        """Location and scale of phi, shapes (k,)."""
-        return self.priors["prior_phi_location"], self.priors["prior_phi_scale"]
+    def c_prior(self) -> tuple[Array, Array]:
+        """Location and scale of phi / phi_scale, shapes (k,)."""
+        location, scale = (self.priors[f"prior_phi_{name}"] for name in ("location", "scale"))
+        return location / self.subspace.phi_scale, scale / self.subspace.phi_scale
 
     @property
     def z_prior(self) -> tuple[Array, Array]:
@@ -126,7 +128,7 @@ def one_core_jax() -> Any:
     return jax
 
 
-def jax_eta(posterior: Posterior, phi: Any, theta: Any) -> Any:
+def jax_eta(posterior: Posterior, c: Any, z: Any) -> Any:
     """Return the linear predictor (N,) in JAX."""
     import jax.numpy as jnp
     from jax import nn
@@ -140,6 +142,7 @@ def jax_eta(posterior: Posterior, phi: Any, theta: Any) -> Any:
     }
     activation = activations[posterior.network.activation]
     subspace, a = posterior.subspace, len(posterior.subspace.axes)
+    phi, theta = subspace.phi_scale * c, posterior.theta_scale * z
     w, h = jnp.asarray(subspace.p_bar), jnp.asarray(posterior.Z)
     if a:
         w = w.at[subspace.axes].add(phi[:a])
@@ -158,10 +161,10 @@ def jax_log_density(posterior: Posterior) -> Callable[[Any], Any]:
     from jax.scipy.stats import norm, t
 
     def log_density(q: Any) -> Any:
-        phi, z, sigma = q[: posterior.k], q[posterior.k : -1], jnp.exp(q[-1])
-        eta = jax_eta(posterior, phi, posterior.theta_scale * z)
+        c, z, sigma = q[: posterior.k], q[posterior.k : -1], jnp.exp(q[-1])
+        eta = jax_eta(posterior, c, z)
         prior = (
-            norm.logpdf(phi, *posterior.phi_prior).sum()
+            norm.logpdf(c, *posterior.c_prior).sum()
             + norm.logpdf(z, *posterior.z_prior).sum()
             + t.logpdf(sigma, *posterior.sigma_prior)
         )
@@ -209,14 +212,16 @@ class JaxGradient:
 
 
 def torch_eta(posterior: Posterior) -> Callable[[Any, Any], Any]:
-    """Return a function of phi and theta: the linear predictor (N,) in PyTorch."""
+    """Return a function of c and z: the linear predictor (N,) in PyTorch."""
     import torch
 
     subspace, a = posterior.subspace, len(posterior.subspace.axes)
     p_bar, Pi, Z, Xc = _tensors(subspace.p_bar, subspace.Pi, posterior.Z, posterior.Xc)
     axes = torch.as_tensor(subspace.axes)
+    phi_scale, theta_scale = _tensors(subspace.phi_scale, posterior.theta_scale)
 
-    def eta(phi: Any, theta: Any) -> Any:
+    def eta(c: Any, z: Any) -> Any:
+        phi, theta = phi_scale * c, theta_scale * z
         w = (p_bar + Pi @ phi[a:]).index_add(0, axes, phi[:a])
         f = posterior.network.forward(w, Z)[:, 0]
         return posterior.eta_loc + posterior.eta_scale * f + Xc @ theta
@@ -231,18 +236,18 @@ def torch_gradient(posterior: Posterior) -> Evaluate:
 
     torch.set_num_threads(1)
     predictor, log_constant = torch_eta(posterior), posterior.log_constant
-    y, scale = _tensors(posterior.y, posterior.theta_scale)
+    (y,) = _tensors(posterior.y)
     densities = (
-        Normal(*_tensors(*posterior.phi_prior), validate_args=False),
+        Normal(*_tensors(*posterior.c_prior), validate_args=False),
         Normal(*_tensors(*posterior.z_prior), validate_args=False),
         StudentT(*_tensors(*posterior.sigma_prior), validate_args=False),
     )
 
     def evaluate(q: Array) -> tuple[float, Array]:
         state = torch.tensor(q, requires_grad=True)
-        phi, z, sigma = state[: posterior.k], state[posterior.k : -1], state[-1].exp()
-        value = Normal(predictor(phi, scale * z), sigma, validate_args=False).log_prob(y).sum()
-        for density, values in zip(densities, (phi, z, sigma), strict=True):
+        c, z, sigma = state[: posterior.k], state[posterior.k : -1], state[-1].exp()
+        value = Normal(predictor(c, z), sigma, validate_args=False).log_prob(y).sum()
+        for density, values in zip(densities, (c, z, sigma), strict=True):
             value = value + density.log_prob(values).sum()
         value = value + state[-1] + log_constant
         value.backward()
@@ -268,11 +273,11 @@ def numpyro_model(posterior: Posterior) -> Callable[[], None]:
 
     def model() -> None:
         z_prior = posterior.z_prior
-        phi = numpyro.sample("phi", dist.Normal(*posterior.phi_prior).to_event(1))
+        c = numpyro.sample("c", dist.Normal(*posterior.c_prior).to_event(1))
         z = numpyro.sample("z", dist.Normal(*z_prior).to_event(1))
         t = dist.StudentT(*posterior.sigma_prior)
         sigma = numpyro.sample("sigma", dist.TruncatedDistribution(t, low=0.0))
-        eta = jax_eta(posterior, phi, posterior.theta_scale * z)
+        eta = jax_eta(posterior, c, z)
         numpyro.sample("y", dist.Normal(eta, sigma), obs=posterior.y)
 
     return model
@@ -339,14 +344,14 @@ def pyro_model(posterior: Posterior) -> Callable[[], None]:
     if posterior.sigma_prior[1] != 0:
         raise ValueError("Pyro can fold a Student t at 0 only")
     predictor = torch_eta(posterior)
-    y, scale, *z_prior = _tensors(posterior.y, posterior.theta_scale, *posterior.z_prior)
+    y, *z_prior = _tensors(posterior.y, *posterior.z_prior)
 
     def model() -> None:
-        phi = pyro.sample("phi", dist.Normal(*_tensors(*posterior.phi_prior)).to_event(1))
+        c = pyro.sample("c", dist.Normal(*_tensors(*posterior.c_prior)).to_event(1))
         z = pyro.sample("z", dist.Normal(*z_prior).to_event(1))
         half_t = dist.FoldedDistribution(dist.StudentT(*posterior.sigma_prior))
         sigma = pyro.sample("sigma", half_t)
-        eta = predictor(phi, scale * z)
+        eta = predictor(c, z)
         pyro.sample("y", dist.Normal(eta, sigma).to_event(1), obs=y)
 
     return model
@@ -392,19 +397,19 @@ def pyro_log_density(posterior: Posterior) -> Evaluate:
 
 # States and draws
 
-NAMES = ("phi", "z", "sigma")  # the order within q
+NAMES = ("c", "z", "sigma")  # the order within q
 
 
 def _named(posterior: Posterior, q: Array) -> dict[str, Array]:
     """Split an unconstrained state by name."""
     k = posterior.k
-    return {"phi": q[:k], "z": q[k:-1], "sigma": q[-1]}
+    return {"c": q[:k], "z": q[k:-1], "sigma": q[-1]}
 
 
 def _unconstrained(posterior: Posterior, start: Start) -> dict[str, Array]:
     """Map initial values to unconstrained ones."""
     return {
-        "phi": np.asarray(start["phi"], dtype=float),
+        "c": np.asarray(start["phi"], dtype=float) / posterior.subspace.phi_scale,
         "z": np.asarray(start["theta"]) / posterior.theta_scale,
         "sigma": np.log(start["sigma"]),
     }
@@ -416,5 +421,6 @@ def _tensors_of(state: Mapping[str, Array]) -> dict[str, Any]:
 
 def _chain(posterior: Posterior, samples: Mapping[str, Any]) -> Chain:
     """Map one chain's unconstrained draws to the parameters in the user's units."""
-    phi, z, log_sigma = (np.asarray(samples[name]) for name in NAMES)
-    return {"phi": phi, "theta": posterior.theta_scale * z, "sigma": np.exp(log_sigma)}
+    c, z, log_sigma = (np.asarray(samples[name]) for name in NAMES)
+    phi, theta = posterior.subspace.phi_scale * c, posterior.theta_scale * z
+    return {"phi": phi, "theta": theta, "sigma": np.exp(log_sigma)}
