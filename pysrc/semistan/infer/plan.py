@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import resource
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from semistan.infer.environment import environment
 from semistan.infer.method import Method
 from semistan.infer.processors import usable_cores
 from semistan.infer.stan_json import write_stan_json
@@ -93,7 +93,7 @@ def plan_in_torch(options: SampleConfig, method: Method, activations: int) -> in
         Rows times the width of the widest layer: beyond some, a chain uses all cores by itself.
     """
     gradients = method.gradients or (LEAPFROG_STEPS if method.hamiltonian else 1)
-    long = options.draws * gradients >= WORTH_A_PROCESS
+    long = options.per_chain * gradients >= WORTH_A_PROCESS
     alone = activations >= ONE_THREAD_ACTIVATIONS or not (method.has_warmup and long)
     return 1 if alone else min(options.chains, usable_cores())
 
@@ -161,11 +161,11 @@ def _milliseconds(executable: Path, folder: Path, threads: int, steps: int) -> f
         f"int_time={steps // 10 * 1e-6:g} stepsize=1e-6 data file=data.json init=init.json "
         "random seed=1 output file=timing.csv refresh=0"
     )
-    environment = os.environ | {"STAN_NUM_THREADS": str(threads)}
     before = _children_seconds()
     subprocess.run(
         [executable, *arguments.split()],
-        cwd=folder, env=environment, capture_output=True, check=True,
+        cwd=folder, env=environment() | {"STAN_NUM_THREADS": str(threads)}, capture_output=True,
+        check=True,
     )  # fmt: skip
     own = (_children_seconds() - before) / threads
     seconds = re.search(r"([\d.e-]+) seconds \(Sampling\)", (folder / "timing.csv").read_text())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semistan.bundle.files import atomic_file
+from semistan.infer.environment import KEEP_MEMORY
 from semistan.infer.methods.nuts import step_size_only
 from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.model.config import SampleConfig
@@ -61,16 +62,19 @@ def shell_script(
     window = _window(options.warmup, keep_metric)
     phases = "".join(f" {name}={value}" for name, value in window.items())
     chains = " ".join(str(chain) for chain in range(1, options.chains + 1))
+    settings = " ".join(f"{name}={value}" for name, value in KEEP_MEMORY.items())
     return f"""#!/bin/sh
 # Compile, sample into chains/ and summarise: CMDSTAN=/path/to/cmdstan sh run.sh
 # CmdStan's make needs a folder whose path has no blanks.
 set -e; all=; cd "$(dirname "$0")"
 make -C "${{CMDSTAN:?must name the folder of CmdStan}}" STAN_THREADS=1 \\
   {flags}"$PWD/program"
+# glibc keeps what is freed: small gradients take less time.
+export {settings}
 mkdir -p chains
 for i in {chains}; do
   ./program id=$i random seed={options.seed} data file=data.json init=inits-$i.json \\
-    method=sample num_warmup={options.warmup} num_samples={options.draws} \\
+    method=sample num_warmup={options.warmup} num_samples={options.per_chain} \\
     adapt delta={options.adapt_delta}{phases} \\
     algorithm=hmc engine=nuts max_depth={options.max_treedepth} {metric} \\
     output file=chains/chain-$i.csv sig_figs={SIGNIFICANT_DIGITS} >chains/chain-$i.txt &
@@ -92,15 +96,18 @@ def r_script(
     metric = kept if options.metric == "ggn" else f'metric = "{options.metric}"'
     window = _window(options.warmup, keep_metric)
     phases = "".join(f", {name} = {value}" for name, value in window.items())
+    settings = ", ".join(f"{name} = {value}" for name, value in KEEP_MEMORY.items())
     return f"""# Compile and sample with cmdstanr, in this folder: Rscript run.R
 n <- {options.chains}
 chains <- seq_len(n)
+# glibc keeps what is freed: small gradients take less time.
+Sys.setenv({settings})
 model <- cmdstanr::cmdstan_model(
   "program.stan", cpp_options = list(stan_threads = TRUE){header})
 fit <- model$sample(
   data = "data.json", init = sprintf("inits-%d.json", chains), seed = {options.seed},
   chains = n, parallel_chains = n, threads_per_chain = 1,
-  iter_warmup = {options.warmup}, iter_sampling = {options.draws},
+  iter_warmup = {options.warmup}, iter_sampling = {options.per_chain},
   adapt_delta = {options.adapt_delta}, max_treedepth = {options.max_treedepth}{phases},
   {metric}, sig_figs = {SIGNIFICANT_DIGITS})
 print(fit$summary())

@@ -17,6 +17,7 @@ from semistan.infer.children import Children, own_children
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
 from semistan.infer.content import Content
+from semistan.infer.environment import environment
 from semistan.infer.task import ChainTask
 
 SCRATCH = "semistan"
@@ -105,10 +106,10 @@ def _telling(report: Report, children: Children) -> Any:
 
     class Telling(quiet_cmdstanpy().CmdStanModel):  # type: ignore[misc]
         def _run_cmdstan(self, runset: Any, idx: int = 0, *_: Any, **__: Any) -> None:
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             with (
                 Path(runset.stdout_files[idx]).open("w", encoding="utf-8") as console,
-                children.process(runset.cmd(idx), **pipes) as process,
+                children.process(runset.cmd(idx), env=environment(), **pipes) as process,
             ):
                 assert process.stdout is not None
                 for line in process.stdout:
