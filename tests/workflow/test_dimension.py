@@ -24,7 +24,7 @@ def decided(seconds, **settings):
 def test_all_weights_are_taken_where_they_can_be_sampled():
     k, curve, reason = decided(1e-6)
     assert (k, curve) == (D, 8)
-    assert reason.startswith("k = all 13 weights: sampling is predicted to take")
+    assert reason.startswith("k = all 13 weights: sampling takes up to")
     assert "0.001 ms per gradient" in reason
 
 
@@ -32,9 +32,9 @@ def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeyp
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
     settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
     *_, reason = decided(1e-4, **settings)
-    assert "30 s" in reason  # 2 x 300 x 500 x 0.1 ms, in however few dimensions
+    assert "61 s" in reason  # 2 x 300 x 1024 x 0.1 ms, in however few dimensions
     *_, reason = decided(1e-4, network__hidden=[40], **settings)
-    assert "30 s" in reason  # 2 x 300 x 500 x 0.1 ms
+    assert "61 s" in reason  # 2 x 300 x 1024 x 0.1 ms
     *_, reason = decided(1e-4, network__hidden=[40], sample__max_treedepth=5, **settings)
     assert "2 s" in reason  # 2^5 steps
 
@@ -43,7 +43,7 @@ def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeyp
 def test_what_takes_too_long_becomes_as_wide_as_the_budget_and_the_rows_allow(seconds, k):
     found = decided(seconds, network__hidden=[40, 40])
     assert found[:2] == (k, 8 if k > 8 else None)
-    assert f"k = {k} of {MANY} weights: all would take some" in found[2]
+    assert f"k = {k} of {MANY} weights: all would take up to" in found[2]
     assert "more than the budget of 10 min" in found[2]
 
 
@@ -51,8 +51,36 @@ def test_a_larger_budget_allows_more():
     assert decided(2e-3, network__hidden=[40, 40], sample__budget=600.0)[0] == MANY
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "draws", "k"),
+    [(0.19, 1000, MANY), (0.2, 500, MANY), (0.3, 250, MANY), (0.4, 1000, 15)],
+)
+def test_chains_become_shorter_before_weights_are_confined(milliseconds, draws, k, monkeypatch):
+    # 2 rounds x (500 + draws) x 1024 steps within 10 minutes
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    given = prepared(network__hidden=[40, 40])
+    found = with_dimension(given, lambda _: 1e-3 * milliseconds)
+    config = found.prepared.config
+    assert (config.subspace.k, config.sample.draws) == (k, draws)
+    assert ("draws of each chain to stay below" in found.reason) == (draws < 1000)
+
+
+def test_the_number_of_draws_that_was_asked_for_stays():
+    found = with_dimension(prepared(sample__draws=700), lambda _: 3e-4)
+    assert found.prepared.config.sample.draws == 700
+
+
+@pytest.mark.parametrize(("subspaces", "draws"), [(1, 1000), (2, 500), (5, 500)])
+@pytest.mark.parametrize("k", [3, "auto"])
+def test_several_subspaces_have_shorter_chains(subspaces, draws, k):
+    given = prepared(subspace__subspaces=subspaces, subspace__k=k)
+    found = with_dimension(given, lambda _: 1e-6)
+    assert found.prepared.config.sample.draws == draws
+    assert (f"each of {subspaces} subspaces" in found.reason) == (k == "auto" and subspaces > 1)
+
+
 def test_a_number_stays_and_is_not_timed():
-    given = prepared(subspace__k=3)
+    given = prepared(subspace__k=3, sample__draws=200)
     found = with_dimension(given, lambda _: 1 / 0)
     assert (found.prepared, found.reason) == (given, "")
 

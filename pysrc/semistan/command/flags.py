@@ -214,12 +214,14 @@ SAMPLE_FLAGS = (
          "likelihood (as it is) or subspace (with theta integrated out).", SAMPLING),
     Flag("chains", ("sample.chains",), int, "Markov chains.", SAMPLING),
     Flag("budget", ("sample.budget",), float,
-         "Minutes of sampling that k = auto aims to stay below.", SAMPLING),
+         "Minutes of sampling, of each subspace, that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,
          "Warm-up iterations of each chain; auto: 300 if the metric of a mode is kept, else 1000; "
          "500 with the diagonal metric of many dimensions.",
          SAMPLING, _number_or_auto),
-    Flag("draws", ("sample.draws",), int, "Draws of each chain after warm-up.", SAMPLING),
+    Flag("draws", ("sample.draws",), str,
+         "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
+         "and down to 250 where the budget asks for it.", SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), float, "Target acceptance rate.", SAMPLING),
     Flag("max_treedepth", ("sample.max_treedepth",), int, "Maximum tree depth.", SAMPLING),
     Flag("metric", ("sample.metric",), str,

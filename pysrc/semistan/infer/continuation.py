@@ -96,9 +96,9 @@ def continued_chain(task: ChainTask, report: Report, *, step_size: float) -> byt
     return cmdstan_chain(
         task, "sample", report=report,
         chains=1, chain_ids=[task.number], seed=options.seed,
-        iter_warmup=0, iter_sampling=options.draws, adapt_engaged=False, step_size=step_size,
+        iter_warmup=0, iter_sampling=options.per_chain, adapt_engaged=False, step_size=step_size,
         max_treedepth=options.max_treedepth, metric=task.mode or "unit_e",
-        sig_figs=SIGNIFICANT_DIGITS, refresh=max(1, options.draws // 50),
+        sig_figs=SIGNIFICANT_DIGITS, refresh=max(1, options.per_chain // 50),
         threads_per_chain=task.threads, force_one_process_per_chain=True, show_progress=False,
     )  # fmt: skip
 

@@ -88,14 +88,15 @@ class Starts:
         return climbed > 1 and all(_same(best, mode) for mode in self.modes)
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
-        """Replace ``auto`` by a length of warm-up, and a metric that was not found."""
+        """Replace ``auto`` by numbers of iterations, and a metric that was not found."""
         metric = options.metric
         if metric in ("auto", "ggn"):
             metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
         long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
         automatic = SHORT_WARMUP if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
-        return options.model_copy(update={"warmup": warmup, "metric": metric})
+        update = {"warmup": warmup, "draws": options.per_chain, "metric": metric}
+        return options.model_copy(update=update)
 
     def text(self, options: SampleConfig, *, with_metric: bool) -> str:
         """Say what was found and what follows, given the resolved options.

@@ -82,7 +82,7 @@ def walked(
     """
     options = task.options
     assert options.warmup != "auto"
-    total, generator = options.warmup + options.draws, np.random.default_rng()
+    total, generator = options.warmup + options.per_chain, np.random.default_rng()
     walk = _left(task, total) or _new(task, begin)
     generator.bit_generator.state, saved = walk.random, time.monotonic()
     try:
@@ -118,7 +118,7 @@ def _written(walk: Walk, brought: Mapping[str, Array | float], total: int) -> di
 def _key(task: ChainTask) -> str:
     """Return what must be the same for a chain to go on."""
     options = task.options
-    return json.dumps([options.method, options.seed, options.warmup, options.draws])
+    return json.dumps([options.method, options.seed, options.warmup, options.per_chain])
 
 
 def _bytes(walk: Walk, task: ChainTask) -> bytes:

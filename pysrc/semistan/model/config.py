@@ -23,6 +23,7 @@ LARGEST_SEED = 2**32 - MOST_SUBSPACES  # CmdStan has 32 bits, and each subspace 
 MOST_LAYERS = 100
 SHOWN = 100  # characters of a wrong value
 MOST_DRAWS = 10**7  # in one chain, which is a text file of one line for each
+DRAWS = 1000  # of a chain, where nothing asks for fewer
 SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
 
@@ -300,14 +301,16 @@ class SampleConfig(_Section):
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
     ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
-    1000, and 500 for a metric that ``auto`` made diagonal. ``metric = "ggn"`` starts with the
+    1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
+    chain, 500 where several subspaces are pooled, and down to 250 where all weights could not be
+    sampled within the budget otherwise. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
     dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a
     mode that each climbs to from the trained ``curve``, or, where the metric needs no mode, on the
     curve; at the ``mode`` itself; or at a draw from the ``prior``. ``budget`` is the minutes of
-    sampling that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills the cores with
-    chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it compiles and
-    agrees with the network in PyTorch, else pure Stan.
+    sampling, of each subspace, that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills
+    the cores with chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it
+    compiles and agrees with the network in PyTorch, else pure Stan.
 
     ``backend`` is what does the work, training and studies included: ``local``, this machine's
     cores, or ``dask``, the workers of ``cluster``: a scheduler's address or JSON file, ``local``
@@ -320,7 +323,7 @@ class SampleConfig(_Section):
     temper: Literal["likelihood", "subspace"] = "likelihood"
     chains: int = Field(default=4, ge=1, le=1000)
     warmup: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
-    draws: int = Field(default=1000, ge=1, le=MOST_DRAWS)
+    draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
     adapt_delta: float = Field(default=0.95, gt=0, lt=1)
     max_treedepth: int = Field(default=10, ge=1, le=30)
     metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
@@ -331,6 +334,11 @@ class SampleConfig(_Section):
     backend: Literal["auto", "local", "dask"] = "auto"
     cluster: str | None = None
     seed: int = Field(default=1, ge=0, le=LARGEST_SEED)
+
+    @property
+    def per_chain(self) -> int:
+        """The draws of a chain: those of ``auto`` where nothing asks for fewer."""
+        return DRAWS if self.draws == "auto" else self.draws
 
     @property
     def where(self) -> str | None:

@@ -187,7 +187,7 @@ def chain_form(run: Run) -> ChainForm:
     """Return what the chains of a run must have."""
     method = method_of(run.options)
     return ChainForm(
-        method.lines_before + run.options.draws,
+        method.lines_before + run.options.per_chain,
         lambda chain: draws_of_columns(run.bundle, [chain], run.options),
     )
 

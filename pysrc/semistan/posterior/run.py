@@ -208,7 +208,7 @@ class Run:
         after = f" after {warmup} warm-up draws" if method.has_warmup else " draws"
         times = self.manifest.get("continued") or []
         further = f", the last {sum(each['draws'] for each in times)} by --more" if times else ""
-        draws = f"{number} x {options.draws}{after}{further}{prior}{lacking}"
+        draws = f"{number} x {options.per_chain}{after}{further}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
             facts |= {"Weights": f"{', '.join(f'{w:.2f}' for w in self.weights)} by stacking"}

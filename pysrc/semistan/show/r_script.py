@@ -83,8 +83,8 @@ def _settings(run: Run, relative: str) -> str:
 
 def _kept(run: Run) -> tuple[int, ...]:
     """Return how many draws count in each chain of each subspace: fewer with a smaller weight."""
-    shares = shares_of(run.weights or (1.0,) * len(run.members), run.options.draws)
-    return tuple(round(run.options.draws * share) for share in shares)
+    shares = shares_of(run.weights or (1.0,) * len(run.members), run.options.per_chain)
+    return tuple(round(run.options.per_chain * share) for share in shares)
 
 
 def _categories(run: Run) -> list[str]:

@@ -7,8 +7,12 @@ Seconds are predicted as
     rounds of chains x iterations x leapfrog steps x seconds per gradient.
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
-enough. More dimensions, or all weights, whose posterior has many modes, take up to some 500, and
-twice as many while the scales of the weights are sampled too.
+enough. More dimensions, or all weights, whose posterior has many modes, are taken to need the
+longest trees that are allowed: where the data say much, they do.
+
+``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
+of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, down
+to 250. Those of several subspaces have 500 at the most, since all of their draws are pooled.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from semistan.infer.plan import gradient_milliseconds, plan_in_torch, plan_threa
 from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, SHORT_WARMUP
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
-from semistan.model.config import SampleConfig, with_overrides
+from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.names import MU
 from semistan.model.networks.networks import initial
@@ -46,7 +50,8 @@ from semistan.workflow.prepare import Prepared, Say
 SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
 TIMED, TIMED_SECONDS = 10, 0.3  # gradients in PyTorch, or for how long; the fastest counts
 LEAST_SHARE = 0.01  # of a call in PyTorch that a gradient is taken to need in CmdStan
-WITH_MODE, DIAGONAL = 15, 500  # leapfrog steps of an iteration, by the metric
+WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
+SHORTER = (DRAWS // 2, DRAWS // 4)  # chains, where the budget or several subspaces ask for them
 
 Seconds = Callable[[Prepared], float]
 
@@ -88,32 +93,49 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
-        return Dimension(_with_scales(prepared))
+        return Dimension(_with_scales(_longest(prepared)))
     if not config.widens:
-        return Dimension(_with_scales(_resolved(prepared, NARROW, None)))
+        return Dimension(_with_scales(_longest(_resolved(prepared, NARROW, None))))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     most = method_of(options).dimensions
     if most is not None and d > most:
         reason = f"method = '{options.method}' works well in up to {most} dimensions"
-        return _narrowed(prepared, curve, [_possible(prepared, most)], reason)
-    per_gradient, at_once = seconds(every), _at_once(prepared)
-    scaled = prepared.config.priors.sd_w is not None
-    predicted = _predicted(options, d, per_gradient, at_once, every=True, scaled=scaled)
-    timed = f"{1e3 * per_gradient:.3g} ms per gradient"
-    if predicted <= 60 * options.budget:
-        return Dimension(
-            every,
-            f"k = all {d} weights: sampling is predicted to take {_time(predicted)} ({timed})",
-        )
-    sizes = [_possible(prepared, size) for size in SIZES if size < d]
-    most_seconds = 60 * options.budget
-    fitting = [k for k in sizes if _predicted(options, k, per_gradient, at_once) <= most_seconds]
+        return _narrowed(_longest(prepared), curve, [_possible(prepared, most)], reason)
+    cost, lengths = _Cost(options, seconds(every), _at_once(prepared)), _lengths(prepared.config)
+    if draws := cost.longest(d, lengths, every=True):
+        predicted = cost.seconds(d, draws, every=True)
+        reason = f"k = all {d} weights: {cost.text(predicted, config.subspaces)}"
+        if draws < lengths[0]:
+            reason += f", with {draws} draws of each chain to stay below the budget"
+        return Dimension(_of_length(every, draws), reason)
     reason = (
-        f"all would take some {_time(predicted)} to sample ({timed}), which is more than the "
-        f"budget of {options.budget:g} min"
+        f"all would take up to {_time(cost.seconds(d, lengths[-1], every=True))} to sample "
+        f"({cost.timed}), which is more than the budget of {options.budget:g} min"
     )
-    return _narrowed(prepared, curve, fitting, reason)
+    sizes = [_possible(prepared, size) for size in SIZES if size < d]
+    found = _narrowed(prepared, curve, [k for k in sizes if cost.longest(k, lengths)], reason)
+    draws = cost.longest(found.prepared.config.subspace.dimension, lengths) or lengths[-1]
+    return replace(found, prepared=_of_length(found.prepared, draws))
+
+
+def _lengths(config: ModelConfig) -> tuple[int, ...]:
+    """Return how many draws each chain may have, the most first."""
+    if config.sample.draws != "auto":
+        return (config.sample.draws,)
+    return SHORTER if config.subspace.subspaces > 1 else (DRAWS, *SHORTER)
+
+
+def _longest(prepared: Prepared) -> Prepared:
+    """Give chains all the draws that they may have."""
+    return _of_length(prepared, _lengths(prepared.config)[0])
+
+
+def _of_length(prepared: Prepared, draws: int) -> Prepared:
+    config = prepared.config
+    if config.sample.draws == draws:
+        return prepared
+    return replace(prepared, config=with_overrides(config, {"sample.draws": draws}))
 
 
 def _narrowed(prepared: Prepared, curve: int, sizes: Sequence[int], reason: str) -> Dimension:
@@ -162,25 +184,52 @@ def _at_once(prepared: Prepared) -> int:
     return plan_in_torch(options, method, len(prepared.rows) * prepared.model.network.widest)
 
 
-def _predicted(
-    options: SampleConfig,
-    k: int,
-    seconds: float,
-    at_once: int,
-    *,
-    every: bool = False,
-    scaled: bool = False,
-) -> float:
-    """Return the seconds of sampling in k dimensions.
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What sampling takes.
 
-    ``every`` says that these are all weights, ``scaled`` that their scales are sampled too.
+    Attributes
+    ----------
+    options : SampleConfig
+        How it is sampled.
+    gradient : float
+        Seconds of a gradient.
+    at_once : int
+        Chains that run at a time.
     """
-    method, with_mode = method_of(options), k <= MOST_GAUSSIAN and not every
-    most = WITH_MODE if with_mode else DIAGONAL * (2 if scaled else 1)
-    steps = method.gradients or min(most, 2**options.max_treedepth)
-    automatic = SHORT_WARMUP if with_mode else DIAGONAL_WARMUP
-    warmup = automatic if options.warmup == "auto" else options.warmup
-    return float(ceil(options.chains / at_once) * (warmup + options.draws) * steps * seconds)
+
+    options: SampleConfig
+    gradient: float
+    at_once: int
+
+    @property
+    def most(self) -> float:
+        """The seconds that it may take."""
+        return 60 * self.options.budget
+
+    @property
+    def timed(self) -> str:
+        """What the prediction rests on."""
+        return f"{1e3 * self.gradient:.3g} ms per gradient"
+
+    def seconds(self, k: int, draws: int, *, every: bool = False) -> float:
+        """Return the seconds that k dimensions take, or all weights (``every``)."""
+        method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
+        most = 2**self.options.max_treedepth
+        steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
+        automatic = SHORT_WARMUP if with_mode else DIAGONAL_WARMUP
+        warmup = automatic if self.options.warmup == "auto" else self.options.warmup
+        rounds = ceil(self.options.chains / self.at_once)
+        return float(rounds * (warmup + draws) * steps * self.gradient)
+
+    def longest(self, k: int, lengths: Sequence[int], *, every: bool = False) -> int | None:
+        """Return the most of some numbers of draws that the budget allows, if any is."""
+        return next((n for n in lengths if self.seconds(k, n, every=every) <= self.most), None)
+
+    def text(self, predicted: float, subspaces: int) -> str:
+        """Say what is predicted."""
+        each = f" for each of {subspaces} subspaces" if subspaces > 1 else ""
+        return f"sampling takes up to {_time(predicted)}{each} ({self.timed})"
 
 
 def _time(seconds: float) -> str:

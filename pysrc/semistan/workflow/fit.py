@@ -484,10 +484,9 @@ def sampling_text(run: Run) -> str:
     options, missing, plan = run.options, len(run.missing), run.plan
     method = method_of(options)
     if not method.has_warmup:
-        return (
-            f"{method.text}: {missing} approximation{'s' * (missing != 1)} x {options.draws} draws"
-        )
+        several = f"{missing} approximation{'s' * (missing != 1)}"
+        return f"{method.text}: {several} x {options.per_chain} draws"
     return (
         f"sampling {missing} chain{'s' * (missing != 1)} x ({warmup_text(run.manifest)} + "
-        f"{options.draws}) draws, {min(missing, plan.chains)} at a time, {plan.text()}"
+        f"{options.per_chain}) draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )

@@ -67,7 +67,7 @@ def ask_for_more(run: Run, draws: int) -> Run:
     run.check_complete()
     if pending is not None:
         return run
-    before, times = run.options.draws, len(run.manifest.get(DONE, []))
+    before, times = run.options.per_chain, len(run.manifest.get(DONE, []))
     seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
     return recorded(run, **{PENDING: {"before": before, "draws": draws, "seed": seed}})
 

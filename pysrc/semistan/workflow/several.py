@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import read_parquet
@@ -60,9 +60,6 @@ from semistan.workflow.train import (
     warn_of_damage,
     warn_of_overfitting,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def member_config(config: ModelConfig, number: int) -> ModelConfig:
@@ -377,7 +374,7 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
 def _shared_options(options: SampleConfig, members: list[Run]) -> SampleConfig:
     """Replace ``auto`` and a metric that was not found, where that is so in all subspaces."""
     own = [member.options for member in members]
-    found = {name: {getattr(item, name) for item in own} for name in ("warmup", "metric")}
+    found = {name: {getattr(item, name) for item in own} for name in ("warmup", "draws", "metric")}
     return options.model_copy(
         update={name: values.pop() for name, values in found.items() if len(values) == 1}
     )

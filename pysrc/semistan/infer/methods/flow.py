@@ -119,7 +119,7 @@ def flow_chain(task: ChainTask, report: Report) -> bytes:
     generator = torch.Generator().manual_seed(task.seed)
     flow = new_flow(*task.begin(target), generator)
     fit_flow(flow, target, STEPS, generator, lambda step: report.step(step, STEPS))
-    columns = _columns(flow, target, options.draws, generator)
+    columns = _columns(flow, target, options.per_chain, generator)
     return stan_csv(columns, Origin("flow", ABOUT, task.number, options.seed, STEPS))
 
 

@@ -62,7 +62,9 @@ def laplace_chain(task: ChainTask, _: Report) -> bytes:
         raise InputError(
             f"Laplace's approximation needs a mode in the subspace, and none was found; {OTHERS}"
         )
-    columns = approximation_columns(target, mode, options.draws, np.random.default_rng(task.seed))
+    columns = approximation_columns(
+        target, mode, options.per_chain, np.random.default_rng(task.seed)
+    )
     return stan_csv(columns, Origin("laplace", ABOUT, task.number, options.seed, 0))
 
 

@@ -28,10 +28,10 @@ def nuts_chain(task: ChainTask, report: Report) -> bytes:
     return cmdstan_chain(
         task, "sample", report=report,
         chains=1, chain_ids=[task.number], seed=options.seed,
-        iter_warmup=options.warmup, iter_sampling=options.draws,
+        iter_warmup=options.warmup, iter_sampling=options.per_chain,
         adapt_delta=options.adapt_delta, max_treedepth=options.max_treedepth,
         metric=task.mode if options.metric == "ggn" else options.metric,
-        sig_figs=SIGNIFICANT_DIGITS, refresh=max(1, (options.warmup + options.draws) // 50),
+        sig_figs=SIGNIFICANT_DIGITS, refresh=max(1, (options.warmup + options.per_chain) // 50),
         threads_per_chain=task.threads, force_one_process_per_chain=True, show_progress=False,
         **phases,
     )  # fmt: skip

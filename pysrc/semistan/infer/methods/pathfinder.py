@@ -16,7 +16,7 @@ from semistan.infer.task import ChainTask
 
 def pathfinder_chain(task: ChainTask, _: Report) -> bytes:
     """Follow one path without resampling: the weights of its draws are judged afterwards."""
-    draws = task.options.draws
+    draws = task.options.per_chain
     return cmdstan_chain(
         task, "pathfinder", num_paths=1, psis_resample=False, draws=draws, num_single_draws=draws,
         seed=task.seed, sig_figs=SIGNIFICANT_DIGITS,

@@ -27,7 +27,7 @@ def variational_chain(
     """Fit an approximation and draw from it; the first line is its mean."""
     # A start at the mode is near enough for ADVI to call its first evaluations converged.
     return cmdstan_chain(
-        task, "variational", algorithm=algorithm, draws=task.options.draws, seed=task.seed,
+        task, "variational", algorithm=algorithm, draws=task.options.per_chain, seed=task.seed,
         tol_rel_obj=TOLERANCE, grad_samples=GRADIENTS, require_converged=False,
         sig_figs=SIGNIFICANT_DIGITS,
     )  # fmt: skip

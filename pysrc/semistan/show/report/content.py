@@ -64,7 +64,7 @@ def _glance(results: Results) -> tuple[str, ...]:
         count(len(results.rows), "row"),
         _dimension(bundle),
         *([count(members, "subspace")] if members > 1 else []),
-        f"{chains} \N{MULTIPLICATION SIGN} {options.draws:,} draws",
+        f"{chains} \N{MULTIPLICATION SIGN} {options.per_chain:,} draws",
         *results.posterior.reservations,
         f"{count(failed, 'diagnostic')} failed" if failed else "all diagnostics passed",
     )

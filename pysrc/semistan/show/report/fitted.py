@@ -179,7 +179,7 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
     number = count(options.chains, "chain" if method.has_warmup else "approximation")
     number += " in each subspace" * (len(results.posterior.members) > 1)
     after = f" after {warmup_text(manifest)} of warm-up" if method.has_warmup else ""
-    yield Fact("Draws", f"{number}, {count(options.draws, 'draw')} each{after}")
+    yield Fact("Draws", f"{number}, {count(options.per_chain, 'draw')} each{after}")
     if options.temperature != 1:
         yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
     if method.hamiltonian:
