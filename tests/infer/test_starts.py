@@ -85,3 +85,13 @@ def test_what_has_no_mode_is_refused():
     config = small_config(sample={"method": "laplace", "starts": "prior"})
     with pytest.raises(InputError, match="not starts = 'prior'"):
         LAPLACE.check(config)
+
+
+def test_long_climbs_are_told_of(linear, monkeypatch):
+    said = []
+    options = SampleConfig(chains=2, starts="mode")
+    find_starts(*linear, options, say=said.append)
+    assert not said
+    monkeypatch.setattr("semistan.infer.starts.LONG", 0.0)
+    find_starts(*linear, options, say=said.append)
+    assert [line.partition(" was found")[0] for line in said] == ["start 1 of 2", "start 2 of 2"]

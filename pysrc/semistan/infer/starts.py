@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,7 @@ MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a 
 MOST_GAUSSIAN = 75  # dimensions up to which the metric of a mode is worth more than an adapted one
 MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric is dense
 LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
+LONG = 10.0  # seconds of a climb that are worth a line
 ADAPTED = "the metric is adapted"
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
@@ -134,6 +137,7 @@ def find_starts(
     prior_only: bool = False,
     from_mode: bool = True,
     hamiltonian: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Starts:
     """Spread the chains along the trained curve, and let each climb to a mode from there.
 
@@ -145,7 +149,8 @@ def find_starts(
     t = (c - 1/2) / chains, with the trained theta jittered and the trained dispersion.
 
     With ``"mode"`` each starts at the very mode that it climbed to, whatever the metric; with
-    ``"prior"`` at a draw from the prior, whatever was trained.
+    ``"prior"`` at a draw from the prior, whatever was trained. ``say`` receives a line for each
+    climb of more than ten seconds.
 
     Raises
     ------
@@ -172,7 +177,7 @@ def find_starts(
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = _climbed(target, [start_state(bundle, values) for values in on_curve])
+        found = _climbed(target, [start_state(bundle, values) for values in on_curve], say)
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
             return Starts(_at(modes, bundle, options), modes * with_mode, narrows, large, "a mode")
@@ -223,12 +228,18 @@ def _at(
     return tuple(initial_values(bundle, mode.q) for mode in worth_sampling(modes))
 
 
-def _climbed(target: Target, states: list[Array]) -> list[Mode | None]:
-    """Climb from each state; from equal ones, as those of a single trained network, once."""
+def _climbed(target: Target, states: list[Array], say: Callable[[str], None]) -> list[Mode | None]:
+    """Climb from each state; from equal ones, as those of a single trained network, once.
+
+    With very many rows that takes minutes, and each climb is told of as it ends.
+    """
     found: dict[bytes, Mode | None] = {}
-    for state in states:
+    for number, state in enumerate(states, start=1):
         if state.tobytes() not in found:
+            started = time.monotonic()
             found[state.tobytes()] = find_mode(target, state)
+            if (seconds := time.monotonic() - started) > LONG:
+                say(f"start {number} of {len(states)} was found in {seconds:.0f} s")
     return [found[state.tobytes()] for state in states]
 
 

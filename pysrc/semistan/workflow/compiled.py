@@ -88,13 +88,18 @@ def _in_stan(model: Model) -> Model:
 
 
 def starts_of(
-    bundle: Bundle, rows: Rows, options: SampleConfig, *, prior_only: bool = False
+    bundle: Bundle,
+    rows: Rows,
+    options: SampleConfig,
+    *,
+    prior_only: bool = False,
+    say: Say = lambda _: None,
 ) -> Starts:
     """Find the starts that the method's chains need; the bundle is tempered already."""
     method = method_of(options)
     return find_starts(
         bundle, rows, options,
-        prior_only=prior_only, from_mode=method.from_mode, hamiltonian=method.hamiltonian,
+        prior_only=prior_only, from_mode=method.from_mode, hamiltonian=method.hamiltonian, say=say,
     )  # fmt: skip
 
 

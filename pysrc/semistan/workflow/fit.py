@@ -397,7 +397,7 @@ def new_run(
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
     check_computable(method, bundle.network)
-    starts = starts_of(sampled, rows, options, prior_only=prior_only)
+    starts = starts_of(sampled, rows, options, prior_only=prior_only, say=say)
     seconds = {**(timings or {}), "starts": time.monotonic() - started}
     say(starts.text(starts.resolve(options), with_metric=method.hamiltonian))
     wanted = say is not _silent and not prior_only
