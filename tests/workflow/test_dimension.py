@@ -39,6 +39,13 @@ def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeyp
     assert "2 s" in reason  # 2^5 steps
 
 
+@pytest.mark.parametrize(("hidden", "seconds"), [(3, "41 s"), (40, "31 s")])
+def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monkeypatch):
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (4, 1))
+    *_, reason = decided(2e-5, network__hidden=[hidden])
+    assert f"up to {seconds}" in reason  # (1000 or 500, and 1000) x 1024 x 0.02 ms
+
+
 @pytest.mark.parametrize(("seconds", "k"), [(2e-3, 15), (1e-2, 15), (1.0, 8)])
 def test_what_takes_too_long_becomes_as_wide_as_the_budget_and_the_rows_allow(seconds, k):
     found = decided(seconds, network__hidden=[40, 40])

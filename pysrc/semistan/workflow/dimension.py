@@ -32,7 +32,7 @@ from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.methods import method_of
 from semistan.infer.plan import gradient_milliseconds, plan_in_torch, plan_threads
-from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, SHORT_WARMUP
+from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, WARMUP
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
@@ -217,7 +217,7 @@ class _Cost:
         method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
         most = 2**self.options.max_treedepth
         steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
-        automatic = SHORT_WARMUP if with_mode else DIAGONAL_WARMUP
+        automatic = WARMUP if k <= MOST_GAUSSIAN else DIAGONAL_WARMUP
         warmup = automatic if self.options.warmup == "auto" else self.options.warmup
         rounds = ceil(self.options.chains / self.at_once)
         return float(rounds * (warmup + draws) * steps * self.gradient)
