@@ -93,13 +93,6 @@ def test_a_subspace_that_the_budget_asks_for_leaves_the_scales_out_and_says_so()
     assert "prior sd_w is left out" in found.reason
 
 
-def test_scales_take_twice_the_steps(monkeypatch):
-    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
-    settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
-    reason = with_dimension(scaled(network__hidden=[40], **settings), lambda _: 1e-4).reason
-    assert "60 s" in reason  # 2 x 300 x 1000 x 0.1 ms
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -89,7 +89,7 @@ def test_several_subspaces_have_shorter_chains(subspaces, draws, k):
 def test_a_number_stays_and_is_not_timed():
     given = prepared(subspace__k=3, sample__draws=200)
     found = with_dimension(given, lambda _: 1 / 0)
-    assert (found.prepared, found.reason) == (given, "")
+    assert (found.prepared.config, found.reason) == (given.config, "")
 
 
 @pytest.mark.parametrize("construction", ["pca", "random", "low_rank_laplace"])

@@ -132,10 +132,8 @@ def _longest(prepared: Prepared) -> Prepared:
 
 
 def _of_length(prepared: Prepared, draws: int) -> Prepared:
-    config = prepared.config
-    if config.sample.draws == draws:
-        return prepared
-    return replace(prepared, config=with_overrides(config, {"sample.draws": draws}))
+    sample = prepared.config.sample.model_copy(update={"draws": draws})
+    return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
 def _narrowed(prepared: Prepared, curve: int, sizes: Sequence[int], reason: str) -> Dimension:
