@@ -20,6 +20,7 @@ DATA_SET = [*SETTING, "number"]
 DEFAULTS = "defaults"
 RIVALS = ("deep-ensemble", "bde", "gam")  # that the defaults should predict better than
 MEAN_95, LEAST_95, MEAN_50 = (0.93, 0.97), 0.88, (0.45, 0.60)  # that the defaults should have
+LEAST_PASSED = 0.95  # of the defaults' data sets
 
 INTRODUCTION = """\
 Simulated data: 6 functions f of 5 inputs, N of 150, 300 and 1000 rows, low and high noise,
@@ -78,6 +79,7 @@ def _line(record: Record) -> dict[str, Any]:
         "theta_number": np.nan if theta is None else len(theta[-1]),
         "k": record.get("k", np.nan),
         "d": record.get("d", np.nan),
+        "passed": record.get("passed", np.nan),
     }
 
 
@@ -277,6 +279,12 @@ def _calibrated(own: pd.DataFrame) -> Iterator[str]:
     yield _met(
         lower <= LEVELS[-1] <= upper,
         f"0.95 within Wilson's interval of theta's coverage: {lower:.3f} to {upper:.3f}",
+    )
+    passed, number = int(own.passed.sum()), len(own)
+    yield _met(
+        passed >= LEAST_PASSED * number,
+        f"all diagnostics pass on at least {LEAST_PASSED:.0%} of the data sets: on {passed} of"
+        f" {number}",
     )
 
 
