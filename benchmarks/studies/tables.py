@@ -247,7 +247,7 @@ def _targets(first: Sequence[Record], network: str, tables: Sequence[str]) -> li
 
 
 def draw(records: Sequence[Record], path: Path) -> None:
-    """Draw LPPD by contender: a row of panels for each network, a panel for each table."""
+    """Draw LPPD of what ran: a row of panels for each network, a panel for each table."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -258,12 +258,15 @@ def draw(records: Sequence[Record], path: Path) -> None:
     figure, axes = plt.subplots(
         len(NETWORKS), len(tables), figsize=(2 + 2.3 * len(tables), 7), sharey=True, squeeze=False
     )
-    names = [f"paper: {column}" for column in COLUMNS[:3]] + list(CONTENDERS)
+    ran = {item["key"]["contender"] for item in scored}
+    contenders = [name for name in CONTENDERS if name in ran]
+    names = [f"paper: {column}" for column in COLUMNS[:3]] + contenders
     for panels, network in zip(axes, NETWORKS, strict=True):
         for axis, name in zip(panels, tables, strict=True):
             where = (network, name)
             own_records = [i for i in scored if (i["key"]["network"], i["key"]["table"]) == where]
-            _panel(axis, own_records, PUBLISHED[network].get(name, ())[:3])
+            _panel(axis, own_records, contenders, PUBLISHED[network].get(name, ())[:3])
+            axis.set_visible(bool(own_records))
             axis.set_title(f"{name}, {network}", fontsize="medium")
         panels[0].set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
     for axis in axes[-1]:
@@ -273,11 +276,13 @@ def draw(records: Sequence[Record], path: Path) -> None:
     plt.close(figure)
 
 
-def _panel(axis: Any, records: Sequence[Record], cited: Sequence[Value]) -> None:
+def _panel(
+    axis: Any, records: Sequence[Record], contenders: Sequence[str], cited: Sequence[Value]
+) -> None:
     for place, (value, se) in enumerate(cited):
         axis.errorbar(value, place, xerr=se, fmt="s", color="k", ms=4)
     for item in records:
-        place = 3 + CONTENDERS.index(item["key"]["contender"])
+        place = 3 + contenders.index(item["key"]["contender"])
         if item["key"]["split"] == GIVEN:
             axis.errorbar(item["lppd"], place, xerr=item["lppd_se"], fmt="o", color="C0", ms=5)
         else:
