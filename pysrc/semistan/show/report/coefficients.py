@@ -165,7 +165,7 @@ def _caveats(results: Results) -> tuple[str, ...]:
     if results.bundle.model.moves != "all":
         level += (
             f" That bias moves only within the subspace, so `{intercept}` and the overall level "
-            "can come out too certain; `theta` is sampled in full and is hardly affected."
+            "can come out too certain, and `theta`, which is sampled in full, by less."
         )
     return (
         *_subspace_caveats(results),
