@@ -171,7 +171,7 @@ def _network(scored: Sequence[Record], network: str) -> list[str]:
     if others:
         splits = len({item["key"]["split"] for item in others})
         parts += [
-            f"{splits} further splits, mean LPPD with its standard error over splits:",
+            f"Up to {splits} further splits, mean LPPD with its standard error over splits:",
             table(["", *tables], _lines(others, tables, _mean)),
         ]
     parts += [
