@@ -55,7 +55,7 @@ WHAT = """\
 Section 4.2 of Dold et al. (2024): u ~ N(0, I_4), x ~ N(0, I_3), eta = f(u; w*) + x' theta*, 75
 rows, y ~ N(eta, 1) or Poisson(exp(eta)); f is a network of two hidden layers of 16 units with
 ReLU (369 weights), which is also what is fitted, by y ~ x1 + x2 + x3 + nn(u1, u2, u3, u4).
-{runs} runs (50 in the paper), of which each draws w* and theta* anew, as PyTorch draws linear
+Up to {runs} runs (50 in the paper), of which each draws w* and theta* anew, as PyTorch draws linear
 layers (the paper gives neither that nor the number of rows). Two priors, each with its own
 posterior of all weights: the paper's, phi ~ normal(0, 1) around the trained weights (it gives no
 width), with w ~ normal(0, 1) of all weights; and semistan's prior of the weights, carried into
