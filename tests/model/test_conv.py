@@ -158,6 +158,23 @@ def test_single_precision_stays_single():
     assert net.features(w, u, 2).dtype == torch.float32
 
 
+@cases
+def test_images_in_single_precision_are_convolved_in_it_and_what_is_behind_is_not(net):
+    w, u = random_case(net, spread=0.3)
+    W, single = torch.stack([w, -w]), u.to(torch.float32)
+    found, depth = net.forward(W, single), len(net.channels)
+    assert found.dtype == torch.float64
+    assert torch.allclose(found, net.forward(W, u), atol=1e-5)
+    features, convolved = net.features(w, single, depth), net.features(w.float(), single, depth)
+    assert torch.equal(features, convolved.double())
+    assert torch.equal(net.forward(w, single), net.top.forward(w[net.d - net.top.d :], features))
+    assert torch.equal(net.layer_inputs(w, single)[depth], features)
+    f, J = net.output_and_jacobian(w, u, 0)
+    rounded, derivatives = net.output_and_jacobian(w, single, 0)
+    assert torch.allclose(rounded, f, atol=1e-5)
+    assert torch.allclose(derivatives, J, atol=1e-5)
+
+
 def test_gradients_reach_every_weight():
     net = CASES["several layers"]
     w, u = random_case(net, spread=0.3)

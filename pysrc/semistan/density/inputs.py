@@ -1,7 +1,7 @@
 """The networks' inputs of some rows, standardised where a network asks for them.
 
 Numbers of a table are standardised once. Pixels stay as they were read, in one byte or four each:
-their float64 is made of the rows of a batch alone.
+they are standardised batch by batch.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Inputs:
     @property
     def values(self) -> Tensor:
         """The standardised inputs (N, Q)."""
-        found = self.stored
+        dtype = self.dtype or torch.float64
+        found = self.stored.to(dtype)
         if self.units is not None:
-            loc, scale = self.units
-            found = (found.to(torch.float64) - loc) / scale
-        return found if self.dtype is None else found.to(self.dtype)
+            loc, scale = (unit.to(dtype) for unit in self.units)
+            found = (found - loc) / scale
+        return found
 
     def rows(self, index: Tensor | slice) -> Inputs:
         """Return those of some rows."""
@@ -55,9 +56,8 @@ class Inputs:
 
     def single(self) -> Inputs:
         """Return them with values in single precision."""
-        if self.units is None:
-            return Inputs(self.stored.to(torch.float32))
-        return replace(self, dtype=torch.float32)
+        stored = self.stored if self.units else self.stored.to(torch.float32)
+        return replace(self, stored=stored, dtype=torch.float32)
 
     def to(self, device: str) -> Inputs:
         """Return them on a device."""

@@ -105,6 +105,12 @@ class Problem:
             held_out=None,
         )
 
+    def single(self) -> Problem:
+        """Return it with convolutions in single precision; as it is where there are none."""
+        if not self.network.convolves:
+            return self
+        return replace(self, inputs=self.inputs.single())
+
     @property
     def U(self) -> Tensor:
         """The standardised inputs of the networks, (N, Q); of images, made at each call."""

@@ -95,6 +95,10 @@ class Target:
             return (self,)
         return tuple(replace(self, chunks=(chunk,)) for chunk in self.chunks)
 
+    def single(self) -> Target:
+        """Return it with convolutions in single precision, in which chains move."""
+        return replace(self, chunks=tuple(chunk.single() for chunk in self.chunks))
+
     @cached_property
     def scalars(self) -> tuple[Dispersion, ...]:
         """The dispersion parameters without a predictor."""

@@ -27,7 +27,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from semistan.density.features import NUMBERS
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
+from semistan.density.pieces import pieces_of
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.names import MU
@@ -85,7 +87,7 @@ def theta_at(problem: Problem, state: Weights) -> Tensor:
     of_theta[: problem.Z.shape[1]] = PRIOR_SCALE**-2
     penalty = torch.cat([of_theta, torch.full_like(output, PRIOR_PRECISION)])
     centre = torch.cat([torch.zeros_like(theta), output])
-    model = LinearModel(problem, state, centre, penalty)
+    model = LinearModel(problem, state, _output_inputs(problem, state), centre, penalty)
     return minimiser(model, torch.cat([theta, output]))[:P]
 
 
@@ -93,11 +95,13 @@ def theta_at(problem: Problem, state: Weights) -> Tensor:
 class LinearModel:
     """The penalised negative log-likelihood of beta = (theta, v), shape (P + n,).
 
-    ``centre`` and ``penalty`` are the mean and precision of beta's normal penalty.
+    ``inputs`` (N, n) are what v multiplies, ``centre`` and ``penalty`` the mean and precision of
+    beta's normal penalty.
     """
 
     problem: Problem
     state: Weights
+    inputs: Tensor
     centre: Tensor
     penalty: Tensor
 
@@ -129,7 +133,8 @@ class LinearModel:
         rows, size = torch.arange(len(self.problem)), max(1, CHUNK // len(self.centre))
         for start in range(0, len(rows), size):
             part = self.problem.rows(rows[start : start + size].to(self.problem.y.device))
-            yield part, torch.cat([part.mean_columns(), _output_inputs(part, self.state)], dim=1)
+            inputs = self.inputs[start : start + size]
+            yield part, torch.cat([part.mean_columns(), inputs], dim=1)
 
 
 def minimiser(model: LinearModel, beta: Tensor) -> Tensor:
@@ -164,7 +169,14 @@ def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
     return part.eta(beta[:P], A[:, P:] @ beta[P:])
 
 
-def _output_inputs(part: Problem, state: Weights) -> Tensor:
-    """Return each output layer's inputs and a column of ones, shape (rows, n)."""
-    last = (inputs[-1] for inputs in layer_inputs(part.network, state.w, part.U, MU))
-    return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)
+def _output_inputs(problem: Problem, state: Weights) -> Tensor:
+    """Return each output layer's inputs and a column of ones, shape (N, n)."""
+
+    def of_rows(piece: slice) -> Tensor:
+        U = inputs.rows(piece).values
+        last = (found[-1] for found in layer_inputs(problem.network, state.w, U, MU))
+        return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)
+
+    inputs = problem.single().inputs
+    pieces = pieces_of(len(problem), problem.network.widest, NUMBERS)
+    return torch.cat([of_rows(piece) for piece in pieces])

@@ -85,11 +85,11 @@ def descend(
     *,
     fixed: Sequence[int] = (),
     patience: int | None = None,
-    recorded: int | None = None,
 ) -> tuple[Parameters, dict[str, Array]]:
     """Run Adam with a cosine-annealed rate; return the state of least validation loss.
 
-    One control point is a single network.
+    One control point is a single network. The convolutions of images are computed in single
+    precision, and of them the training loss is recorded of as many rows as are held out.
 
     Parameters
     ----------
@@ -107,8 +107,6 @@ def descend(
         Control points that stay where they are.
     patience : int, optional
         Epochs without a lower validation loss after which training stops early.
-    recorded : int, optional
-        Rows of which the training loss is recorded; all by default.
 
     Returns
     -------
@@ -123,12 +121,13 @@ def descend(
     SemistanError
         If the loss is not finite.
     """
-    training, validation = split_rows(problem, options.validation, generator)
+    training, validation = split_rows(problem.single(), options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training
-    if recorded:
-        looked_at = training.rows(torch.from_numpy(evenly_spaced(len(training), recorded)))
+    if problem.network.convolves and validation is not training:  # looks would outlast the steps
+        few = evenly_spaced(len(training), len(validation))
+        looked_at = training.rows(torch.from_numpy(few))
     every = -(-options.epochs // RECORDS)
     at = Descent(parameters.tensors(), optimiser, schedule, generator, parameters.copy().tensors())
     note = begin(at)

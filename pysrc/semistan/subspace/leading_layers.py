@@ -80,10 +80,7 @@ def train_leading_layers(
     single = Parameters(*(tensor.requires_grad_() for tensor in start))
     shown = None if progress is None else as_epochs(progress, options.epochs, train.epochs)
     patience = round(PATIENCE * options.epochs)
-    recorded = None if whole.held_out is None else len(whole.held_out)
-    best, history = descend(
-        whole, single, options, generator, shown, patience=patience, recorded=recorded
-    )
+    best, history = descend(whole, single, options, generator, shown, patience=patience)
     w_frozen, _ = leading.split(best.control_points[0].to(torch.float64))
     return behind(problem, leading, w_frozen), history
 

@@ -109,12 +109,12 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
     options, target = task.options, task.target()
     assert options.warmup != "auto"
     q, mode = task.begin(target)
-    reference = reference_of(target, mode)
-    adaptations = {round(share * options.warmup) for share in ADAPTATIONS}
+    reference, moving = reference_of(target, mode), target.single()
+    adaptations = {round(share * options.warmup) for share in ADAPTATIONS} - {0}
     drawn = walked(
         task,
-        lambda _: _packed(_first(target, q, reference, task.number), reference),
-        lambda walk, generator: _moved(target, adaptations, walk, generator),
+        lambda _: _packed(_first(moving, q, reference, task.number), reference),
+        lambda walk, generator: _moved(moving, adaptations, walk, generator),
         report,
     )
     columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["evaluations"])

@@ -132,8 +132,10 @@ def mclmc_chain(task: ChainTask, report: Report) -> bytes:
             "method = 'mclmc' needs at least two parameters to sample, got one; use method = 'nuts'"
         )
 
+    moving = target.single()
+
     def density(x: Array) -> tuple[float, Array]:
-        return value_and_gradient(target, x)
+        return value_and_gradient(moving, x)
 
     drawn = walked(
         task,
@@ -296,7 +298,7 @@ def _estimated(
 ) -> tuple[Motion, Adaptation]:
     """Return how the chain moves, anew when it is time to ask the draws of warm-up."""
     times = [0, *(round(share * warmup) for share in ESTIMATES), warmup]
-    if walk.done not in times[1:]:
+    if not walk.done or walk.done not in times:
         return motion, adaptation
     draws = walk.past("q", times[times.index(walk.done) - 1])
     variance, S = draws.var(axis=0), len(draws)

@@ -191,8 +191,10 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
     metric = first_metric(len(q), options, None if mode is None else mode.inv_metric)
     ends = () if task.keep_metric or options.metric == "unit_e" else windows(options.warmup)
 
+    moving = target.single()
+
     def density(x: Array) -> tuple[float, Array]:
-        return value_and_gradient(target, x)
+        return value_and_gradient(moving, x)
 
     drawn = walked(
         task,

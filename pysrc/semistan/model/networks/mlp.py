@@ -267,7 +267,7 @@ def onnx_activation(graph: Graph, z: str, activation: str) -> str:
 def affine(h: Tensor, w: Tensor, weights: slice, biases: slice, m: int, n: int) -> Tensor:
     """Return ``h W' + b`` for one layer; ``w`` may carry leading batch axes."""
     matrix = w[..., weights].reshape(*w.shape[:-1], n, m)
-    return h @ matrix.transpose(-1, -2) + w[..., biases].unsqueeze(-2)
+    return h.to(w.dtype) @ matrix.transpose(-1, -2) + w[..., biases].unsqueeze(-2)
 
 
 def onnx_affine(graph: Graph, w: str, h: str, layer: Layer) -> str:

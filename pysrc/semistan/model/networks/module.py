@@ -148,7 +148,8 @@ class ModuleNetwork:
         values = {name: piece.reshape(shape) for (name, shape), piece in pieces}
         for name, constant in _constants(code):
             values[name] = constant.to(w.device)
-        found: Tensor = torch.func.functional_call(code, values, (u.reshape(-1, *self.shape),))
+        inputs = u.to(w.dtype).reshape(-1, *self.shape)
+        found: Tensor = torch.func.functional_call(code, values, (inputs,))
         return found
 
     def layer_inputs(self, w: Tensor, u: Tensor) -> list[Tensor]:

@@ -100,6 +100,11 @@ class Networks:
         )
 
     @property
+    def convolves(self) -> bool:
+        """Whether some of them have convolutional layers, in the precision of their inputs."""
+        return any(isinstance(part, Convolutional) for part in self.parts)
+
+    @property
     def predictors(self) -> tuple[str, ...]:
         """The predictor that each output is of."""
         return self.of or (MU,) * len(self.parts)
