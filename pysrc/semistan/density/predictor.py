@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 MOST_ACTIVATIONS = 4_000_000  # of the widest layer that are held at a time
 
 
-def network_output(spec: Networks, units: Units, w: Array, U: Array, predictor: str = MU) -> Array:
+def network_output(
+    spec: Networks,
+    units: Units,
+    w: Array,
+    U: Array,
+    predictor: str = MU,
+    *,
+    single: bool = False,
+) -> Array:
     """Evaluate ``f(u; w)`` without gradients, some rows at a time.
 
     Parameters
@@ -40,16 +48,18 @@ def network_output(spec: Networks, units: Units, w: Array, U: Array, predictor: 
         Network inputs in the units; the features of ``at_features`` behind constant layers.
     predictor : str
         Whose networks are added.
+    single : bool
+        Whether convolutions are computed in single precision.
 
     Returns
     -------
     array, shape (..., N)
         The network's output, in units of ``eta_scale``.
     """
-    at = torch.tensor(w)
+    at, dtype = torch.tensor(w), torch.float32 if single and spec.convolves else torch.float64
     with torch.no_grad():
         found = [
-            forward(spec, at, network_inputs(units, U[piece]), predictor).numpy()
+            forward(spec, at, network_inputs(units, U[piece]).to(dtype), predictor).numpy()
             for piece in pieces_of(len(U), spec.widest, MOST_ACTIVATIONS)
         ]
     return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)

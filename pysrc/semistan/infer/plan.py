@@ -25,7 +25,7 @@ from semistan.program.data import stan_data
 SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000
 TIMED_STEPS = 200  # at the least
-WORTH_A_PROCESS = 5_000  # gradients or iterations of a chain
+WORTH_A_PROCESS = 5_000  # gradients or iterations of a chain, of a small problem
 LEAPFROG_STEPS = 7  # that an iteration of Hamiltonian Monte Carlo takes at the least, about
 TIMED_TIMES = 3  # of which the fastest counts: other programs on the machine only slow it down
 
@@ -90,11 +90,11 @@ def plan_in_torch(options: SampleConfig, method: Method, activations: int) -> in
         Its gradients say whether a chain is worth a process of its own, which takes seconds to
         start.
     activations : int
-        Rows times the width of the widest layer: beyond some, a chain uses all cores by itself.
+        Rows times the width of the widest layer, with which the time of a gradient grows.
     """
     gradients = method.gradients or (LEAPFROG_STEPS if method.hamiltonian else 1)
-    long = options.per_chain * gradients >= WORTH_A_PROCESS
-    alone = activations >= ONE_THREAD_ACTIVATIONS or not (method.has_warmup and long)
+    work = options.per_chain * gradients * max(1.0, activations / ONE_THREAD_ACTIVATIONS)
+    alone = not method.has_warmup or work < WORTH_A_PROCESS
     return 1 if alone else min(options.chains, usable_cores())
 
 

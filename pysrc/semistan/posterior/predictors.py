@@ -150,8 +150,10 @@ def _network(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
     phi = draws.flat(draws.phi)
     pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
     weights = (bundle.subspace.lift(phi[piece]) for piece in pieces)
-    found = [network_output(bundle.network, bundle.units, w, rows.U, name) for w in weights]
-    return np.concatenate(found)
+    network, units, U = bundle.network, bundle.units, rows.U
+    return np.concatenate(
+        [network_output(network, units, w, U, name, single=True) for w in weights]
+    )
 
 
 def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:

@@ -106,7 +106,7 @@ def starts_of(
 def plan_of(
     bundle: Bundle, rows: Rows, options: SampleConfig, toolchain: Toolchain | None, kernel: Kernel
 ) -> Plan:
-    """Plan the cores: chains in PyTorch have one thread, or all; Hamiltonian ones have some."""
+    """Plan the cores; chains in PyTorch are processes where that pays, and share them."""
     method = method_of(options)
     if toolchain is None:
         activations = len(rows) * bundle.network.widest

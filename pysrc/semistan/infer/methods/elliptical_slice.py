@@ -117,7 +117,7 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _moved(moving, adaptations, walk, generator),
         report,
     )
-    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["evaluations"])
+    columns = sampled_columns(moving, drawn["q"], drawn["log_density"], drawn["evaluations"])
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)
 

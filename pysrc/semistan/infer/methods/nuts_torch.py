@@ -202,7 +202,7 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _next(density, options, ends, walk, generator),
         report,
     )
-    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["n_leapfrog__"])
+    columns = sampled_columns(moving, drawn["q"], drawn["log_density"], drawn["n_leapfrog__"])
     kinetic = drawn["energy"] + drawn["log_density"]
     columns |= {name: drawn[name] for name in columns if name in drawn}
     columns |= {"energy__": kinetic - columns["lp__"]}
