@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from semistan.density.inputs import Inputs
+from semistan.density.predictor import network_output
 from semistan.density.problem import Problem, make_problem
 from semistan.density.target import make_target, negative_log_posterior, value_and_gradient
 from semistan.infer.starts import curve_states, find_starts
@@ -61,6 +62,17 @@ def test_networks_without_convolutions_stay_as_they_are():
     target = make_target(*random_bundle("gaussian"))
     pairs = zip(target.chunks, target.single().chunks, strict=True)
     assert all(one is other for one, other in pairs)
+
+
+def test_draws_are_predicted_in_it_where_that_is_asked_for(trained):
+    bundle, rows = trained
+    arguments = bundle.network, bundle.units, bundle.trained.control_points, rows.U
+    double, single = network_output(*arguments), network_output(*arguments, single=True)
+    assert double.dtype == single.dtype == np.float64
+    assert single == pytest.approx(double, rel=1e-5, abs=1e-6)
+    assert not np.array_equal(single, double)
+    one = network_output(bundle.network, bundle.units, bundle.trained.control_points[1], rows.U)
+    assert np.array_equal(one, double[1])
 
 
 METHODS = ["elliptical-slice", "nuts-torch", "mclmc"]

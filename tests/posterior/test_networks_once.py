@@ -66,9 +66,9 @@ def computed(monkeypatch):
     """Count how often the networks of a predictor are computed."""
     counts, plain = Counter(), predictors.network_output
 
-    def counting(spec, units, w, U, predictor):
+    def counting(spec, units, w, U, predictor, **options):
         counts[predictor] += 1
-        return plain(spec, units, w, U, predictor)
+        return plain(spec, units, w, U, predictor, **options)
 
     monkeypatch.setattr(predictors, "network_output", counting)
     return counts
