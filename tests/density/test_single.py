@@ -10,6 +10,7 @@ from semistan.density.predictor import network_output
 from semistan.density.problem import Problem, make_problem
 from semistan.density.target import make_target, negative_log_posterior, value_and_gradient
 from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.task import all_bits
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.subspace import coefficients, descent
@@ -95,6 +96,17 @@ def test_chains_move_in_it_however_short_their_warmup(
     monkeypatch.setattr(Problem, "log_lik", spy)
     draw_chains(bundle, rows, tmp_path, options, starts)
     assert set(seen) == {torch.float32}
+
+
+@pytest.mark.parametrize("there_is_one", [False, True])
+def test_a_gpu_convolves_with_all_bits_of_it_while_chains_move(there_is_one, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there_is_one)
+    before = torch.backends.cudnn.allow_tf32
+    assert before
+    with pytest.raises(KeyboardInterrupt), all_bits():
+        assert torch.backends.cudnn.allow_tf32 != there_is_one
+        raise KeyboardInterrupt
+    assert torch.backends.cudnn.allow_tf32 == before
 
 
 def test_training_steps_are_taken_in_it_and_fewer_rows_looked_at(monkeypatch):

@@ -97,7 +97,7 @@ class ChainTask:
         """Draw the chain and return its CSV file."""
         if self.rows is None:
             return self.draw(self, report)
-        with torch_threads(len(self.rows) * self.bundle.network.widest):
+        with torch_threads(len(self.rows) * self.bundle.network.widest), all_bits():
             return self.draw(self, report)
 
     def target(self) -> Target:
@@ -139,3 +139,20 @@ def torch_threads(activations: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def all_bits() -> Iterator[None]:
+    """Let a GPU convolve with the 24 bits of single precision, not with the 11 of TF32.
+
+    A log-likelihood that is summed over the rows needs them.
+    """
+    if not torch.cuda.is_available():
+        yield
+        return
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

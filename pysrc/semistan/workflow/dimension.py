@@ -282,6 +282,7 @@ def _seconds_in_torch(prepared: Prepared) -> float:
     """
     constant = _untrained_layers(prepared)
     problem = constant.problem if constant else make_problem(prepared.model, prepared.rows, "cpu")
+    problem = problem.single()
     seconds = _seconds_of_call(problem)
     if not method_of(prepared.config.sample).by_stan:
         return seconds
