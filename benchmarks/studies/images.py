@@ -26,9 +26,9 @@ channels, semistan's default; 128 pixels take two more layers of 32 channels, fi
     glm                   logistic regression on age alone, with a normal around its mode
 
 Seeds are the folds' numbers, and nothing was chosen by the fold that is predicted. A likelihood of
-all weights takes some 0.03 seconds at 32 pixels and 0.5 at 128, and a draw some 15 of them: about
-four minutes for a fold, and an hour. The latter cells come last; ``--only`` and ``--minutes`` leave
-them out.
+all weights takes some 0.03 seconds at 32 pixels and 0.5 at 128, and a draw some 15 of them: four to
+seven minutes for a fold, and about an hour. The latter cells come last; ``--only`` and
+``--minutes`` leave them out.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from semistan.density import features
 from semistan.density.inputs import Inputs
 from semistan.density.predictor import network_output
 from semistan.density.problem import Problem, make_problem
@@ -148,7 +149,7 @@ def test_what_the_output_layer_takes_is_computed_some_rows_at_a_time(trained, mo
         return values.fget(inputs)
 
     monkeypatch.setattr(Inputs, "values", property(spy))
-    monkeypatch.setattr(coefficients, "NUMBERS", 7 * problem.network.widest)
+    monkeypatch.setattr(features, "NUMBERS", 7 * problem.network.widest)
     coefficients.theta_at(problem, state)
     assert pieces == [7, 7, 7, 7, 7, 5]
     assert torch.allclose(coefficients._output_inputs(problem, state), expected, rtol=1e-5)

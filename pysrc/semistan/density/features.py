@@ -70,7 +70,7 @@ def features(bundle: Bundle, U: Array) -> Array:
         standardised = torch.tensor((U[piece] - units.u_loc) / units.u_scale)
         return leading.features(w_frozen, standardised)
 
-    return np.asarray(_in_pieces(len(U), leading, of_rows).numpy())
+    return np.asarray(in_pieces(len(U), leading.whole.widest, of_rows).numpy())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,22 +103,22 @@ def behind(problem: Problem, leading: Leading, w_frozen: Tensor) -> Behind:
     def of_rows(piece: slice) -> Tensor:
         return leading.features(w_frozen, problem.inputs.rows(piece).values)
 
-    H = _in_pieces(len(problem), leading, of_rows)
+    H = in_pieces(len(problem), leading.whole.widest, of_rows)
     loc, scale = H.mean(dim=0), H.std(dim=0)
     scale = torch.where(scale > CONSTANT, scale, 1.0)
     heads = replace(problem, network=leading.heads, inputs=Inputs((H - loc) / scale))
     return Behind(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
 
 
-def _in_pieces(N: int, leading: Leading, of_rows: Callable[[slice], Tensor]) -> Tensor:
-    """Return the features (N, m) of all rows, of which some are computed at a time.
+def in_pieces(N: int, widest: int, of_rows: Callable[[slice], Tensor]) -> Tensor:
+    """Return what networks make of all rows (N, m), of which some are computed at a time.
 
     They are written into one array: kept as pieces, they would lie between the large arrays of the
     layers, whose memory could not be used again.
     """
     H: Tensor | None = None
     with torch.no_grad():
-        for piece in pieces_of(N, leading.whole.widest, NUMBERS):
+        for piece in pieces_of(N, widest, NUMBERS):
             found = of_rows(piece)
             H = found.new_empty(N, found.shape[1]) if H is None else H
             H[piece] = found

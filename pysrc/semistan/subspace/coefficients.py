@@ -27,9 +27,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from semistan.density.features import NUMBERS
+from semistan.density.features import in_pieces
 from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
-from semistan.density.pieces import pieces_of
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.names import MU
@@ -171,12 +170,11 @@ def _eta(part: Problem, A: Tensor, beta: Tensor) -> Tensor:
 
 def _output_inputs(problem: Problem, state: Weights) -> Tensor:
     """Return each output layer's inputs and a column of ones, shape (N, n)."""
+    network, inputs = problem.network, problem.single().inputs
 
     def of_rows(piece: slice) -> Tensor:
         U = inputs.rows(piece).values
-        last = (found[-1] for found in layer_inputs(problem.network, state.w, U, MU))
+        last = (found[-1] for found in layer_inputs(network, state.w, U, MU))
         return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)
 
-    inputs = problem.single().inputs
-    pieces = pieces_of(len(problem), problem.network.widest, NUMBERS)
-    return torch.cat([of_rows(piece) for piece in pieces])
+    return in_pieces(len(problem), network.widest, of_rows)

@@ -88,8 +88,8 @@ def descend(
 ) -> tuple[Parameters, dict[str, Array]]:
     """Run Adam with a cosine-annealed rate; return the state of least validation loss.
 
-    One control point is a single network. The convolutions of images are computed in single
-    precision, and of them the training loss is recorded of as many rows as are held out.
+    One control point is a single network. Convolutions are computed in single precision; where
+    inputs are, the training loss is recorded of as many rows as are held out.
 
     Parameters
     ----------
@@ -125,7 +125,8 @@ def descend(
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training
-    if problem.network.convolves and validation is not training:  # looks would outlast the steps
+    if training.inputs.dtype == torch.float32 and validation is not training:
+        # Such networks are deep, and looks at all rows would outlast the steps.
         few = evenly_spaced(len(training), len(validation))
         looked_at = training.rows(torch.from_numpy(few))
     every = -(-options.epochs // RECORDS)

@@ -106,18 +106,18 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the density is not finite where the chain starts.
     """
-    options, target = task.options, task.target()
+    options, target = task.options, task.target().single()
     assert options.warmup != "auto"
     q, mode = task.begin(target)
-    reference, moving = reference_of(target, mode), target.single()
+    reference = reference_of(target, mode)
     adaptations = {round(share * options.warmup) for share in ADAPTATIONS} - {0}
     drawn = walked(
         task,
-        lambda _: _packed(_first(moving, q, reference, task.number), reference),
-        lambda walk, generator: _moved(moving, adaptations, walk, generator),
+        lambda _: _packed(_first(target, q, reference, task.number), reference),
+        lambda walk, generator: _moved(target, adaptations, walk, generator),
         report,
     )
-    columns = sampled_columns(moving, drawn["q"], drawn["log_density"], drawn["evaluations"])
+    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["evaluations"])
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)
 

@@ -125,17 +125,15 @@ def mclmc_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the density is not finite where the chain starts.
     """
-    options, target = task.options, task.target()
+    options, target = task.options, task.target().single()
     q = task.begin(target)[0]
     if len(q) < 2:
         raise InputError(
             "method = 'mclmc' needs at least two parameters to sample, got one; use method = 'nuts'"
         )
 
-    moving = target.single()
-
     def density(x: Array) -> tuple[float, Array]:
-        return value_and_gradient(moving, x)
+        return value_and_gradient(target, x)
 
     drawn = walked(
         task,
@@ -143,7 +141,7 @@ def mclmc_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _moved(density, task, walk, generator),
         report,
     )
-    columns = sampled_columns(moving, drawn["q"], drawn["log_density"], drawn["gradients"])
+    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["gradients"])
     columns |= {"energy_error__": drawn["energy_error"]}
     assert options.warmup != "auto"
     return stan_csv(columns, Origin("mclmc", ABOUT, task.number, options.seed, options.warmup))

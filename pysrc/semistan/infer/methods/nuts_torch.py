@@ -185,16 +185,14 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the density is not finite where the chain starts.
     """
-    options, target = task.options, task.target()
+    options, target = task.options, task.target().single()
     assert options.warmup != "auto"
     q, mode = task.begin(target)
     metric = first_metric(len(q), options, None if mode is None else mode.inv_metric)
     ends = () if task.keep_metric or options.metric == "unit_e" else windows(options.warmup)
 
-    moving = target.single()
-
     def density(x: Array) -> tuple[float, Array]:
-        return value_and_gradient(moving, x)
+        return value_and_gradient(target, x)
 
     drawn = walked(
         task,
@@ -202,7 +200,7 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _next(density, options, ends, walk, generator),
         report,
     )
-    columns = sampled_columns(moving, drawn["q"], drawn["log_density"], drawn["n_leapfrog__"])
+    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["n_leapfrog__"])
     kinetic = drawn["energy"] + drawn["log_density"]
     columns |= {name: drawn[name] for name in columns if name in drawn}
     columns |= {"energy__": kinetic - columns["lp__"]}
