@@ -173,7 +173,8 @@ def _output_inputs(problem: Problem, state: Weights) -> Tensor:
     network, inputs = problem.network, problem.single().inputs
 
     def of_rows(piece: slice) -> Tensor:
-        U = inputs.rows(piece).values
+        # A slice would keep stored columns apart, and products of it round otherwise.
+        U = inputs.rows(torch.arange(piece.start, piece.stop)).values
         last = (found[-1] for found in layer_inputs(network, state.w, U, MU))
         return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)
 
