@@ -266,7 +266,7 @@ REFUSED = {
     "no response": (["score", "run", "--newdata", "no-y.csv"], "rows have no column 'y'"),
     "no column": (["predict", "run", "--newdata", "no-x.csv"], "names column 'x'"),
     "unseen level": (["predict", "run", "--newdata", "level.csv"], "not trained on: 'z'"),
-    "no rows": (["predict", "run", "--newdata", "empty.csv"], "has a header but no rows"),
+    "no rows": (["score", "run", "--newdata", "empty.csv"], "has a header but no rows"),
     "nor Parquet": (["predict", "run", "--newdata", "d.parquet"], "no readable Parquet"),
     "suffix": (["predict", "run", "--newdata", "d.csv", "--out", "a.xlsx"], "ends in .csv or"),
     "other data": (["compare", "run", "elsewhere"], "different responses: row 1 is"),

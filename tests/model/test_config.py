@@ -238,7 +238,6 @@ def test_a_folder_is_no_model(tmp_path):
         (None, "does not exist"),
         (b"", "is empty"),
         (b"\n\n", "is empty"),
-        (b"y,x\n", "no rows"),
         (b"y,x\n1,2\n1,2,3,4\n", "no readable CSV"),
         (b"y,x\n\x81,2\n", "not encoded as cp1252"),
     ],
@@ -286,11 +285,15 @@ def test_a_name_of_several_columns_is_refused(header, repeated, tmp_path):
         read_table(path)
 
 
+def same_values(found, expected):
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, check_exact=True)
+
+
 @pytest.mark.parametrize("names", [["x", "x.1", "x.2.1"], ["x.1", "x.1.1", "x.1.2"]])
 def test_names_with_numbers_are_names_of_their_own(names, tmp_path):
     frame = pd.DataFrame([[1, 2, 3], [4, 5, 6]], columns=names)
     frame.to_csv(tmp_path / "data.csv", index=False)
-    assert read_table(tmp_path / "data.csv").equals(frame)
+    same_values(read_table(tmp_path / "data.csv"), frame)
 
 
 def test_columns_without_a_name_do_no_harm(tmp_path):
@@ -302,7 +305,7 @@ def test_columns_without_a_name_do_no_harm(tmp_path):
 def test_commas_that_end_rows_are_no_fields(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("y,x\n1,2,\n3,4,\n")
-    assert read_table(path).equals(pd.DataFrame({"y": [1, 3], "x": [2, 4]}))
+    same_values(read_table(path), pd.DataFrame({"y": [1, 3], "x": [2, 4]}))
 
 
 def test_row_names_of_write_csv_are_a_column_without_a_name(tmp_path):
@@ -315,12 +318,12 @@ def test_row_names_of_write_csv_are_a_column_without_a_name(tmp_path):
 def test_a_parquet_table_may_have_an_index(tmp_path):
     frame = small_frame().set_index("u", drop=False).rename_axis("row")
     frame.to_parquet(tmp_path / "data.parquet")
-    assert read_table(tmp_path / "data.parquet").equals(frame)
+    same_values(read_table(tmp_path / "data.parquet"), frame)
 
 
 def test_a_table_is_read_as_pandas_writes_it(tmp_path):
     small_frame().to_csv(tmp_path / "data.csv", index=False)
-    assert read_table(tmp_path / "data.csv").equals(small_frame())
+    same_values(read_table(tmp_path / "data.csv"), small_frame())
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from semistan.command.arguments import (
     Scale,
     Seed,
     SomeRows,
+    dialect_for,
     rows_of,
     wrote,
 )
@@ -66,7 +67,6 @@ def predict(
     from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
     from semistan.workflow.average import write_average
-    from semistan.workflow.dialect import given_dialect
     from semistan.workflow.pieces import read_pieces
     from semistan.workflow.predict import write_predictions
 
@@ -85,7 +85,7 @@ def predict(
         bars.image_bar() as reading,
         nullcontext() if cluster is None else connected(cluster) as backend,
     ):
-        rows = read_pieces(newdata, given_dialect(**dialect), screen.say)
+        rows = read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
         to = (out or sys.stdout, draws)
         if len(opened) == 1:
             write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
@@ -115,7 +115,7 @@ def score(
     opened = read_run(run)
     with bars.image_bar() as reading:
         table = scoring.score(
-            opened, rows_of(newdata, dialect), interval=interval, seed=seed,
+            opened, rows_of(newdata, dialect, opened), interval=interval, seed=seed,
             drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=screen.say,
             reading=reading,
         )  # fmt: skip
@@ -231,8 +231,8 @@ def compare(
     from semistan.workflow import compare as comparing
     from semistan.workflow.runs import posterior_run
 
-    frame = rows_of(newdata, dialect) if newdata else None
     judged = [posterior_run(run) for run in runs]
+    frame = rows_of(newdata, dialect, *judged) if newdata else None
     by = by if frame is None else "newdata"
     by = comparing.resolved_by(judged) if by == "auto" else by
     table = comparing.compare(judged, by=by, frame=frame)
@@ -331,8 +331,8 @@ def importance(
 
     opened = read_run(run)
     found = explain.importance_of(
-        opened, rows_of(newdata, dialect) if newdata else None, repeats=repeats, interval=interval,
-        rows=rows, seed=seed,
+        opened, rows_of(newdata, dialect, opened) if newdata else None, repeats=repeats,
+        interval=interval, rows=rows, seed=seed,
     )  # fmt: skip
     screen.show_answer(found, as_json=as_json)
     screen.say_caveat(opened)

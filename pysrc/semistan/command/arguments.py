@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,9 @@ from semistan.command import screen
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from semistan.posterior.run import Run
+    from semistan.workflow.dialect import Dialect
 
 DIAGNOSTIC_FAILED = 3  # the exit code of what finished although a diagnostic failed
 
@@ -49,12 +53,20 @@ NewLevels = Annotated[
 ]
 
 
-def rows_of(newdata: str, dialect: dict[str, str]) -> pd.DataFrame:
-    """Read a table of new rows, and say how, if that is unusual."""
+def dialect_for(dialect: dict[str, str], *runs: Run | Path) -> Dialect:
+    """Return how new rows are written: by the flags, with text where the runs learnt text."""
     from semistan.workflow.dialect import given_dialect
+    from semistan.workflow.runs import opened
+
+    words = (opened(run).bundle.design.text_columns for run in runs)
+    return replace(given_dialect(**dialect), words=frozenset().union(*words))
+
+
+def rows_of(newdata: str, dialect: dict[str, str], *runs: Run | Path) -> pd.DataFrame:
+    """Read a table of new rows for some runs, and say how, if that is unusual."""
     from semistan.workflow.inputs import read_table
 
-    return read_table(newdata, given_dialect(**dialect), screen.say)
+    return read_table(newdata, dialect_for(dialect, *runs), screen.say)
 
 
 def wrote(*paths: Path | None) -> None:

@@ -146,7 +146,8 @@ def comparisons(
     from semistan.posterior.run import read_run
     from semistan.workflow import inquire
 
-    opened, frame = read_run(run), rows_of(newdata, dialect) if newdata else None
+    opened = read_run(run)
+    frame = rows_of(newdata, dialect, opened) if newdata else None
     table = inquire.comparisons(
         opened, variables.split(",") if variables else None,
         frame=frame,

@@ -75,7 +75,7 @@ def plot(
         "directions": _directions(directions), "what": density,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
-    frame = rows_of(newdata, dialect) if newdata else None
+    frame = rows_of(newdata, dialect, *runs) if newdata else None
     outputs.plot(runs[0], kind, out, others=runs[1:], frame=frame, **options)
     screen.say(f"wrote {out}")
 

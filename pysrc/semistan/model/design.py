@@ -7,7 +7,7 @@ The learnt state (factor levels, transformation states, locations and scales) is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from semistan.model.predictor import (
     predictor_to_plain,
 )
 from semistan.model.spelling import in_formula, spelled
+from semistan.model.table.canonical import KINDS, LEVEL, canonical, canonical_names, kinds_of
 from semistan.model.table.columns import (
     Terms,
     apply_terms,
@@ -43,6 +44,7 @@ from semistan.model.table.columns import (
     side_by_side,
     with_option,
 )
+from semistan.model.table.disguised import check_disguised
 from semistan.model.table.embeddings import (
     Embeddings,
     TrunkFile,
@@ -54,7 +56,6 @@ from semistan.model.table.inputs import Inputs, inputs_from_plain, inputs_to_pla
 from semistan.model.table.kinds import (
     check_columns,
     check_kinds,
-    check_stray,
     first_dates,
     in_days,
     is_factor,
@@ -62,14 +63,17 @@ from semistan.model.table.kinds import (
 )
 from semistan.model.table.pictures import Pictures, learn_pictures, pixels
 from semistan.model.table.rows import Rows
+from semistan.model.terms.group import Group
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from semistan.model.terms.term import Term
 
+_NO_TEXT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?|True|False")  # a level that was no text in a file
 ALL_LEVELS = "spans_intercept=False"  # the network needs no reference level: it has biases
 MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
+MOST_NAMED = 10  # new levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,9 @@ class Design:
         First training date, in ISO 8601, of each column that ``days()`` counts from there.
     categories : tuple of str
         The response's unordered categories, the reference first; empty for other responses.
+    kinds : dict
+        Whether each column that predictions need holds numbers, truth values or levels; those of
+        dates are not among them.
     """
 
     formula: str
@@ -95,6 +102,7 @@ class Design:
     networks: tuple[Inputs, ...]
     origins: dict[str, str] = field(default_factory=dict)
     categories: tuple[str, ...] = ()
+    kinds: dict[str, str] = field(default_factory=dict)
 
     @property
     def mean(self) -> Predictor:
@@ -152,6 +160,15 @@ class Design:
         """The file that made the embeddings of each column that has some."""
         embeddings = (item for item in self.networks if isinstance(item, Embeddings))
         return {item.trunk.image.column: item.file for item in embeddings}
+
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns that were text in training, as which new rows in text files are read."""
+        formula, kinds = parse_formula(self.formula), self.kinds
+        levels = formula.levels or self.categories
+        words = any(not _NO_TEXT.fullmatch(level) for level in levels)
+        response = {formula.response.strip("`")} if words else set()
+        return frozenset({name for name, kind in kinds.items() if kind == LEVEL} | response)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -226,13 +243,14 @@ def learn_design(
         raise InputError(f"a fit needs at least two rows of data, got {len(frame)}")
     used = tuple(dict.fromkeys((*formula.outcome, *formula.columns)))
     check_columns(frame, used, formula.text)
-    y = response_values(formula, frame, categories)
-    table = used_levels_only(frame[list(used)], formula.columns)
+    table = canonical(frame[list(used)], canonical_names(formula))
+    y = response_values(formula, table, categories)
+    table = used_levels_only(table, formula.columns)
     origins = first_dates(table, formula.dated)
     numbers = in_days(table, origins)
-    images = {image.column for image in formula.images}
-    check_kinds(numbers, [name for name in formula.columns if name not in images])
-    check_stray(numbers, _bare(formula))
+    needed = canonical_names(formula, response=False)
+    check_kinds(numbers, needed)
+    check_disguised(numbers, _bare(formula))
     _check_intercept_column(formula)
     inputs = [
         _learn_network(network.arguments, network.trunk, numbers) for network in formula.networks
@@ -244,8 +262,9 @@ def learn_design(
     ]
     predictors = tuple(predictor for predictor, _ in learnt)
     design = Design(
-        formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories
-    )
+        formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories,
+        kinds_of(table, [name for name in needed if name not in origins]),
+    )  # fmt: skip
     for terms in design.networks:
         check_varies(terms)
     _check_names(design)
@@ -301,13 +320,14 @@ def apply_design(
     """
     formula = parse_formula(design.formula)
     if len(frame) == 0:
-        raise InputError("the data have no rows")
+        raise InputError("the table has a header but no rows")
     needed = (*(formula.outcome if response else ()), *formula.columns)
     check_columns(frame, needed, formula.text)
-    table = in_days(frame[list(dict.fromkeys(needed))], design.origins)
+    counted = in_days(frame[list(dict.fromkeys(needed))], design.origins)
+    table = canonical(counted, canonical_names(formula), design.kinds)
     U = np.hstack([_network_inputs(terms, table) for terms in design.networks])
     check_finite(U, design.u.columns, frame)
-    y = response_values(formula, frame, design.categories) if response else None
+    y = response_values(formula, table, design.categories) if response else None
     columns = {
         predictor.name: predictor.columns(table, allow_new_levels=allow_new_levels)
         for predictor in design.predictors
@@ -343,6 +363,7 @@ def design_to_plain(design: Design) -> dict[str, Any]:
         **terms,
         **({"parameters": others} if others else {}),
         **({"categories": list(design.categories)} if design.categories else {}),
+        "kinds": design.kinds,
     }
 
 
@@ -366,6 +387,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         categories = tuple(str(level) for level in plain.get("categories", ()))
+        kinds = {str(name): KINDS[KINDS.index(k)] for name, k in plain.get("kinds", {}).items()}
         predictors = tuple(
             predictor_from_plain(part, own, formula, prefix, _default_link(categories))
             for part, own, prefix in zip(
@@ -374,7 +396,7 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         )
         if len(networks) != len(formula.networks):
             raise ValueError("the networks are not the formula's")
-        return Design(formula.text, predictors, networks, origins, categories)
+        return Design(formula.text, predictors, networks, origins, categories, kinds)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -440,6 +462,25 @@ def _check_names(design: Design) -> None:
             seen[item.name] = "a term"
 
 
+def new_levels(design: Design, rows: Rows) -> dict[str, tuple[str, ...]]:
+    """Return the levels that the model was not trained on, by their grouping columns."""
+    return {
+        ":".join(term.by): block.new
+        for predictor in design.predictors
+        for term, block in zip(predictor.terms, rows.predictors[predictor.name].blocks, strict=True)
+        if isinstance(term, Group) and block.new
+    }
+
+
+def new_levels_text(found: Mapping[str, Sequence[str]]) -> str:
+    """Name new levels, and say where their effects come from."""
+    each = []
+    for name, levels in found.items():
+        more = f", ... ({len(levels)} in all)" if len(levels) > MOST_NAMED else ""
+        each.append(f"{', '.join(map(repr, levels[:MOST_NAMED]))}{more} of '{name}'")
+    return f"new levels, drawn from the distribution of all levels: {'; '.join(each)}"
+
+
 def factor_notes(design: Design) -> tuple[str, ...]:
     """Return warnings of factors with very many levels, and of dates that are read as text."""
     notes = []
@@ -450,7 +491,18 @@ def factor_notes(design: Design) -> tuple[str, ...]:
                 f"warning: '{name}' in nn() has {len(levels)} levels, each an input of its own "
                 f"with few rows to learn from.{strong}"
             )
-    for name, levels in (factor_columns(design.x) | factor_columns(design.u)).items():
+    structured = {
+        name: levels
+        for predictor in design.predictors
+        for name, levels in factor_columns(predictor.x).items()
+    }
+    for name, levels in structured.items():
+        if len(levels) >= MANY_LEVELS:
+            notes.append(
+                f"warning: '{name}' has {len(levels)} levels, each a coefficient of its own with "
+                f"few rows to learn from; (1 | {in_formula(name)}) makes them effects of a group"
+            )
+    for name, levels in (structured | factor_columns(design.u)).items():
         if all(isinstance(level, str) and re.match(r"\d{4}-\d\d-\d\d", level) for level in levels):
             notes.append(
                 f"warning: '{name}' holds dates as text, each a level of its own; days({name}) is "

@@ -25,6 +25,7 @@ from semistan.posterior.predictive import CHUNK_PREDICTIONS
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import unreliable_text
 from semistan.workflow.compare import caveat, compare, names_of, resolved_by
+from semistan.workflow.frames import Table, as_frame
 from semistan.workflow.pixels import Reading
 from semistan.workflow.predict import write_chunks
 from semistan.workflow.prepare import Say, new_rows
@@ -90,7 +91,7 @@ def _numbers(text: str) -> list[float]:
 
 def predict_average(
     runs: Sequence[RunLike],
-    frame: pd.DataFrame,
+    frame: Table,
     *,
     weights: Weights = "stacking",
     say: Say | None = None,
@@ -127,7 +128,7 @@ def predict_average(
 
 def write_average(
     runs: Sequence[RunLike],
-    frame: pd.DataFrame,
+    frame: Table,
     table: Path | TextIO,
     draws: Path | None = None,
     *,
@@ -144,7 +145,7 @@ def write_average(
 
 def _chunks(
     runs: Sequence[RunLike],
-    frame: pd.DataFrame,
+    frame: Table,
     weights: Weights,
     options: PredictOptions,
     say: Say | None,
@@ -156,7 +157,8 @@ def _chunks(
     for note in found.notes:
         if say:
             say(note)
-    frame, generator = frame.reset_index(drop=True), np.random.default_rng(options.seed)
+    frame = as_frame(frame).reset_index(drop=True)
+    generator = np.random.default_rng(options.seed)
     posteriors = [read_posterior(run, options.engine) for run in several]
     rows = [
         new_rows(

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.families.categorical import level_text
 from semistan.model.formula.formula import parse_formula
+from semistan.model.table.canonical import label
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import compare_elpd, compare_loo, unreliable_text
 from semistan.posterior.scoring.folds import read_kfold
 from semistan.posterior.scoring.loo import CONDITIONAL
 from semistan.posterior.scoring.scores import Pointwise
 from semistan.show.report.results import Comparison
+from semistan.workflow.frames import Table
 from semistan.workflow.runs import RunLike, posterior_run
 from semistan.workflow.score import judge, loo
 
@@ -29,7 +30,7 @@ DIFFERENCES = (
 
 
 def compare(
-    runs: Sequence[RunLike], *, by: str = "auto", frame: pd.DataFrame | None = None
+    runs: Sequence[RunLike], *, by: str = "auto", frame: Table | None = None
 ) -> pd.DataFrame:
     """Compare runs on the same rows.
 
@@ -40,7 +41,7 @@ def compare(
     by : str
         ``loo`` (PSIS-LOO, conditional on each subspace), ``kfold`` (cross-validation that
         'semistan kfold' has made), or ``auto``, as ``resolved_by`` chooses.
-    frame : pandas.DataFrame, optional
+    frame : pandas.DataFrame or a table of another library, optional
         Rows with a known response, by whose log predictive density the runs are compared
         instead.
 
@@ -173,7 +174,7 @@ def _responses(runs: list[Run]) -> list[np.ndarray]:
 def _as_in_data(run: Run) -> np.ndarray:
     table, name = run.table(), parse_formula(run.bundle.config.formula).response.strip("`")
     values = table[name].tolist() if name in table else np.asarray(run.rows().y).tolist()
-    return np.array([level_text(value) for value in values], dtype=object)
+    return np.array([label(value) for value in values], dtype=object)
 
 
 def _check_same_weights(rows: list[Pointwise], names: list[str]) -> None:

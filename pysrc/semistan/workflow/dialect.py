@@ -10,7 +10,7 @@ import codecs
 import csv
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semistan.errors import InputError, did_you_mean
 
@@ -18,7 +18,7 @@ AUTO = "auto"
 BLANKS = r"\s+"  # one or more, to pandas
 WORDS = {"tab": "\t", r"\t": "\t", "blank": BLANKS, "blanks": BLANKS, " ": BLANKS}
 SHOWN = {"\t": "tabs", BLANKS: "blanks"}
-SEPARATORS = (",", ";", "\t")  # of as many fields, the first is taken
+SEPARATORS = (",", ";", "\t", "|")  # of as many fields, the first is taken
 UTF8, OLD = "utf-8", "cp1252"
 LINES = 50  # that a guess looks at
 SAMPLE = 1 << 16  # bytes of them
@@ -46,12 +46,15 @@ class Dialect:
     row_names : bool
         Whether each line begins with a name in quotes that the header does not have, as R's
         write.table() writes it.
+    words : frozenset of str
+        Columns that are text, whatever their values look like: ``001`` is then no number.
     """
 
     sep: str = AUTO
     decimal: str = AUTO
     encoding: str = AUTO
     row_names: bool = False
+    words: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str | None:
@@ -107,7 +110,7 @@ def guessed(given: Dialect, sample: bytes) -> Dialect:
     except csv.Error:  # which pandas will explain
         sep, commas, row_names = ",", False, False
     decimal = given.decimal if given.decimal != AUTO else ",."[not commas]
-    return Dialect(sep, decimal, encoding, row_names)
+    return replace(given, sep=sep, decimal=decimal, encoding=encoding, row_names=row_names)
 
 
 def _encoding(sample: bytes) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.formula.formula import parse_formula
 from semistan.posterior.categories import category_position
 from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.options import EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
-from semistan.workflow.images import with_pictures
+from semistan.workflow.frames import Table
+from semistan.workflow.prepare import new_table
 from semistan.workflow.runs import RunLike, opened, posterior_run
 
 if TYPE_CHECKING:
@@ -112,14 +112,14 @@ def marginal(
     )  # fmt: skip
 
 
-def importance(run: RunLike, frame: pd.DataFrame | None = None, **options: Any) -> pd.DataFrame:
+def importance(run: RunLike, frame: Table | None = None, **options: Any) -> pd.DataFrame:
     """Rank columns by what permuting them costs in mean log-likelihood.
 
     Parameters
     ----------
     run : Run or path
         A finished run.
-    frame : pandas.DataFrame, optional
+    frame : pandas.DataFrame or a table of another library, optional
         Rows with their response that the fit has not seen; the training rows by default.
     **options
         ``variables``, ``repeats``, ``interval``, ``rows`` and ``seed``, as of the command.
@@ -134,7 +134,7 @@ def importance(run: RunLike, frame: pd.DataFrame | None = None, **options: Any) 
 
 def importance_of(
     run: RunLike,
-    frame: pd.DataFrame | None = None,
+    frame: Table | None = None,
     *,
     variables: Sequence[str] | None = None,
     repeats: int = 5,
@@ -144,11 +144,7 @@ def importance_of(
 ) -> Answer:
     """Return what ``importance`` does, and on which draws and rows it rests."""
     run = posterior_run(run)
-    if frame is None:
-        table = run.table()
-    else:
-        formula = parse_formula(run.bundle.config.formula)
-        _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
+    table = run.table() if frame is None else new_table(run.bundle, frame, response=True)
     return importance_answer(
         read_posterior(run), table,
         variables=variables, repeats=repeats, interval=interval, rows=rows, seed=seed,

@@ -59,6 +59,7 @@ from semistan.workflow.compiled import (
 )
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
+from semistan.workflow.frames import Table
 from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
@@ -76,7 +77,7 @@ from semistan.workflow.train import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 def _silent(_: str) -> None:
@@ -100,7 +101,7 @@ class Fit:
 
 def fit(
     model: str | Path | ModelConfig,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     *,
     out: str | Path,
     networks: Given | None = None,
@@ -118,7 +119,7 @@ def fit(
     ----------
     model : str, Path or ModelConfig
         A formula, the path of a ``model.toml``, or a configuration.
-    data : pandas.DataFrame or path, optional
+    data : pandas.DataFrame, a table of another library, or path, optional
         The table; by default the one that ``model.toml`` names.
     out : path
         The run's folder.

@@ -6,11 +6,13 @@ import re
 import sys
 import tomllib
 import warnings
+from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,7 +36,8 @@ DEEPEST = 16  # parts of a key, whose number tomllib squares
 DEEP_KEY = re.compile(
     rf"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}"""
 )
-NULLABLE = ("Int32", "Int64", "boolean")  # of pandas
+_EXACT = {"float_precision": "round_trip"} if version("pandas") < "3" else {}  # as later ones are
+NULLABLE = "numpy_nullable"  # pandas's types of whole numbers and truth values that may lack some
 
 
 def read_config(path: Path) -> ModelConfig:
@@ -111,21 +114,21 @@ def read_table(
             check_plain(path)
         if suffix in BINARY:
             frame = _read_binary(path, *BINARY[suffix])
+            if suffix == ".parquet":
+                frame = _with_categories(frame, path, say or (lambda _: None))
         else:
             frame = _read_text(path, dialect, say)
     except (FileNotFoundError, IsADirectoryError):
         raise InputError(f"data file '{path}' does not exist or is no file") from None
     except pd.errors.EmptyDataError:
         raise InputError(f"data file '{path}' is empty") from None
-    if len(frame) == 0:
-        raise InputError(f"data file '{path}' has a header but no rows")
     frame.attrs = {FOLDER: str(Path(path).parent)}
     return frame
 
 
-def dialect_of(config: ModelConfig) -> Dialect:
-    """Return what a configuration says of how its table is written."""
-    return given_dialect(config.sep, config.decimal, config.encoding)
+def dialect_of(config: ModelConfig, words: frozenset[str] = frozenset()) -> Dialect:
+    """Return what a configuration says of how its table is written, with columns of text."""
+    return replace(given_dialect(config.sep, config.decimal, config.encoding), words=words)
 
 
 def _read_binary(path: Path | str, kind: str, read: Callable[[Any], pd.DataFrame]) -> pd.DataFrame:
@@ -146,13 +149,42 @@ def _parquet(path: Path | str) -> pd.DataFrame:
     import pandas as pd
 
     check_parquet(path)
-    return pd.read_parquet(path)
+    return pd.read_parquet(path, dtype_backend=NULLABLE)
+
+
+def _with_categories(
+    frame: pd.DataFrame, path: Path | str, say: Callable[[str], None]
+) -> pd.DataFrame:
+    """Return a table whose categories of numbers are such, which Parquet keeps as numbers.
+
+    Arrow's own schema, which stands in the file's metadata, knows them, but not their order.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    written = (pq.read_metadata(path).metadata or {}).get(b"ARROW:schema")
+    if written is None:
+        return frame
+    for field in pa.ipc.read_schema(pa.py_buffer(b64decode(written))):
+        if not pa.types.is_dictionary(field.type) or field.name not in frame:
+            continue
+        column = frame[field.name]
+        if not hasattr(column, "cat"):
+            column = column.astype("category")
+            if field.type.ordered:
+                column = column.cat.as_ordered()
+                say(
+                    f"read '{path}' with the ordered categories of '{field.name}' by size: Parquet "
+                    "keeps no other order of numbers; make them text for another"
+                )
+            frame = frame.assign(**{field.name: column})
+    return frame
 
 
 def _feather(path: Path | str) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.read_feather(path)
+    return pd.read_feather(path, dtype_backend=NULLABLE)
 
 
 def _stata(path: Path | str) -> pd.DataFrame:
@@ -170,19 +202,14 @@ def _spss(path: Path | str) -> pd.DataFrame:
 
 
 def _rds(path: Path | str) -> pd.DataFrame:
-    """Read a data frame that R's saveRDS() wrote; whole numbers with NA become real ones."""
+    """Read a data frame that R's saveRDS() wrote."""
     import pandas as pd
     import rdata
 
     frame = rdata.read_rds(path)
     if not isinstance(frame, pd.DataFrame):
         raise ValueError("it holds no data frame")
-    plain = {
-        name: column.to_numpy(float, na_value=float("nan"))
-        for name, column in frame.items()
-        if column.dtype in NULLABLE and column.isna().any()
-    }
-    return frame.assign(**plain).reset_index(drop=True)
+    return frame.reset_index(drop=True)
 
 
 BINARY: dict[str, tuple[str, Callable[[Any], pd.DataFrame]]] = {
@@ -278,12 +305,31 @@ def _parsed(path: Path | str, content: bytes | None, dialect: Dialect) -> pd.Dat
     if dialect.row_names:
         frame = frame.reset_index(drop=True)
     check_names(path, content, frame.columns, dialect)
-    return frame
+    return frame.rename(columns=stripped)
 
 
-def pandas_options(dialect: Dialect) -> dict[str, Any]:
-    """Return what ``pandas.read_csv`` is to know."""
+def pandas_options(dialect: Dialect, types: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what ``pandas.read_csv`` is to know, with the types of some columns.
+
+    The type of every other column is that of all its values, and whole numbers of which some lack
+    stay whole.
+    """
+    return {
+        **_written(dialect),
+        "dtype": {**(types or {}), **dict.fromkeys(dialect.words, str)} or None,
+        "dtype_backend": NULLABLE,
+        "low_memory": False,
+        **_EXACT,
+    }
+
+
+def _written(dialect: Dialect) -> dict[str, Any]:
     return {"sep": dialect.sep, "decimal": dialect.decimal, "encoding": dialect.encoding}
+
+
+def stripped(name: str) -> str:
+    """Return the name of a column without the blanks that a file has around it."""
+    return name.strip(" \t") or name
 
 
 @contextmanager
@@ -305,7 +351,7 @@ def check_names(
     if {re.sub(r"\.\d+$", "", name) for name in names if "." in name} & {*names}:
         first = {"nrows": 1, "dtype": str, "keep_default_na": False, "on_bad_lines": "skip"}
         source = _source(path, content)
-        header = pd.read_csv(source, header=None, **first, **pandas_options(dialect))
+        header = pd.read_csv(source, header=None, **first, **_written(dialect))
         _check_distinct(path, list(header.iloc[0]))
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.formula.formula import parse_formula
 from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
 from semistan.posterior.effects.comparisons import average_comparisons
@@ -17,7 +16,8 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.r2 import R2, r2
 from semistan.posterior.sensitivity import sensitivity as power_scaling
-from semistan.workflow.images import with_pictures
+from semistan.workflow.frames import Table
+from semistan.workflow.prepare import new_table
 from semistan.workflow.runs import RunLike, opened, posterior_run
 from semistan.workflow.whole_table import column_of
 
@@ -175,7 +175,7 @@ def comparisons(
     run: RunLike,
     variables: str | Sequence[str] | None = None,
     *,
-    frame: pd.DataFrame | None = None,
+    frame: Table | None = None,
     seed: int = 1,
     **options: Any,
 ) -> pd.DataFrame:
@@ -187,7 +187,7 @@ def comparisons(
         A finished run.
     variables : str or sequence of str, optional
         Columns; by default all but images and those that only name groups.
-    frame : pandas.DataFrame, optional
+    frame : pandas.DataFrame or a table of another library, optional
         Rows over which to average; the training rows by default.
     seed : int
         Draws rows if ``rows`` says how many.
@@ -206,11 +206,7 @@ def comparisons(
         If a column or an option cannot be used.
     """
     run = opened(run)
-    if frame is None:
-        table = run.table()
-    else:
-        formula = parse_formula(run.bundle.config.formula)
-        _, table = with_pictures(formula, frame, trunks=run.bundle.design.trunks)
+    table = run.table() if frame is None else new_table(run.bundle, frame)
     return average_comparisons(
         read_posterior(run), table,
         variables=variables, generator=np.random.default_rng(seed), **options,

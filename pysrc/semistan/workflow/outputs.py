@@ -28,6 +28,7 @@ from semistan.show.report import write_report
 from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.fit import read_fit
+from semistan.workflow.frames import Table
 from semistan.workflow.prepare import new_rows, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
 
@@ -44,7 +45,7 @@ def plot(
     out: Path | str | None = None,
     *,
     others: Sequence[RunLike] = (),
-    frame: pd.DataFrame | None = None,
+    frame: Table | None = None,
     **options: Any,
 ) -> Figure:
     """Draw a picture of a run.
@@ -61,7 +62,7 @@ def plot(
         PNG or SVG file to write.
     others : sequence of runs or paths
         Further runs to overlay.
-    frame : pandas.DataFrame, optional
+    frame : pandas.DataFrame or a table of another library, optional
         Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
         drawn, instead of the training rows.
     **options

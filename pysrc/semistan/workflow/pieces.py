@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.bundle.foreign import OPENERS, check_plain
 from semistan.errors import InputError
 from semistan.workflow.dialect import SAMPLE, Dialect, guessed
+from semistan.workflow.frames import Table, as_frame
 from semistan.workflow.images import FOLDER
 from semistan.workflow.inputs import (
     BINARY,
@@ -26,6 +27,7 @@ from semistan.workflow.inputs import (
     read_table,
     say_unusual,
     strictly,
+    stripped,
 )
 
 if TYPE_CHECKING:
@@ -68,8 +70,9 @@ class Pieces:
         return table
 
 
-def pieces_of_frame(frame: pd.DataFrame) -> Pieces:
+def pieces_of_frame(table: Table) -> Pieces:
     """Cut a table that is in memory."""
+    frame = as_frame(table)
 
     def cut() -> Iterator[pd.DataFrame]:
         for start in range(0, max(1, len(frame)), PIECE):
@@ -124,10 +127,22 @@ def _batches(path: Path | str) -> Iterator[pd.DataFrame]:
         # With what it calls a pre-buffer, pyarrow keeps all that it has read.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as file:
             for batch in file.iter_batches(batch_size=PIECE, use_threads=False):
-                frame = pa.Table.from_batches([batch]).to_pandas()
+                frame = pa.Table.from_batches([batch]).to_pandas(types_mapper=_whole_types().get)
                 yield _with_folder(frame.reset_index(drop=True), path)
     except (OSError, ValueError) as error:
         raise InputError(f"data file '{path}' is no readable Parquet file: {error}") from None
+
+
+def _whole_types() -> dict[Any, Any]:
+    """Return pandas's types of Arrow's whole numbers and truth values, of which some may lack."""
+    import pandas as pd
+    import pyarrow as pa
+
+    whole = {
+        pa.type_for_alias(name.lower()): pd.array([], dtype=name).dtype
+        for name in (f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+    }
+    return {**whole, pa.bool_(): pd.BooleanDtype()}
 
 
 def _of_text(path: Path | str, dialect: Dialect, say: Callable[[str], None] | None) -> Pieces:
@@ -141,17 +156,19 @@ def _of_text(path: Path | str, dialect: Dialect, say: Callable[[str], None] | No
 def _types(path: Path | str, dialect: Dialect) -> dict[str, Any]:
     """Return the type of each column of which pieces have different ones."""
     seen: dict[str, set[str]] = {}
-    for frame in _chunks(path, dialect, {}):
-        if not seen:
+    for number, frame in enumerate(_chunks(path, dialect, {})):
+        if number == 0:
             check_names(path, None, list(frame.columns), dialect)
         for name, column in frame.items():
-            seen.setdefault(str(name), set()).add(column.dtype.kind)
-    return {name: _common(kinds) for name, kinds in seen.items() if len(kinds) > 1}
+            if column.notna().any():  # one that lacks them all says nothing
+                seen.setdefault(str(name), set()).add(column.dtype.kind)
+    several = {name: kinds for name, kinds in seen.items() if not kinds <= {"i", "u"}}
+    return {name: _common(kinds) for name, kinds in several.items() if len(kinds) > 1}
 
 
 def _common(kinds: set[str]) -> Any:
     """Return the type of a column whose pieces are of several kinds: numbers, or text as it is."""
-    return float if kinds <= {"i", "u", "f"} else str
+    return "Float64" if kinds <= {"i", "u", "f"} else str
 
 
 def _chunks(path: Path | str, dialect: Dialect, types: dict[str, Any]) -> Iterator[pd.DataFrame]:
@@ -161,11 +178,11 @@ def _chunks(path: Path | str, dialect: Dialect, types: dict[str, Any]) -> Iterat
     with (
         strictly(),
         pd.read_csv(
-            path, index_col=index, chunksize=PIECE, dtype=types or None, **pandas_options(dialect)
+            path, index_col=index, chunksize=PIECE, **pandas_options(dialect, types)
         ) as reader,
     ):
         for frame in reader:
-            yield _with_folder(frame.reset_index(drop=True), path)
+            yield _with_folder(frame.reset_index(drop=True).rename(columns=stripped), path)
 
 
 def _with_folder(frame: pd.DataFrame, path: Path | str) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.content import Content
+from semistan.model.design import new_levels, new_levels_text
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.missing import Missing, check_left, joined, missing_of
 from semistan.model.table.rows import Rows
@@ -40,6 +41,7 @@ from semistan.posterior.prediction import (
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.tables import Append, check_table_path, table_writer
+from semistan.workflow.frames import Table
 from semistan.workflow.pieces import Pieces, in_one, pieces_of_frame
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
@@ -53,7 +55,7 @@ WAVE = 64  # pieces on a cluster at a time, which this machine holds
 
 def predict(
     run: RunLike,
-    frame: pd.DataFrame,
+    frame: Table,
     *,
     say: Say | None = None,
     reading: Reading | None = None,
@@ -66,7 +68,7 @@ def predict(
     ----------
     run : Run or path
         A finished run.
-    frame : pandas.DataFrame
+    frame : pandas.DataFrame or a table of another library
         The new rows; the response is not needed.
     say : callable, optional
         Receives one line about dropped rows.
@@ -93,7 +95,7 @@ def predict(
 
 def write_predictions(
     run: RunLike,
-    rows: pd.DataFrame | Pieces,
+    rows: Table | Pieces,
     table: Path | TextIO,
     draws: Path | None = None,
     *,
@@ -108,7 +110,7 @@ def write_predictions(
     ----------
     run, say, reading, backend, **options
         As for ``predict``.
-    rows : pandas.DataFrame or Pieces
+    rows : pandas.DataFrame, a table of another library, or Pieces
         The new rows.
     table : Path or stream
         File (``.csv`` or ``.parquet``) or stream that gets the table.
@@ -222,6 +224,9 @@ def _predict(
         pieces = in_one(pieces)
     numbered = _numbered(run, pieces, options, say, reading)
     posterior = _posterior(run, options)
+    if not any(len(frame) for frame in pieces):
+        _append_none(run, posterior, options, append, append_draws)
+        return
     if backend is None:
         for number, rows in numbered:
             append(_piece_table(posterior, number, rows, options, append_draws))
@@ -236,6 +241,23 @@ def _predict(
             append(found[index])
 
 
+def _append_none(
+    run: Run,
+    posterior: Posterior,
+    options: PredictOptions,
+    append: Append,
+    append_draws: Append | None,
+) -> None:
+    """Append what is found of no rows: the columns that the answer about a training row has."""
+
+    def none_of(table: pd.DataFrame) -> None:
+        assert append_draws
+        append_draws(table.head(0))
+
+    one = run.rows().first(1)
+    append(_piece_table(posterior, 0, one, options, append_draws and none_of).head(0))
+
+
 def _numbered(
     run: Run,
     pieces: Pieces,
@@ -243,8 +265,9 @@ def _numbered(
     say: Say | None,
     reading: Reading | None,
 ) -> Iterator[tuple[int, Rows]]:
-    """Yield the pieces' numbers and rows, and say at the end how many rows were dropped."""
+    """Yield the pieces' numbers and rows; say at the end which were dropped, and new levels."""
     formula, reports = parse_formula(run.bundle.config.formula), list[Missing]()
+    taken: dict[str, dict[str, None]] = {}
     for number, frame in enumerate(pieces):
         with _counting_from(frame.index[0]):
             reports.append(missing_of(formula, frame, response=False))
@@ -254,7 +277,11 @@ def _numbered(
                 run.bundle, frame, drop_missing=options.drop_missing,
                 allow_new_levels=options.allow_new_levels, reading=reading,
             )  # fmt: skip
+        for name, levels in new_levels(run.bundle.design, rows).items():
+            taken.setdefault(name, {}).update(dict.fromkeys(levels))
         yield number, rows
+    if taken and say:
+        say(new_levels_text({name: [*levels] for name, levels in taken.items()}))
     missing = joined(reports)
     check_left(missing)
     if missing and say:

@@ -15,7 +15,14 @@ from semistan.infer.methods import check_computable, method_of, suited
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle, Source
 from semistan.model.config import ModelConfig, anywhere, with_overrides
-from semistan.model.design import Design, apply_design, factor_notes, learn_design
+from semistan.model.design import (
+    Design,
+    apply_design,
+    factor_notes,
+    learn_design,
+    new_levels,
+    new_levels_text,
+)
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import UNORDERED, family, with_categories
@@ -32,6 +39,7 @@ from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
 from semistan.model.table.given import check_censoring, check_trials, check_truncation
+from semistan.model.table.kinds import check_dates
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.pictures import Pictures
@@ -40,6 +48,7 @@ from semistan.model.table.scale import size_notes
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
+from semistan.workflow.frames import Table, as_frame
 from semistan.workflow.images import with_pictures
 from semistan.workflow.inputs import BINARY, STDIN, dialect_of, read_config, read_table
 from semistan.workflow.pixels import Reading
@@ -101,7 +110,7 @@ def configure(
 
 def prepared_of(
     model: Any,
-    data: pd.DataFrame | str | Path | None,
+    data: Table | str | Path | None,
     networks: Given | None,
     overrides: Mapping[str, Any] | None,
 ) -> Prepared:
@@ -114,7 +123,7 @@ def prepared_of(
 
 def prepare(
     config: ModelConfig,
-    frame: pd.DataFrame | None = None,
+    frame: Table | None = None,
     networks: Given | None = None,
     reading: Reading | None = None,
 ) -> Prepared:
@@ -124,7 +133,7 @@ def prepare(
     ----------
     config : ModelConfig
         The model.
-    frame : pandas.DataFrame, optional
+    frame : pandas.DataFrame or a table of another library, optional
         The data; otherwise ``config.data`` is read.
     networks : mapping, optional
         The modules that the formula names, as of ``semistan.fit``.
@@ -142,9 +151,12 @@ def prepare(
     if frame is None and config.data is None:
         raise InputError("no data: give --data FILE.csv, or the key 'data' in model.toml")
     said: list[str] = []
-    table = frame
-    if table is None:
+    if frame is None:
         table = read_table(str(config.data), dialect_of(config), said.append)
+        if len(table) == 0:
+            raise InputError(f"data file '{config.data}' has a header but no rows")
+    else:
+        table = as_frame(frame)
     columns = list(map(str, table.columns))
     formula = formula or parse_formula(with_table(config.formula, columns))
     if others := rest(config.formula, columns):
@@ -250,7 +262,7 @@ def check_device(name: str) -> None:
 
 def new_rows(
     bundle: Bundle,
-    frame: pd.DataFrame,
+    frame: Table,
     *,
     response: bool = False,
     drop_missing: bool = False,
@@ -266,16 +278,12 @@ def new_rows(
         For missing columns or values, or factor levels that the model has not seen.
     """
     formula = parse_formula(bundle.config.formula)
-    kept, missing = complete_rows(formula, frame, response=response, drop_missing=drop_missing)
-    if missing and say:
-        say(missing.text)
-    _, kept = with_pictures(
-        formula, kept, say or (lambda _: None),
-        positions=missing.kept, trunks=bundle.design.trunks, progress=reading,
-    )  # fmt: skip
-    if response:
-        kept = with_outcome(formula, bundle.family.name, kept)
+    kept = new_table(
+        bundle, frame, response=response, drop_missing=drop_missing, say=say, reading=reading
+    )
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
+    if say and (taken := new_levels(bundle.design, rows)):
+        say(new_levels_text(taken))
     if rows.y is not None:
         check_response(bundle.family, rows.y, formula.response)
         check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
@@ -285,6 +293,36 @@ def new_rows(
     return rows
 
 
+def new_table(
+    bundle: Bundle,
+    frame: Table,
+    *,
+    response: bool = False,
+    drop_missing: bool = False,
+    say: Say | None = None,
+    reading: Reading | None = None,
+) -> pd.DataFrame:
+    """Return complete new rows in the types of the training rows, with their images.
+
+    Raises
+    ------
+    InputError
+        For missing columns or values.
+    """
+    formula, design = parse_formula(bundle.config.formula), bundle.design
+    kept, missing = complete_rows(
+        formula, as_frame(frame), response=response, drop_missing=drop_missing, kinds=design.kinds
+    )
+    check_dates(kept, formula.dated)
+    if missing and say:
+        say(missing.text)
+    _, kept = with_pictures(
+        formula, kept, say or (lambda _: None),
+        positions=missing.kept, trunks=design.trunks, progress=reading,
+    )  # fmt: skip
+    return with_outcome(formula, bundle.family.name, kept) if response else kept
+
+
 def training_rows(
     bundle: Bundle, data: str | Path | None = None, reading: Reading | None = None
 ) -> Rows:
@@ -292,7 +330,8 @@ def training_rows(
     path = data or bundle.source.path
     if path is None or (data is None and path == STDIN):  # no bundle may wait for what is typed
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
-    table, drop = read_table(path, dialect_of(bundle.config)), bundle.config.drop_missing
+    dialect = dialect_of(bundle.config, bundle.design.text_columns)
+    table, drop = read_table(path, dialect), bundle.config.drop_missing
     rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)
     if len(rows) != bundle.source.rows:
         raise InputError(

@@ -19,6 +19,7 @@ from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run
+from semistan.workflow.frames import Table
 from semistan.workflow.prepare import prepared_of, training_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def priors(
     model: str | Path | ModelConfig | Bundle | Run,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     *,
     networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -39,7 +40,7 @@ def priors(
     model : str, Path, ModelConfig, Bundle or Run
         A formula, the path of a ``model.toml``, a configuration, or what was trained, or its
         folder.
-    data : pandas.DataFrame or path, optional
+    data : pandas.DataFrame, a table of another library, or path, optional
         The table of a model; by default the one that ``model.toml`` names.
     networks : mapping, optional
         The modules that the formula names, as of ``semistan.fit``.
@@ -71,7 +72,7 @@ def priors(
 
 def implied_prior(
     model: str | Path | ModelConfig | Bundle | Run,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     *,
     networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,

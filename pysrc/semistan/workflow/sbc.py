@@ -44,6 +44,7 @@ from semistan.show.pictures.write import write_picture
 from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
 from semistan.workflow.fit import Fit, fit_prepared, new_run, sample
+from semistan.workflow.frames import Table
 from semistan.workflow.prepare import Prepared, Say, configure, prepared_of
 from semistan.workflow.simulate import (
     Model,
@@ -154,7 +155,7 @@ class ReplicationTask:
 
 def sbc(
     model: Model,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     *,
     out: str | Path,
     replications: int = 100,

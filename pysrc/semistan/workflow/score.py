@@ -19,6 +19,7 @@ from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.mended import keep_mended, read_mended
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
+from semistan.workflow.frames import Table, as_frame
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.reloo import without_rows
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def score(
     run: RunLike,
-    frame: pd.DataFrame,
+    frame: Table,
     *,
     interval: float = 0.9,
     seed: int = 1,
@@ -64,7 +65,7 @@ def score(
 
 def judge(
     run: RunLike,
-    frame: pd.DataFrame,
+    frame: Table,
     *,
     interval: float = 0.9,
     seed: int = 1,
@@ -74,7 +75,7 @@ def judge(
     reading: Reading | None = None,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
-    run = opened(run)
+    run, frame = opened(run), as_frame(frame)
     absent = set(variables(parse_formula(run.bundle.config.formula).response)) - set(frame.columns)
     if absent:
         raise InputError(

@@ -28,6 +28,7 @@ from semistan.posterior.posterior import One, Posterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
+from semistan.workflow.frames import Table
 from semistan.workflow.prepare import Prepared, prepared_of
 from semistan.workflow.runs import opened
 from semistan.workflow.train import TrainTask
@@ -40,7 +41,7 @@ Model = str | Path | ModelConfig
 
 def simulate(
     model: Model | Run,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     *,
     draws: int = 1,
     prior: bool = False,
@@ -56,7 +57,7 @@ def simulate(
         A run or its folder: responses from its posterior. Or a formula, the path of a
         ``model.toml`` or a configuration: responses from its prior, with all weights of the
         networks.
-    data : pandas.DataFrame or path, optional
+    data : pandas.DataFrame, a table of another library, or path, optional
         The table of a model that is not trained, by default the one that ``model.toml`` names. Its
         response sets the units of the priors.
     draws : int
@@ -167,7 +168,7 @@ def every_weight(prepared: Prepared) -> Bundle:
 
 def _source(
     model: Model | Run,
-    data: pd.DataFrame | str | Path | None,
+    data: Table | str | Path | None,
     draws: int,
     prior: bool,
     generator: np.random.Generator,

@@ -13,6 +13,7 @@ from semistan.model.modules import codes
 from semistan.posterior.run import Run
 from semistan.subspace.descent import Progress
 from semistan.workflow.fit import Fit, fit
+from semistan.workflow.frames import Table
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say
 from semistan.workflow.runs import RunLike, opened
@@ -26,7 +27,7 @@ def update(
     *,
     out: str | Path,
     formula: str | None = None,
-    data: pd.DataFrame | str | Path | None = None,
+    data: Table | str | Path | None = None,
     overrides: dict[str, Any] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -49,7 +50,7 @@ def update(
     formula : str, optional
         Another formula, for the same data, which are read again where they were if they are from a
         file. If the old fit sampled all weights, k is found anew.
-    data : pandas.DataFrame or path, optional
+    data : pandas.DataFrame, a table of another library, or path, optional
         Other data.
     overrides : dict, optional
         Keys of the configuration that change, as of ``fit``.
@@ -91,7 +92,7 @@ def _changed(run: Run, formula: str | None) -> ModelConfig:
 
 
 def _data(
-    run: Run, formula: str | None, data: pd.DataFrame | str | Path | None
+    run: Run, formula: str | None, data: Table | str | Path | None
 ) -> pd.DataFrame | str | Path:
     """Return the new data, or the old: the whole file where a new formula may need more columns."""
     if data is not None:

@@ -57,12 +57,15 @@ def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.
         raise InputError("the run was fitted to a table in memory: give it by --data FILE.csv")
     formula = parse_formula(run.bundle.config.formula)
     config = run.bundle.config
-    table = read_table(path, dialect_of(config))
-    whole, missing = complete_rows(formula, table, response=True, drop_missing=config.drop_missing)
-    trunks = run.bundle.design.trunks
+    design = run.bundle.design
+    table = read_table(path, dialect_of(config, design.text_columns))
+    whole, missing = complete_rows(
+        formula, table, response=True, drop_missing=config.drop_missing, kinds=design.kinds
+    )
+    trunks = design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
     whole = with_outcome(formula, run.bundle.family.name, whole)
-    rows = apply_design(run.bundle.design, whole, response=True)
+    rows = apply_design(design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(
             f"'{path}' does not hold the {len(fitted)} rows that the run was fitted to"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from semistan.model.arrays import Array
 from semistan.model.families.family import Dispersion, Family
 from semistan.model.formula.formula import Formula, parse_formula, with_predictors
 from semistan.model.names import stan_name
+from semistan.model.table.canonical import label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,19 +165,14 @@ def _check_own(formula: Formula, levels: Sequence[str]) -> None:
 def _found(column: pd.Series, name: str) -> list[str]:
     """Return the values that occur: in the order of categories, or else sorted."""
     if hasattr(column, "cat"):
-        return [level_text(value) for value in column.cat.remove_unused_categories().cat.categories]
+        return [label(value) for value in column.cat.remove_unused_categories().cat.categories]
     values = column.dropna().unique().tolist()
     if any(isinstance(value, float) and value != round(value) for value in values):
         raise InputError(
             f"family {CATEGORICAL} expects strings or whole numbers, but response '{name}' has "
             "fractions; choose another family"
         )
-    return [level_text(value) for value in sorted(values, key=lambda v: (isinstance(v, str), v))]
-
-
-def level_text(value: Any) -> str:
-    """Write a category: ``2`` for 2.0."""
-    return str(int(value)) if isinstance(value, float) and value == round(value) else str(value)
+    return [label(value) for value in sorted(values, key=lambda v: (isinstance(v, str), v))]
 
 
 def category_codes(column: pd.Series, levels: Sequence[str], name: str) -> Array:
@@ -188,7 +184,7 @@ def category_codes(column: pd.Series, levels: Sequence[str], name: str) -> Array
         For a category that is none of the levels.
     """
     position = {level: k for k, level in enumerate(levels, start=1)}
-    codes = [position.get(level_text(value), 0) for value in column.tolist()]
+    codes = [position.get(label(value), 0) for value in column.tolist()]
     if 0 in codes:
         row = codes.index(0)
         raise InputError(

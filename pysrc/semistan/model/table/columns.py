@@ -19,7 +19,8 @@ from semistan.model.formula.expression import check_term, factors, listed_levels
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.syntax import DAYS, MATH
 from semistan.model.spelling import marked, spelled, unmarked
-from semistan.model.table.kinds import check_numeric, ordered_columns, truth_as_numbers
+from semistan.model.table.canonical import as_numbers, label
+from semistan.model.table.kinds import check_numeric, ordered_columns
 from semistan.model.table.scale import check_size, check_spread
 
 if TYPE_CHECKING:
@@ -108,20 +109,19 @@ def learn_terms(
     functions = (factor for factor in every if not may_be_factor(factor))
     check_numeric(frame, dict.fromkeys(name for f in functions for name in variables(f)))
     plain = {name for f in every if not f.startswith("C(") for name in variables(f)}
-    table = _materialise(_formulaic(terms, coded), truth_as_numbers(frame, plain))
-    spec = table.model_spec
-    levels = {
-        name: [_scalar(level) for level in state["categories"]]
-        for name, (_, state) in spec.encoder_state.items()
-        if "categories" in state
-    }
+    numbers = as_numbers(frame, plain)
+    table = _materialise(_formulaic(terms, coded), numbers)
+    levels, state = _levels(table.model_spec), to_plain(table.model_spec.transform_state)
+    if any(isinstance(level, float) for found in levels.values() for level in found):
+        levels = {name: [_whole(level) for level in found] for name, found in levels.items()}
+        table = _materialise(_specification(terms, coded, state, levels), numbers)
+    _check_several(levels)
     matrix, columns = _without_intercept(table, coded)
     check_finite(matrix, columns, frame)
     for column, spread in zip(columns, np.ptp(matrix, axis=0), strict=True):
         check_spread(column, float(spread))
     loc = tuple(float(value) for value in matrix.mean(axis=0))
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
-    state = to_plain(spec.transform_state)
     return Terms(terms, columns, levels, state, loc, scale, ordered), matrix
 
 
@@ -141,19 +141,9 @@ def apply_structured(terms: Terms, table: pd.DataFrame) -> Array:
 
 def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> Array:
     """Return the columns (N, m) of learnt terms; parameters and errors as ``learn_terms``."""
-    from formulaic import ModelSpec
-    from formulaic.parser.types import Factor
-
-    frame = _as_numbers(terms, coded, table)
+    frame = _in_levels(terms, _as_numbers(terms, coded, table))
     _check_levels(terms, frame)
-    spec = ModelSpec(
-        formula=_formulaic(terms.terms, coded),
-        transform_state={key: from_plain(value) for key, value in terms.transforms.items()},
-        encoder_state={
-            name: (Factor.Kind.CATEGORICAL, {"categories": levels})
-            for name, levels in terms.levels.items()
-        },
-    )
+    spec = _specification(terms.terms, coded, terms.transforms, terms.levels)
     matrix, columns = _without_intercept(_materialise(spec, frame), coded)
     if columns != terms.columns:
         raise InputError(
@@ -221,7 +211,7 @@ def evaluate(expression: str, frame: pd.DataFrame, *, finite: bool = True) -> Ar
         assert number
         return np.full(len(frame), float(ast.literal_eval(number[1] or number[2])))
     check_numeric(frame, names)
-    numbers = truth_as_numbers(frame[list(names)], names)
+    numbers = as_numbers(frame[list(names)], names)
     values, columns = _without_intercept(_materialise(_formulaic((expression,), {}), numbers), {})
     if len(columns) != 1:
         raise InputError(f"'{expression}' must be one column, got {len(columns)}")
@@ -349,7 +339,7 @@ def from_plain(value: Any) -> Any:
 
 
 def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> pd.DataFrame:
-    """Refuse text where the design has numbers; return the table with truth values as such."""
+    """Refuse text where the design has numbers; return the table with these in float64."""
     names = {
         name
         for term in terms.terms
@@ -359,7 +349,18 @@ def _as_numbers(terms: Terms, coded: Mapping[str, str], table: pd.DataFrame) -> 
         for name in variables(factor)
     }
     check_numeric(table, sorted(names))
-    return truth_as_numbers(table, names)
+    return as_numbers(table, names)
+
+
+def _in_levels(terms: Terms, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with the levels of factors as they were learnt, numbers or text."""
+    found = {}
+    for name, levels in factor_columns(terms).items():
+        of_text = table[name].dtype.kind not in "biuf"
+        if of_text and not all(isinstance(level, str) for level in levels):
+            known = {label(level): level for level in levels}
+            found[name] = [known.get(str(value), value) for value in table[name]]
+    return table.assign(**found)
 
 
 def _without_intercept(
@@ -380,6 +381,49 @@ def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
 
     written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
     return Formulaic(" + ".join(("1", *map(spelled, written))))
+
+
+def _specification(
+    terms: tuple[str, ...],
+    coded: Mapping[str, str],
+    transforms: Mapping[str, Any],
+    levels: Mapping[str, list[Any]],
+) -> Any:
+    """Return formulaic's specification of terms whose transformations and levels are known."""
+    from formulaic import ModelSpec
+    from formulaic.parser.types import Factor
+
+    return ModelSpec(
+        formula=_formulaic(terms, coded),
+        transform_state={key: from_plain(value) for key, value in transforms.items()},
+        encoder_state={
+            name: (Factor.Kind.CATEGORICAL, {"categories": found}) for name, found in levels.items()
+        },
+    )
+
+
+def _levels(spec: Any) -> dict[str, list[Any]]:
+    """Return the levels of each factor that formulaic found, the first being the reference."""
+    return {
+        name: [_scalar(level) for level in state["categories"]]
+        for name, (_, state) in spec.encoder_state.items()
+        if "categories" in state
+    }
+
+
+def _whole(level: Any) -> Any:
+    """Return a level that is a whole number as such, which names it without a point."""
+    return int(level) if isinstance(level, float) and level.is_integer() else level
+
+
+def _check_several(levels: Mapping[str, list[Any]]) -> None:
+    """Refuse factors of one level, which have no coefficient, as constant numbers are refused."""
+    for name, found in levels.items():
+        if len(found) < 2:
+            raise InputError(
+                f"factor '{unmarked(name)}' has one level in these data, {found[0]!r}; leave it "
+                "out of the formula"
+            )
 
 
 def _materialise(spec: Any, frame: pd.DataFrame) -> Any:
@@ -407,7 +451,8 @@ def _check_listed(factor: str, frame: pd.DataFrame) -> None:
             f"levels=['a', 'b'], got levels={levels!r}"
         )
     rows = frame[name].value_counts(sort=False)
-    lacking = {_scalar(level): n for level, n in rows.items() if n and level not in levels}
+    found = ((_whole(_scalar(level)), n) for level, n in rows.items())
+    lacking = {level: n for level, n in found if n and level not in levels}
     if lacking:
         shown = ", ".join(f"{level!r} ({n})" for level, n in [*lacking.items()][:MOST_SHOWN])
         more = ", ..." * (len(lacking) > MOST_SHOWN)
@@ -421,7 +466,7 @@ def _check_levels(terms: Terms, frame: pd.DataFrame) -> None:
     for name, levels in factor_columns(terms).items():
         unseen = set(frame[name].dropna().unique()) - set(levels)
         if unseen:
-            shown = ", ".join(repr(_scalar(level)) for level in sorted(unseen, key=str))
+            shown = ", ".join(repr(_whole(_scalar(x))) for x in sorted(unseen, key=str))
             known = ", ".join(repr(level) for level in levels)
             raise InputError(
                 f"column '{name}' has levels that the model was not trained on: {shown}. "

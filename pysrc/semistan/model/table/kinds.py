@@ -7,17 +7,17 @@ numbers by ``days()``: the days since the first training date.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.formula.syntax import formula_error
+from semistan.model.table.disguised import advice
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NUMBERS = "biuf"
 KINDS = ("string", "categorical", "boolean", "integer", "floating", "empty")
-STRAY = 0.2  # of the rows, up to which words among numbers look like mistakes
 DATES = ("datetime64", "datetime", "date")
 
 
@@ -55,49 +55,22 @@ def check_numeric(frame: pd.DataFrame, names: Iterable[str]) -> None:
     for name in names:
         column = frame[name]
         if column.dtype.kind not in NUMBERS:
-            row, value = _first_word(column)
+            row = _first_word(column)
+            value = column.iloc[row] if len(column) else "no value"
             raise InputError(
-                f"column '{name}' must be numeric, got {value!r} ({column.dtype}) in row {row}: "
-                "what a function or arithmetic is applied to are numbers, and so is the response "
-                "but of family bernoulli (two values), categorical, and cumulative, as "
-                "C(y, levels=['low', 'high']) ~ ..."
+                f"column '{name}' must be numeric, got {value!r} ({column.dtype}) in row "
+                f"{row + 1}{advice(value)}: what a function or arithmetic is applied to are "
+                "numbers, and so is the response but of family bernoulli (two values), "
+                "categorical, and cumulative, as C(y, levels=['low', 'high']) ~ ..."
             )
 
 
-def check_stray(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    """Refuse text that is numbers in nearly all rows: a stray word would make it a factor.
-
-    Raises
-    ------
-    InputError
-        With the first word and its row.
-    """
-    for name in names:
-        column = frame[name]
-        if column.dtype.kind in NUMBERS or hasattr(column, "cat"):
-            continue
-        words = _words(column)
-        if 0 < words.sum() <= STRAY * len(column):
-            row, value = _first_word(column)
-            raise InputError(
-                f"column '{name}' holds numbers but for {int(words.sum())} of {len(column)} rows, "
-                f"as {value!r} in row {row}; mend these, or write C({name}) if each value is a "
-                "level of a factor"
-            )
-
-
-def _words(column: pd.Series) -> Any:
-    """Say of each value whether it is no number, (N,)."""
+def _first_word(column: pd.Series) -> int:
+    """Return the position of the first value that is no number; 0 if all are."""
     import pandas as pd
 
-    return pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()
-
-
-def _first_word(column: pd.Series) -> tuple[int, Any]:
-    """Return the number of the first row without a number, from 1, and its value."""
-    words = _words(column)
-    row = int(words.argmax())
-    return row + 1, column.iloc[row]
+    words = pd.to_numeric(column.astype(str), errors="coerce").isna().to_numpy()
+    return int(words.argmax()) if len(words) else 0
 
 
 def check_kinds(frame: pd.DataFrame, names: Iterable[str]) -> None:
@@ -147,13 +120,6 @@ def used_levels_only(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     return frame.assign(**categories)
 
 
-def truth_as_numbers(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Turn columns of truth values into 0 and 1."""
-    return frame.assign(
-        **{name: frame[name].astype(float) for name in names if frame[name].dtype.kind == "b"}
-    )
-
-
 def first_dates(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, str]:
     """Return the first date of each column, in ISO 8601.
 
@@ -163,6 +129,18 @@ def first_dates(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, str]:
         If a column holds anything but dates.
     """
     return {name: _dates(name, frame[name]).min().isoformat() for name in names}
+
+
+def check_dates(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Refuse columns of dates that hold anything else.
+
+    Raises
+    ------
+    InputError
+        With the first value.
+    """
+    for name in names:
+        _dates(name, frame[name])
 
 
 def in_days(frame: pd.DataFrame, origins: Mapping[str, str]) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula
+from semistan.model.table.canonical import canonical, canonical_names
 from semistan.model.table.kinds import check_columns
 
 if TYPE_CHECKING:
@@ -64,9 +65,16 @@ class Missing:
 
 
 def complete_rows(
-    formula: Formula, frame: pd.DataFrame, *, response: bool, drop_missing: bool
+    formula: Formula,
+    frame: pd.DataFrame,
+    *,
+    response: bool,
+    drop_missing: bool,
+    kinds: Mapping[str, str] | None = None,
 ) -> tuple[pd.DataFrame, Missing]:
     """Return the rows without missing or infinite values, and a report of the others.
+
+    Their columns are in canonical types.
 
     Parameters
     ----------
@@ -78,6 +86,8 @@ def complete_rows(
         Whether the response matters too.
     drop_missing : bool
         Whether such rows may be left out.
+    kinds : mapping, optional
+        What the columns were in training, as of ``canonical``.
 
     Raises
     ------
@@ -85,21 +95,25 @@ def complete_rows(
         If there are such rows and they may not be left out, naming columns and counts; or if
         no row is left.
     """
-    bad, report = _missing_rows(formula, frame, response=response)
+    check_columns(frame, _used(formula, response=response), formula.text)
+    table = canonical(frame, canonical_names(formula), kinds)
+    bad, report = _missing_rows(formula, table, response=response)
     if not report:
-        return frame, report
+        return table, report
     if not drop_missing:
         raise InputError(
-            f"{len(report)} of {len(frame)} rows have missing or infinite values: "
+            f"{len(report)} of {len(table)} rows have missing or infinite values: "
             f"{report.by_column}. Mend them, or drop these rows with --drop-missing."
         )
     check_left(report)
-    return frame[~bad], report
+    return canonical(table[~bad], canonical_names(formula), kinds), report
 
 
 def missing_of(formula: Formula, frame: pd.DataFrame, *, response: bool) -> Missing:
     """Report the rows with missing or infinite values; arguments as of ``complete_rows``."""
-    return _missing_rows(formula, frame, response=response)[1]
+    check_columns(frame, _used(formula, response=response), formula.text)
+    table = canonical(frame, canonical_names(formula))
+    return _missing_rows(formula, table, response=response)[1]
 
 
 def check_left(report: Missing) -> None:
@@ -130,12 +144,14 @@ def _missing_rows(
     formula: Formula, frame: pd.DataFrame, *, response: bool
 ) -> tuple[np.ndarray, Missing]:
     """Say of each row whether it lacks a value, and report that."""
-    used = (*(formula.outcome if response else ()), *formula.columns)
-    check_columns(frame, used, formula.text)
-    missing = frame[list(dict.fromkeys(used))].apply(_missing)
+    missing = frame[_used(formula, response=response)].apply(_missing)
     bad = np.asarray(missing.any(axis=1), dtype=bool)
     counts = {str(name): int(n) for name, n in missing.sum().items() if n}
     return bad, Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)
+
+
+def _used(formula: Formula, *, response: bool) -> list[str]:
+    return list(dict.fromkeys((*(formula.outcome if response else ()), *formula.columns)))
 
 
 def _missing(column: pd.Series) -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from semistan.errors import InputError, did_you_mean
 from semistan.model.families.family import Family
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.syntax import formula_error, masked
 from semistan.model.spelling import in_formula
+from semistan.model.table.canonical import label
 from semistan.model.table.kinds import NUMBERS
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def with_outcome(formula: Formula, family: str, table: pd.DataFrame) -> pd.DataF
     binary = family.startswith(BERNOULLI)
     if binary and column.dtype.kind in NUMBERS and {*column.dropna()} <= {0, 1}:
         return table  # as a run keeps it
-    values = [_word(value) for value in column]
+    values = [label(value) for value in column]
     if absent := [value for value in dict.fromkeys(values) if value not in levels]:
         raise InputError(
             f"response '{name}' is '{absent[0]}' in row {values.index(absent[0]) + 1}, which is "
@@ -130,11 +129,5 @@ def _is_text(column: pd.Series) -> bool:
 def _values(column: pd.Series) -> Sequence[str]:
     """Return the values that rows have, in alphabetical order or that of the categories."""
     if hasattr(column, "cat"):
-        return [_word(value) for value in column.cat.remove_unused_categories().cat.categories]
-    return sorted({_word(value) for value in column})
-
-
-def _word(value: Any) -> str:
-    """Return a value as it stands in the list of levels, whole numbers without a point."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value) if whole else value)
+        return [label(value) for value in column.cat.remove_unused_categories().cat.categories]
+    return sorted({label(value) for value in column})

@@ -34,7 +34,15 @@ from semistan.model.parameter import (
 )
 from semistan.model.priors.densities import parse_prior
 from semistan.model.stan_text import WIDTH, call
-from semistan.model.table.columns import Terms, apply_terms, learn_terms, terms_from_plain, to_plain
+from semistan.model.table.canonical import as_text
+from semistan.model.table.columns import (
+    Terms,
+    apply_terms,
+    check_varies,
+    learn_terms,
+    terms_from_plain,
+    to_plain,
+)
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
@@ -426,6 +434,7 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = 
     """
     empty = Terms((), (), {}, {}, (), ())
     terms = learn_terms(term.terms, {}, table)[0] if term.terms else empty
+    check_varies(terms)
     labels = level_labels(table, term.by)
     levels = tuple(sorted({label for label in labels if label is not None}))
     if len(levels) < len(table[list(term.by)].dropna().drop_duplicates()):
@@ -450,11 +459,8 @@ def group_name(by: tuple[str, ...]) -> str:
 def level_labels(table: pd.DataFrame, by: tuple[str, ...]) -> list[str | None]:
     """Return the level of each row as text, ``a_1`` for two columns; None where one is missing."""
     missing = table[list(by)].isna().any(axis=1)
-    rows = zip(*(table[column] for column in by), strict=True)
-    return [
-        None if gone else "_".join(_label(value) for value in row)
-        for row, gone in zip(rows, missing, strict=True)
-    ]
+    rows = zip(*(as_text(table[column]) for column in by), strict=True)
+    return [None if gone else "_".join(row) for row, gone in zip(rows, missing, strict=True)]
 
 
 def group_to_plain(group: Group) -> dict[str, Any]:
@@ -490,9 +496,3 @@ def group_from_plain(
     if len(effects) != intercept + len(terms.columns) or not set(by) <= set(formula.columns):
         raise ValueError("a group-level term's columns do not fit")
     return Group(by, levels, effects, intercept, terms, bool(content["correlated"]), key, of)
-
-
-def _label(value: Any) -> str:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
