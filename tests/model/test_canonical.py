@@ -218,15 +218,30 @@ def test_a_float_that_stands_for_several_whole_numbers_is_no_level():
         learnt("y ~ x + (1 | id) + nn(u)", frame)
 
 
-@pytest.mark.parametrize("write", ["csv", "parquet", "feather", "stata"])
+def written(frame, kind, folder):
+    """Write a table in a file of a kind; return its path."""
+    path = folder / f"data.{kind}"
+    if kind == "sav":
+        pytest.importorskip("pyreadstat").write_sav(frame, str(path))
+    elif kind == "rds":
+        rdata = pytest.importorskip("rdata")  # which writes factors, and numbers as R has them
+        wide = {name: "int32" for name in frame if frame[name].dtype.kind == "i"}
+        wide |= {name: "float64" for name in frame if frame[name].dtype.kind == "f"}
+        rdata.write_rds(path, frame.astype({**dict.fromkeys("cgh", "category"), **wide}))
+    else:
+        options = {"csv": {"index": False}, "dta": {"write_index": False}}
+        method = {"dta": "stata"}.get(kind, kind)
+        getattr(frame, f"to_{method}")(path, **options.get(kind, {}))
+    return path
+
+
+@pytest.mark.parametrize("write", ["csv", "parquet", "feather", "dta", "sav", "rds"])
 @pytest.mark.parametrize("kind", ["int8", "int32", "float32", "float64", "category"])
-def test_numbers_are_the_same_bits_from_every_file(write, kind, tmp_path):
-    frame = numbers_as(table(), kind) if kind != "category" else table()
+def test_columns_are_the_same_bits_from_every_file(write, kind, tmp_path):
+    frame = table() if kind == "category" else numbers_as(table(), kind)
     if kind == "category":
         frame = frame.assign(g=frame["g"].astype("category"))
-    path = tmp_path / f"data.{'dta' if write == 'stata' else write}"
-    options = {"csv": {"index": False}, "stata": {"write_index": False}}
-    getattr(frame, f"to_{write}")(path, **options.get(write, {}))
+    path = written(frame, write, tmp_path)
     for text in (OF_NUMBERS[0], OF_NUMBERS[4], *OF_LEVELS[2:]):
         assert_means_the_same(text, read_table(path))
 

@@ -286,6 +286,8 @@ def test_a_name_of_several_columns_is_refused(header, repeated, tmp_path):
 
 
 def same_values(found, expected):
+    assert list(found.index) == list(expected.index)
+    found, expected = (table.reset_index(drop=True) for table in (found, expected))
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, check_exact=True)
 
 

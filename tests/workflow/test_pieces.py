@@ -14,7 +14,9 @@ from semistan.workflow import pieces as module
 from semistan.workflow import predict as predicting
 from semistan.workflow.inputs import read_table
 from semistan.workflow.pieces import read_pieces
+from semistan.workflow.prepare import new_rows
 from support.drawn import random_draws
+from support.small import small_bundle, small_frame
 from support.untrained import random_bundle, random_frame
 
 ROWS = 23
@@ -67,6 +69,10 @@ class Run:
     def __init__(self, bundle):
         self.bundle, self.members = bundle, (self,)
 
+    def rows(self):
+        frame = random_frame(self.bundle.family.name, np.random.default_rng(3), ROWS)
+        return new_rows(self.bundle, frame)
+
 
 @pytest.fixture
 def run(monkeypatch):
@@ -113,6 +119,46 @@ def test_dropped_rows_are_counted_over_all_pieces(run, new, tmp_path):
     found, whole = pd.read_csv(tmp_path / "out.csv"), predicting.predict(run, new)
     kept = whole[~whole["row"].isin([3, *range(6, 11), 21])].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, kept, rtol=1e-9)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("kind", ["epred", "predict", "linpred"])
+def test_no_rows_have_an_empty_answer_with_its_columns(run, new, kind, suffix, tmp_path):
+    whole = predicting.predict(run, new, kind=kind)
+    found = predicting.predict(run, new.head(0), kind=kind)
+    assert len(found) == 0
+    assert found.dtypes.equals(whole.dtypes)
+    new.head(0).to_csv(tmp_path / "new.csv", index=False)
+    to = tmp_path / f"out{suffix}", tmp_path / f"draws{suffix}"
+    predicting.write_predictions(run, read_pieces(tmp_path / "new.csv"), *to, kind=kind)
+    read = pd.read_csv if suffix == ".csv" else pd.read_parquet
+    assert list(read(to[0]).columns) == list(whole.columns)
+    assert len(read(to[0])) == len(read(to[1])) == 0
+    with pytest.raises(InputError, match="which the data do not have"):
+        predicting.predict(run, new.head(0).drop(columns="x1"))
+
+
+@pytest.mark.parametrize("value", [5, 5.0, True, np.int8(5)])
+def test_dates_in_new_rows_are_no_numbers(value):
+    frame = small_frame().assign(day=pd.date_range("2024-01-01", periods=30))
+    bundle, _ = small_bundle("y ~ days(day) + nn(u)", frame)
+    assert len(new_rows(bundle, frame.astype({"day": str}))) == 30
+    with pytest.raises(InputError, match=r"days\(day\) needs dates such as 2024-05-31"):
+        new_rows(bundle, frame.assign(day=value))
+
+
+def test_new_levels_are_named():
+    frame = small_frame().assign(h=np.array(["001", "A03"])[np.arange(30) % 2])
+    bundle, _ = small_bundle("y ~ x + (1 | h) + (1 | g) + nn(u)", frame)
+    new, said = frame.assign(h=["1", "001", *map(str, range(28))], g="z"), []
+    with pytest.raises(InputError, match="'h' has levels that the model was not trained on: '0'"):
+        new_rows(bundle, new.assign(g="a"))
+    new_rows(bundle, new, allow_new_levels=True, say=said.append)
+    shown = ", ".join(f"'{label}'" for label in sorted(map(str, range(28)))[:10])
+    assert said == [
+        f"new levels, drawn from the distribution of all levels: {shown}, ... (28 in all) of 'h'; "
+        "'z' of 'g'"
+    ]
 
 
 def test_an_error_says_where_its_rows_are_and_leaves_no_file(run, new, tmp_path):

@@ -66,13 +66,26 @@ def _converted(table: Table) -> pd.DataFrame:
 
 def _of_arrow(table: Table) -> pd.DataFrame:
     """Return a table that exports Arrow's data; whole numbers with gaps stay whole."""
+    import pyarrow as pa
+
+    read = pa.table(table)
+    for index, field in enumerate(read.schema):
+        if str(field.type) == "string_view":  # which pandas does not know
+            text = read.column(index).cast(pa.large_string())
+            read = read.set_column(index, field.name, text)
+    return read.to_pandas(types_mapper=whole_types().get)
+
+
+def whole_types() -> dict[Any, Any]:
+    """Return pandas's types of Arrow's whole numbers and truth values, of which some may lack."""
     import pandas as pd
     import pyarrow as pa
 
-    def kind(found: pa.DataType) -> Any:
-        return None if pa.types.is_dictionary(found) else pd.ArrowDtype(found)
-
-    return pa.table(table).to_pandas(types_mapper=kind)
+    whole = {
+        pa.type_for_alias(name.lower()): pd.array([], dtype=name).dtype
+        for name in (f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+    }
+    return {**whole, pa.bool_(): pd.BooleanDtype()}
 
 
 def _kind(table: Table) -> str:

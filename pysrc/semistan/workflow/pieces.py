@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from semistan.bundle.foreign import OPENERS, check_plain
 from semistan.errors import InputError
 from semistan.workflow.dialect import SAMPLE, Dialect, guessed
-from semistan.workflow.frames import Table, as_frame
+from semistan.workflow.frames import Table, as_frame, whole_types
 from semistan.workflow.images import FOLDER
 from semistan.workflow.inputs import (
     BINARY,
@@ -127,22 +127,10 @@ def _batches(path: Path | str) -> Iterator[pd.DataFrame]:
         # With what it calls a pre-buffer, pyarrow keeps all that it has read.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as file:
             for batch in file.iter_batches(batch_size=PIECE, use_threads=False):
-                frame = pa.Table.from_batches([batch]).to_pandas(types_mapper=_whole_types().get)
+                frame = pa.Table.from_batches([batch]).to_pandas(types_mapper=whole_types().get)
                 yield _with_folder(frame.reset_index(drop=True), path)
     except (OSError, ValueError) as error:
         raise InputError(f"data file '{path}' is no readable Parquet file: {error}") from None
-
-
-def _whole_types() -> dict[Any, Any]:
-    """Return pandas's types of Arrow's whole numbers and truth values, of which some may lack."""
-    import pandas as pd
-    import pyarrow as pa
-
-    whole = {
-        pa.type_for_alias(name.lower()): pd.array([], dtype=name).dtype
-        for name in (f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-    }
-    return {**whole, pa.bool_(): pd.BooleanDtype()}
 
 
 def _of_text(path: Path | str, dialect: Dialect, say: Callable[[str], None] | None) -> Pieces:

@@ -21,6 +21,7 @@ from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.content import Content
 from semistan.model.design import new_levels, new_levels_text
 from semistan.model.formula.formula import parse_formula
+from semistan.model.table.kinds import check_columns
 from semistan.model.table.missing import Missing, check_left, joined, missing_of
 from semistan.model.table.rows import Rows
 from semistan.posterior.options import PredictOptions
@@ -220,10 +221,12 @@ def _predict(
     """Predict a table piece by piece, and append what is found in the order of its rows."""
     check_prediction(run.bundle.family, run.bundle.design, options)
     member_engine(run.members[0], options.engine)  # an unknown one is refused first
-    if parse_formula(run.bundle.config.formula).images:
+    formula = parse_formula(run.bundle.config.formula)
+    if formula.images:
         pieces = in_one(pieces)
     numbered = _numbered(run, pieces, options, say, reading)
     posterior = _posterior(run, options)
+    check_columns(next(iter(pieces)), formula.columns, formula.text)
     if not any(len(frame) for frame in pieces):
         _append_none(run, posterior, options, append, append_draws)
         return

@@ -32,6 +32,8 @@ def check_columns(frame: pd.DataFrame, names: Iterable[str], formula: str) -> No
     known, names = [str(column) for column in frame.columns], list(dict.fromkeys(names))
     if absent := [name for name in names if name not in known]:
         hints = dict.fromkeys(did_you_mean(name, known) for name in absent)
+        if len(known) == 1 and all(name in known[0] for name in names):
+            hints = {f" They have one, '{known[0]}': --sep says what separates the fields.": None}
         named = ", ".join(f"'{name}'" for name in absent)
         raise formula_error(
             formula,
