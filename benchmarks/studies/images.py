@@ -13,7 +13,7 @@ channels, semistan's default; 128 pixels take two more layers of 32 channels, fi
     stan                  semistan.fit with nothing set but the family (and, at 128, the layers):
                           convolutional layers are constants, those behind them are sampled by NUTS
     all_weights           the paper's variant: all weights in a subspace of k = 2, elliptical slice
-                          sampling, phi ~ normal(0, 5), a width that the paper does not give. A
+                          sampling, phi ~ normal(0, 5) as in the paper's authors' code. A
                           likelihood takes all pictures through the network in PyTorch, so that it
                           has fewer epochs and draws than the defaults
     last_layer_laplace    the network that semistan trains for ``stan``, in the middle of its
@@ -108,8 +108,8 @@ grows by 0.04 with each year of age, and by what asymmetry, border and colours o
 contender trains on five and predicts the sixth. `stan` is `semistan.fit` with its defaults:
 convolutional layers are trained and then constants, and NUTS samples the layers behind them.
 `all_weights` is the paper's variant: all weights, those of the convolutions too, in a subspace of
-k = 2 around the trained ones, by elliptical slice sampling (phi ~ normal(0, 5), a width that the
-paper does not give; 600 epochs, 4 chains of {ALL_WEIGHTS["sample.draws"]} draws, where the paper
+k = 2 around the trained ones, by elliptical slice sampling (phi ~ normal(0, 5), the width in the
+authors' code, for the paper names none; 600 epochs, 4 chains of {ALL_WEIGHTS["sample.draws"]} draws, where the paper
 has 10 of 800). `last_layer_laplace` is Laplace's approximation of intercept, age and output layer
 of the network that `stan` has, with the same priors. `ensemble` is five networks in plain PyTorch,
 `glm` a logistic regression on age alone. All have the same layers. Nothing was chosen by the

@@ -7,15 +7,16 @@ f is a network of two hidden layers of 16 units with ReLU (369 weights), and the
 fitted. Each run draws w*, theta* and the rows anew. How well does the posterior of theta in a
 subspace of k dimensions agree with that of all weights?
 
-Where the paper is silent: N = 75 rows; w* and theta* are drawn as PyTorch draws linear layers,
-uniform within 1 / sqrt(inputs). The prior has two series, each with its own posterior of all
+Where the paper is silent: N = 75 rows, as in its authors' code; w* and theta* are drawn as PyTorch
+draws linear layers, uniform within 1 / sqrt(inputs) (that code has theta* ~ normal(0, 1)). The prior has two series, each with its own posterior of all
 weights to compare with:
 
-    paper      phi ~ normal(0, 1) around the trained weights, as in the paper, which does not give
-               the width; all weights then have w ~ normal(0, 1)
-    weights    semistan's prior of the weights, carried into the subspace
+    paper      phi ~ normal(0, 5) around the trained weights, w ~ normal(0, 1) of all weights, and
+               sigma fixed at 1, as in the authors' code: the paper names no widths
+    weights    semistan's prior of the weights, carried into the subspace, and sigma sampled
 
-Training and sampling are semistan's defaults.
+The subspaces of the first have the paper's 10 chains of 400 + 800 iterations. theta has semistan's
+prior in both, training and all other sampling are semistan's defaults.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ NAMES = tuple(f"b_x{j}" for j in range(1, COEFFICIENTS + 1))
 FORMULA = "y ~ x1 + x2 + x3 + nn(u1, u2, u3, u4)"
 DIMENSIONS, ALL = (2, 4, 8, 12, 16), "all"
 RUNS, QUICK_RUNS, QUICK_DIMENSIONS = 20, 2, (2, 16)
-PRIORS: Mapping[str, Mapping[str, Any]] = {"paper": {"priors.phi": "normal(0, 1)"}, "weights": {}}
+PRIORS = ("paper", "weights")
+CHAINS = {"sample.chains": 10, "sample.warmup": 400, "sample.draws": 800}  # the paper's
+FIXED = {"priors.sigma": "constant(1)"}  # of a gaussian response
 LEVELS = tuple(np.round(np.arange(0.1, 1, 0.1), 1).tolist())
 NOMINAL = 0.9  # the level in the table
 FOLLOWED, KEPT = 10, 40  # runs whose curve is followed in training, and epochs of each
@@ -56,10 +59,12 @@ Section 4.2 of Dold et al. (2024): u ~ N(0, I_4), x ~ N(0, I_3), eta = f(u; w*) 
 rows, y ~ N(eta, 1) or Poisson(exp(eta)); f is a network of two hidden layers of 16 units with
 ReLU (369 weights), which is also what is fitted, by y ~ x1 + x2 + x3 + nn(u1, u2, u3, u4).
 Up to {runs} runs (50 in the paper), of which each draws w* and theta* anew, as PyTorch draws linear
-layers (the paper gives neither that nor the number of rows). Two priors, each with its own
-posterior of all weights: the paper's, phi ~ normal(0, 1) around the trained weights (it gives no
-width), with w ~ normal(0, 1) of all weights; and semistan's prior of the weights, carried into
-the subspace. Training and sampling are semistan's defaults.
+layers. The paper says neither that nor the number of rows; its authors' code has 75, and theta* ~
+normal(0, 1). Two priors, each with its own posterior of all weights: the paper's, with the widths
+of its authors' code, phi ~ normal(0, 5) around the trained weights, w ~ normal(0, 1) of all
+weights, sigma fixed at 1; and semistan's prior of the weights, carried into the subspace, with
+sigma sampled. theta has semistan's prior in both. The subspaces of the first have the paper's 10
+chains of 400 + 800 iterations; training and all other sampling are semistan's defaults.
 
 Figures are medians over runs and the three coefficients: the absolute difference of posterior
 means to all weights in standard deviations of the latter (signed difference in brackets), the
@@ -128,6 +133,7 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
     """Fit one subspace, or all weights, to one run's table."""
     simulated = simulate(family, run)
     where = {"subspace.construction": "full"} if k == ALL else {"subspace.k": k}
+    paper = _paper(family, k) if prior == "paper" else {}
     overrides = {
         "family": family,
         "network.hidden": HIDDEN,
@@ -135,12 +141,18 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
         "train.seed": run,
         "sample.seed": run,
         **where,
-        **PRIORS[prior],
+        **paper,
         **(QUICK if quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
         fit = semistan.fit(FORMULA, simulated.table, out=Path(folder) / "run", overrides=overrides)
     return figures(fit, simulated.theta) | (_followed(fit) if run <= FOLLOWED else {})
+
+
+def _paper(family: str, k: int | str) -> dict[str, Any]:
+    """Return the priors of the authors' code; its chains are those of the subspaces alone."""
+    around = {"priors.phi": "normal(0, 1)"} if k == ALL else {"priors.phi": "normal(0, 5)", **CHAINS}
+    return around | (FIXED if family == "gaussian" else {})
 
 
 def figures(fit: Fit, theta: Array) -> Record:

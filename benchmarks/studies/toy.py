@@ -7,8 +7,8 @@ training, the other 365 for the test; a seed draws categories, rows, weights and
 has two hidden layers of 16 units and ReLU, and the inputs u and u^2, as in Izmailov et al. (2020):
 the paper does not say so, but the 337 weights that it counts are those of two inputs.
 
-    k=2, k=12, naive-k=4    the paper's subspaces, with its prior of phi around the trained
-                            weights; the paper does not say how wide, normal(0, 5) is ours
+    k=2, k=12, naive-k=4    the paper's subspaces, with phi ~ normal(0, 5) around the trained
+                            weights: the width is that of its authors' code, the paper names none
     k=12-weights            k = 12 with semistan's prior of the weights, carried into the subspace
     all-weights             semistan's construction ``full``, for the paper's HMC
     defaults                semistan.fit with nothing set but the network
@@ -62,8 +62,9 @@ nn(u, u^2), a network of two hidden layers of 16 units with ReLU, whose 337 weig
 number, are those of two inputs. Each of {seeds} seeds draws categories, rows, weights and chains
 anew. LPPD is the mean over the test rows, its standard error, in brackets, is over the seeds;
 the column after it is the paper's, of one data set. `k=2`, `k=12` and `naive-k=4` have phi ~
-normal(0, 5) around the trained weights, the paper's prior at a width that it does not give; all
-others of semistan have its prior of the weights. Training and sampling are semistan's defaults.
+normal(0, 5) around the trained weights, as in the authors' code (the paper names no width), which
+fixes sigma at 0.05, where it is sampled here; all others of semistan have its prior of the weights.
+Training and sampling are semistan's defaults.
 "To all weights" is the difference in LPPD to all weights of the same seed."""
 PICTURE = f"""\
 In the picture, of seed {SHOWN}: bands of {LEVEL:.0%} of a new response of the category (0, 0),
