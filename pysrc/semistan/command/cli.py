@@ -110,6 +110,7 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
+    screen.escape_what_cannot_be_encoded()
     received: list[int] = []
     for number in ENDING:
         _end_as_by_ctrl_c(number, received)

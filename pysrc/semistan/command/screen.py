@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """Have streams that are not UTF-8 print a name in another script as ``\\u0432``.
+
+    Python would raise instead, after a command has done all its work. An error handler that the
+    user chose (``PYTHONIOENCODING=latin-1:replace``) stays.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        strict = getattr(stream, "errors", None) in ("strict", "surrogateescape")
+        if strict and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(line: str) -> None:
