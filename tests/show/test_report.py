@@ -21,10 +21,12 @@ from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.scores import pointwise
 from semistan.posterior.summary import COLUMNS, digits_of
 from semistan.show import report
+from semistan.show.pictures import KINDS, available
 from semistan.show.report.blocks import Facts, Picture, Table
 from semistan.show.report.coefficients import coefficient_table
 from semistan.show.report.content import report_content
 from semistan.show.report.evidence import Effects, Estimates, Evidence, gather
+from semistan.show.report.illustrate import SHOWN, material_of
 from semistan.show.report.learnt import directions_table, frame_table, pareto_text
 from semistan.show.report.numbers import MINUS, count, joined, number, part_of
 from semistan.show.report.page import highlighted, inline, render
@@ -432,6 +434,39 @@ def test_the_model_file_on_the_page_has_the_options_that_sampled(results, html):
 
 
 # --- what is computed ------------------------------------------------------------------------
+
+
+def test_each_kind_of_picture_has_a_place_on_the_page_or_a_reason_to_have_none(results):
+    assert set(SHOWN) == set(KINDS)
+    pictures = {kind: Picture(PIXEL, f"Caption of {kind}.", "Mean 3.", 700, 400) for kind in KINDS}
+    page = Page(page_of(results, replace(some_evidence(), pictures=pictures)))
+    captions = page.texts("figcaption")
+    for kind, how in SHOWN.items():
+        assert bool(how.place) != bool(how.reason), kind
+        assert captions.count(f"Caption of {kind}.") == bool(how.place), kind
+    assert "Smooths" in page.texts("h3")
+
+
+@pytest.mark.lengthy
+@pytest.mark.parametrize("prior_only", [False, True])
+def test_what_is_drawn_of_a_run_is_on_its_page(prior_only):
+    results = small_results(
+        "y ~ s(x, k=4) + gp(z, k=10) + nn(u, v)", prior_only=prior_only, iterations=60
+    )
+    evidence = gather(results, np.random.default_rng(1))
+    can = set(available(material_of(results)))
+    shown = {kind for kind in can if SHOWN[kind].place}
+    if prior_only:
+        shown = {kind for kind in shown if SHOWN[kind].of_prior}
+    assert set(evidence.pictures) == shown
+    assert "smooths" in shown
+    page = Page(page_of(results, evidence))
+    sources = [node.attributes["src"] for node in page.all("img")]
+    for kind, picture in evidence.pictures.items():
+        assert sources.count(picture.source) == 1, kind
+    (smooths,) = (node for node in page.all("img") if node.attributes["alt"].startswith("Smooths."))
+    assert "s(x)" in smooths.attributes["alt"]
+    assert "gp(z)" in smooths.attributes["alt"]
 
 
 @pytest.mark.lengthy

@@ -6,7 +6,7 @@ escaped when the page is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -179,11 +179,6 @@ def galleries(pictures: Iterable[Picture]) -> tuple[Gallery, ...]:
     """Return one gallery, or none without pictures."""
     shown = tuple(pictures)
     return (Gallery(shown),) if shown else ()
-
-
-def gallery_of(pictures: Mapping[str, Picture], *kinds: str) -> tuple[Gallery, ...]:
-    """Return a gallery of the pictures of these kinds that there are, if any."""
-    return galleries(pictures[kind] for kind in kinds if kind in pictures)
 
 
 def number_cell(value: float, digits: int) -> Cell:

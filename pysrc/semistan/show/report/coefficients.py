@@ -18,10 +18,10 @@ from semistan.show.report.blocks import (
     Paragraph,
     Section,
     Table,
-    gallery_of,
     number_cell,
 )
 from semistan.show.report.evidence import Evidence
+from semistan.show.report.illustrate import gallery_at
 from semistan.show.report.numbers import joined
 from semistan.show.report.results import Results
 
@@ -47,7 +47,7 @@ def coefficients_section(results: Results, evidence: Evidence) -> Section:
             Paragraph(_columns_text(results)),
             Heading("How to read the table"),
             Bullets(_caveats(results)),
-            *gallery_of(evidence.pictures, "coefficients", "densities"),
+            *gallery_at(evidence.pictures, "coefficients"),
         ),
     )
 

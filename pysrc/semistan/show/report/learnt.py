@@ -19,10 +19,10 @@ from semistan.show.report.blocks import (
     Section,
     Table,
     galleries,
-    gallery_of,
     number_cell,
 )
 from semistan.show.report.evidence import Effects, Estimates, Evidence, HeldOut
+from semistan.show.report.illustrate import gallery_at
 from semistan.show.report.numbers import count, joined, part_of
 from semistan.show.report.results import Comparison, Results
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONDITIONAL = "One column varies; the others are held at their mean, or at a factor's first level."
+SMOOTHS = "What each smooth adds to its linear predictor, with 95% intervals; marks are the training rows."
 DEPENDENCE = (
     "Partial dependence: one column varies in every row, and the predictions are averaged. "
     "Combinations that do not occur in the data are averaged too."
@@ -70,6 +71,7 @@ def effects_section(results: Results, evidence: Evidence) -> Section:
         (
             *_caveat(results),
             *_shown("Structured terms", CONDITIONAL, evidence.conditional),
+            *_smooths(evidence),
             *_shown("Network inputs", DEPENDENCE, evidence.dependence),
             *_estimated("Average marginal effects", _marginal_text(evidence), evidence.marginal),
             *_estimated("Permutation importance", IMPORTANCE, evidence.importance),
@@ -88,7 +90,7 @@ def checks_section(results: Results, evidence: Evidence) -> Section:
             *(block for each in results.comparisons for block in _compared(each)),
             Heading("On the training rows"),
             Paragraph(SCORES),
-            *gallery_of(evidence.pictures, "ppc", "calibration", "survival", "images"),
+            *gallery_at(evidence.pictures, "training rows"),
             *_estimated("Scores on the training rows", "", evidence.scores),
         ),
     )
@@ -111,7 +113,7 @@ def subspace_section(results: Results, evidence: Evidence) -> Section:
         "The network's weights" if every else "The subspace",
         (
             Paragraph(moves),
-            *gallery_of(evidence.pictures, "subspace", "loss"),
+            *gallery_at(evidence.pictures, "subspace"),
             *map(directions_table, () if every else results.posterior.members),
         ),
     )
@@ -230,6 +232,11 @@ def _shown(title: str, text: str, effects: Effects) -> tuple[Block, ...]:
     return (Heading(title), Paragraph(text + basis), *galleries(effects.pictures))
 
 
+def _smooths(evidence: Evidence) -> tuple[Block, ...]:
+    found = gallery_at(evidence.pictures, "smooths")
+    return (Heading("Smooths"), Paragraph(SMOOTHS), *found) if found else ()
+
+
 def _left_out(results: Results, evidence: Evidence) -> tuple[Block, ...]:
     loo = evidence.loo
     if loo is None:
@@ -242,5 +249,5 @@ def _left_out(results: Results, evidence: Evidence) -> tuple[Block, ...]:
         Paragraph(f"{LOO} {loo.caveat}".rstrip().replace("'semistan kfold'", "`semistan kfold`")),
         frame_table(loo.table(), f"PSIS-LOO over {rows}"),
         Paragraph(pareto_text(loo)),
-        *gallery_of(evidence.pictures, "loo_pit"),
+        *gallery_at(evidence.pictures, "leave-one-out"),
     )

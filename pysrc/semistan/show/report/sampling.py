@@ -15,10 +15,10 @@ from semistan.show.report.blocks import (
     Paragraph,
     Section,
     Table,
-    gallery_of,
     number_cell,
 )
 from semistan.show.report.evidence import Evidence
+from semistan.show.report.illustrate import gallery_at
 from semistan.show.report.numbers import count
 from semistan.show.report.results import Results
 
@@ -41,7 +41,7 @@ def sampling_section(results: Results, evidence: Evidence) -> Section:
             ),
             Heading("Chains" if results.posterior.method.has_warmup else "Approximations"),
             *([chains_table(results)] if "energy" in results.posterior.sampler else []),
-            *gallery_of(evidence.pictures, "trace", "rank", "energy"),
+            *gallery_at(evidence.pictures, "chains"),
         ),
     )
 
