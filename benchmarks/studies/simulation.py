@@ -151,7 +151,9 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
 
 def _paper(family: str, k: int | str) -> dict[str, Any]:
     """Return the priors of the authors' code; its chains are those of the subspaces alone."""
-    around = {"priors.phi": "normal(0, 1)"} if k == ALL else {"priors.phi": "normal(0, 5)", **CHAINS}
+    around = (
+        {"priors.phi": "normal(0, 1)"} if k == ALL else {"priors.phi": "normal(0, 5)", **CHAINS}
+    )
     return around | (FIXED if family == "gaussian" else {})
 
 

@@ -40,13 +40,92 @@ def test_with_many_functions_the_covariance_is_the_squared_exponential(lscale):
     assert np.abs(Z @ Z.T - exact).max() < 1e-4
 
 
+def on_the_interval(x, y, new, covariance, noise):
+    """Mean and sd of a process given rows with noise, at new places, by the textbook."""
+    inner = covariance(x, x) + noise**2 * np.eye(len(x))
+    weights = np.linalg.solve(inner, covariance(x, new)).T
+    variances = np.diag(covariance(new, new)) - np.einsum("ij,ji->i", weights, covariance(x, new))
+    return weights @ y, np.sqrt(variances)
+
+
+@pytest.mark.parametrize("lscale", [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("rows", [30, 200])
+def test_the_default_basis_has_the_posterior_of_the_exact_process(lscale, rows):
+    noise, new = 0.3, np.linspace(-0.5, 0.5, 101)
+    generator = np.random.default_rng(rows)
+    x = np.concatenate([[-0.5, 0.5], generator.uniform(-0.5, 0.5, rows - 2)])
+    frame = pd.DataFrame({"x": x, "u": x, "y": x})
+    _, process, _ = learnt("gp(x)", frame)
+
+    def exact(a, b):
+        return np.exp(-((a[:, None] - b) ** 2) / (2 * lscale**2))
+
+    def basis(a, b):
+        of_a, of_b = (
+            process.block(pd.DataFrame({"x": places})).Z * process.root(lscale) for places in (a, b)
+        )
+        return of_a @ of_b.T
+
+    for _ in range(5):
+        f = generator.multivariate_normal(np.zeros(rows), exact(x, x) + 1e-10 * np.eye(rows))
+        y = f + noise * generator.normal(size=rows)
+        mean, sd = on_the_interval(x, y, new, exact, noise)
+        nearly, nearly_sd = on_the_interval(x, y, new, basis, noise)
+        assert np.abs((nearly - mean) / sd).max() < 0.1
+        assert np.abs(nearly_sd / sd - 1).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("term", "lscale", "advice"),
+    [
+        ("gp(x)", 0.3, None),
+        ("gp(x)", 0.06, None),
+        (
+            "gp(x)",
+            1.5,
+            "from 0.05 to 1 of the range, so that its curve is off: write gp(x, k=102, ",
+        ),
+        ("gp(x, k=20, c=1.25)", 0.3, "follows length scales from 0.08 to 0.083"),
+        ("gp(x, k=20, c=2.5)", 0.1, "from 0.16 to 0.5 of the range"),
+    ],
+)
+def test_a_posterior_that_the_basis_does_not_follow_is_warned_of(term, lscale, advice):
+    _, process, _ = learnt(term)
+    draws = {"lscale_gpx": lscale * np.random.default_rng(1).lognormal(0, 0.1, (2, 500))}
+    found = process.warning(draws)
+    assert (found is None) == (advice is None)
+    if found is None:
+        return
+    assert advice in found
+    written = re.search(r"write (gp\(.*\))\.$", found)[1]
+    assert learnt(written)[1].warning(draws) is None
+
+
+def test_what_is_given_stays_and_the_prior_is_of_what_the_basis_follows():
+    given = learnt("gp(x, k=20, c=1.25)")[1]
+    assert (given.count, given.margin) == (20, 1.25)
+    few = learnt("gp(x, k=30)")[1]
+    assert (few.count, few.margin) == (30, 4)
+    prior = stats.invgamma(few.prior[0], scale=few.prior[1])
+    assert prior.cdf([few.followed[0], 1]) == pytest.approx([0.01, 0.99], abs=1e-6)
+    coarse = learnt("gp(x)", table().assign(x=np.arange(N) % 6))[1]
+    assert coarse.count == np.ceil(4 * 4 / (np.pi / 5))
+
+
+def test_a_stored_basis_is_kept():
+    plain = design_to_plain(learnt("gp(x)")[0])
+    plain["processes"][0] |= {"count": 20, "margin": 1.25}
+    again = design_from_plain(plain).terms[0]
+    assert (again.count, again.margin) == (20, 1.25)
+
+
 def test_coefficients_are_the_root_of_the_spectral_density_times_z():
     _, process, rows = learnt("gp(x, k=5)")
     z = np.random.default_rng(1).normal(size=5)
     plain = {"zgp_1": z, "sdgp_gpx": 2.0, "lscale_gpx": 0.2}
     values = {name: torch.tensor(x, dtype=torch.float64) for name, x in plain.items()}
     block = rows.predictors["mu"].blocks[0]
-    L, total = 1.25 / 2, np.zeros(N)
+    L, total = 4 / 2, np.zeros(N)
     for i, x in enumerate((table().x - process.middle) / process.width):
         for j in range(1, 6):
             w = j * np.pi / (2 * L)
@@ -76,7 +155,7 @@ def test_the_start_has_the_trained_curve():
 
 
 def test_new_standard_deviations_keep_the_curve_and_find_the_length_scale():
-    _, process, _ = learnt("gp(x, k=40)")
+    _, process, _ = learnt("gp(x, k=40, c=1.25)")
     true, generator = 0.08, np.random.default_rng(4)
     r = 5 * process.root(true) * generator.normal(size=40)
     values = {"sdgp_gpx": 1.0, "lscale_gpx": 0.3, "zgp_1": r / process.root(0.3)}
@@ -90,7 +169,7 @@ def test_new_standard_deviations_keep_the_curve_and_find_the_length_scale():
 def test_names_are_brmss_and_the_state_survives_json():
     design, process, rows = learnt("gp(x)")
     assert process.reported == ("sdgp_gpx", "lscale_gpx")
-    assert (process.count, process.margin) == (20, 1.25)
+    assert (process.count, process.margin) == (102, 4)
     again = design_from_plain(json.loads(json.dumps(design_to_plain(design), allow_nan=False)))
     new = apply_design(again, table().iloc[[7, 2]], response=False).predictors["mu"].blocks[0]
     assert np.array_equal(new.Z, rows.predictors["mu"].blocks[0].Z[[7, 2]])
@@ -112,7 +191,7 @@ def test_what_cannot_be_a_process_is_refused(term, frame, message):
 
 def test_rows_beyond_the_basis_are_refused():
     design, process, _ = learnt("gp(x)")
-    edge = process.middle + process.width * 0.624
+    edge = process.middle + process.width * 1.999
     apply_design(design, table().assign(x=edge), response=False)
     with pytest.raises(InputError, match="a larger c makes it wider"):
         apply_design(design, table().assign(x=edge + 0.1), response=False)

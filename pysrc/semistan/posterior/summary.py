@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,6 +19,7 @@ from semistan.model.design import Design
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.table.rows import Rows
+from semistan.model.terms.term import Cautious
 from semistan.posterior.agreement import Agreement, agreement
 from semistan.posterior.collinearity import collinearity
 from semistan.posterior.diagnostics import (
@@ -209,6 +211,7 @@ def summarise(posterior: Posterior, rows: Rows) -> Summary:
         (
             *_names_note(posterior.design),
             *_orthogonal_note(posterior),
+            *_terms_warnings(posterior.design, values),
             *filter(None, [collinearity(posterior, rows).warning(), _left_out(posterior)]),
         ),
         agreement(posterior, rows),
@@ -245,6 +248,12 @@ def _names_note(design: Design) -> tuple[str, ...]:
     if not design.respelled:
         return ()
     return (f"{', '.join(f'{name}: {column}' for name, column in design.respelled.items())}.",)
+
+
+def _terms_warnings(design: Design, draws: Mapping[str, Array]) -> tuple[str, ...]:
+    """Say what terms find in the draws that keeps them from being right."""
+    found = (term.warning(draws) for term in design.terms if isinstance(term, Cautious))
+    return tuple(text for text in found if text is not None)
 
 
 def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:

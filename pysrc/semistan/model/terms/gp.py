@@ -12,12 +12,24 @@ nearly
     S(w) = sdgp^2 sqrt(2 pi) lscale exp(-(lscale w)^2 / 2),
 
 zgp being standard normal. ``lscale`` is a share of the range of x in the training rows, as in
-brms. k functions resolve an lscale of 1.75 c / (2 k) or more. The prior of lscale has 1% below
-that, or below the least distance of two values, and 1% above the range. Without k, brms computes
-the process itself, whose cost grows with the cube of the rows; here k is 20.
+brms.
+
+The basis follows length scales between two bounds, one for c and one for k:
+
+    lscale <= (c - 1) / 3         f is 0 at -L and L: there stand, with the sign changed, mirror
+                                  images of the rows. From an end of the range to its image it is
+                                  c - 1, over which the covariance has fallen to exp(-9 / 2)
+    lscale >= 4 c / (pi k)        at w_k, sqrt(S) has fallen to exp(-4), and S to exp(-8)
+
+The prior of lscale has 1% above the range, and 1% below a twentieth of it, or the least distance of
+two values: c = 4 and k = 102 follow all of that. A k that was given is kept, and the prior then
+has 1% below what it follows. A posterior beyond the bounds is warned of, with the k and c that it
+needs. Without k, brms computes the process itself, whose cost grows with the cube of the rows.
 
 Riutort-Mayol, Bürkner, Andersen, Solin and Vehtari (2023), Practical Hilbert space approximate
-Bayesian Gaussian processes for probabilistic programming. Statistics and Computing 33, 17.
+Bayesian Gaussian processes for probabilistic programming, Statistics and Computing 33, 17, have
+lscale <= c / 6.4 and lscale >= 1.75 c / (2 k), of simulations: wider for short length scales, where
+posterior means are more than a posterior sd off at these bounds if the rows say much.
 """
 
 from __future__ import annotations
@@ -43,9 +55,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STORED = "processes"
-DEFAULT_SIZE, DEFAULT_MARGIN = 20, 1.25  # k and c
+SHORTEST, LONGEST = 0.05, 1.0  # of lscale: what the basis follows unless k or c are given
+SHORTEST_OF_ALL = 0.5  # where two values at least have such a distance, or k is as small
+REACH = 3.0  # length scales from an end of the range to its mirror image
+LAST = 4.0  # lscale times the highest frequency
 LARGEST_SIZE = 500
-RESOLVED = 1.75  # of c / (2 k): the least lscale that the basis can follow
 TAIL = 0.01  # of the prior of lscale at either end
 
 
@@ -116,6 +130,11 @@ class Process(Common):
         return np.asarray(np.arange(1, self.count + 1) * np.pi / self.margin, dtype=float)
 
     @property
+    def followed(self) -> tuple[float, float]:
+        """The least and the largest lscale that the basis follows."""
+        return LAST * self.margin / (np.pi * self.count), (self.margin - 1) / REACH
+
+    @property
     def lscale_start(self) -> float:
         """The lscale of training and at the start of sampling: the prior's median."""
         from scipy import stats
@@ -132,6 +151,21 @@ class Process(Common):
         """Return the state as JSON-ready data."""
         fields = ("expression", "name", "middle", "width", "count", "margin")
         return {name: getattr(self, name) for name in fields} | {"prior": list(self.prior)}
+
+    def warning(self, draws: Mapping[str, Array]) -> str | None:
+        """Say that the posterior has a length scale that the basis does not follow, and what does."""
+        name = self.spread[1]
+        lower, median, upper = np.quantile(draws[name], (0.05, 0.5, 0.95))
+        least, most = self.followed
+        if least <= median <= most:
+            return None
+        margin = np.ceil(10 * max(self.margin * (median <= most), margin_for(upper))) / 10
+        count = max(self.count * (median >= least), size_for(margin, lower))
+        return (
+            f"Warning: {name} has a posterior median of {median:.2g}, and the basis of {self.text} "
+            f"follows length scales from {least:.2g} to {most:.2g} of the range, so that its curve "
+            f"is off: write {self.text[:-1]}, k={count}, c={margin:g})."
+        )
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
         """Return the basis functions (N, k) at each row.
@@ -294,10 +328,22 @@ def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Process:
             f"{len(distinct)}"
         )
     width, middle = float(np.ptp(distinct)), float(distinct[0] + distinct[-1]) / 2
-    count, margin = call.option("k", DEFAULT_SIZE), float(call.option("c", DEFAULT_MARGIN))
-    least = max(RESOLVED * margin / (2 * count), float(np.diff(distinct).min()) / width)
-    prior = inverse_gamma(min(least, 0.5), 1.0)
+    least = min(max(SHORTEST, float(np.diff(distinct).min()) / width), SHORTEST_OF_ALL)
+    margin = float(call.option("c", margin_for(LONGEST)))
+    count = int(call.option("k", size_for(margin, least)))
+    resolved = min(max(least, LAST * margin / (np.pi * count)), SHORTEST_OF_ALL)
+    prior = inverse_gamma(resolved, LONGEST)
     return Process(call.expression, name, middle, width, count, margin, prior, key)
+
+
+def margin_for(lscale: float) -> float:
+    """Return the least c whose basis follows a length scale."""
+    return 1 + REACH * lscale
+
+
+def size_for(margin: float, lscale: float) -> int:
+    """Return the least k that follows a length scale with c = ``margin``."""
+    return min(int(np.ceil(LAST * margin / (np.pi * lscale))), LARGEST_SIZE)
 
 
 def inverse_gamma(least: float, most: float) -> tuple[float, float]:
@@ -332,7 +378,7 @@ def _from_plain(content: Mapping[str, Any], key: str) -> Process:
 
 KIND = TermKind(
     varies="a curve of each level of g is s(x, by=g)",
-    takes="one expression, k functions and the margin c, as gp(x) or gp(x, k=20, c=1.25)",
+    takes="one expression, k functions and the margin c, as gp(x) or gp(x, k=50, c=2.5)",
     options={
         "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
         "c": lambda value: type(value) in (int, float) and 1 < value <= 100,

@@ -99,6 +99,14 @@ class Shown(Protocol):
         """Return the curves that it shows of the training rows; none of a group-level term."""
 
 
+@runtime_checkable
+class Cautious(Protocol):
+    """A term that looks at its posterior before it is believed."""
+
+    def warning(self, draws: Mapping[str, Array]) -> str | None:
+        """Return a sentence with advice if draws of the reported parameters ask for one."""
+
+
 class Term(Protocol):
     """A term that is more than a linear combination of columns with coefficients of their own.
 
