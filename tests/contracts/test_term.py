@@ -107,7 +107,7 @@ class Decay:
     def quantities(self, values):
         return {}
 
-    def predicted(self, draws, block):
+    def predicted(self, draws, block, streams):
         return draws[self.amplitude][:, None] * np.exp(-np.outer(draws[self.rate], block.Z[:, 0]))
 
     @property

@@ -12,6 +12,7 @@ from scipy import stats
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
+from semistan.model.streams import Streams
 from semistan.model.terms.gp import inverse_gamma
 from semistan.model.terms.term import TensorBlock
 
@@ -134,7 +135,9 @@ def test_coefficients_are_the_root_of_the_spectral_density_times_z():
     found = process.value(values, TensorBlock(torch.tensor(block.Z), torch.tensor(block.level)))
     assert found.numpy() == pytest.approx(total, rel=1e-10)
     made = {name: x.numpy()[None] for name, x in process.made(values).items()}
-    assert process.predicted(made, block)[0] == pytest.approx(total, rel=1e-10)
+    assert process.predicted(made, block, Streams((1,), 0, 1, 1))[0] == pytest.approx(
+        total, rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("least", [0.02, 0.2, 0.5])

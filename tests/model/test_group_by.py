@@ -11,6 +11,7 @@ import torch
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
+from semistan.model.streams import Streams
 from semistan.model.terms.term import TensorBlock
 
 N, TERM = 60, "(1 + x || gr(g, by=h))"
@@ -27,6 +28,10 @@ def learnt(term=TERM, frame=None):
     formula = parse_formula(f"y ~ x + {term} + nn(u)")
     design, rows = learn_design(formula, table() if frame is None else frame)
     return design, design.terms[0], rows
+
+
+def streams(S):
+    return Streams((1,), 0, 1, S)
 
 
 def test_names_are_brmss():
@@ -49,7 +54,7 @@ def test_effects_are_those_of_a_loop():
     found = group.value(values, TensorBlock(torch.tensor(block.Z), torch.tensor(block.level)))
     assert found.numpy() == pytest.approx(expected)
     made = {name: x.numpy()[None] for name, x in group.made(values).items()}
-    assert group.predicted(made, block)[0] == pytest.approx(expected)
+    assert group.predicted(made, block, streams(1))[0] == pytest.approx(expected)
 
 
 def test_a_new_level_has_the_spread_of_its_h():
@@ -59,7 +64,7 @@ def test_a_new_level_has_the_spread_of_its_h():
              "r_1": np.zeros((S, 12, 1))}  # fmt: skip
     new = table().iloc[:2].assign(g=["new", "other"], h=["b", "a"])
     rows = apply_design(design, new, response=False, allow_new_levels=True)
-    effects = group.predicted(draws, rows.predictors["mu"].blocks[0])
+    effects = group.predicted(draws, rows.predictors["mu"].blocks[0], streams(S))
     assert effects.std(axis=0) == pytest.approx([9, 1], rel=5 / np.sqrt(2 * S))
     with pytest.raises(InputError, match="--allow-new-levels"):
         apply_design(design, new, response=False)

@@ -123,6 +123,70 @@ def test_a_factor_varies_by_level_of_the_group():
     assert np.array_equal(blocks(rows)[0].Z[:, 1], frame["g"] == "b")
 
 
+def crossed():
+    i = np.arange(60)
+    table = small_frame(60).assign(h=np.array(["p", "q"])[i // 3 % 2], id=i % 7, site=i % 7 % 2)
+    return table.assign(k=i % 3 + 1)
+
+
+def cells(table, *columns):
+    """An indicator of each combination of levels, the first column's changing fastest."""
+    labels = table[list(columns[::-1])].astype(str).agg("_".join, axis=1)
+    return np.column_stack([labels == label for label in sorted(set(labels))]).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("term", "names", "columns"),
+    [
+        ("(0 + C(g) | id)", "ga gb gc", ["g"]),
+        ("(0 + g | id)", "ga gb gc", ["g"]),
+        ("(g - 1 | id)", "ga gb gc", ["g"]),
+        ("(0 + C(g) || id)", "ga gb gc", ["g"]),
+        ("(0 + C(k) | id)", "k1 k2 k3", ["k"]),
+        ("(0 + g:h | id)", "ga_hp gb_hp gc_hp ga_hq gb_hq gc_hq", ["g", "h"]),
+        ("(0 + g || gr(id, by=site))", "ga gb gc", ["g"]),
+    ],
+)
+def test_without_an_intercept_each_level_of_a_factor_has_an_effect(term, names, columns):
+    design, rows = learn(term, crossed())
+    (group,), (block,) = design.terms, blocks(rows)
+    assert group.effect_names == tuple(names.split())
+    assert np.array_equal(block.Z, cells(crossed(), *columns))
+    again = design_from_plain(json.loads(json.dumps(design_to_plain(design), allow_nan=False)))
+    some = crossed().iloc[[4]]  # which has one of the levels
+    assert np.array_equal(blocks(apply_design(again, some, response=False))[0].Z, block.Z[[4]])
+
+
+def test_without_an_intercept_a_second_factor_has_contrasts_as_in_r():
+    design, rows = learn("(0 + x + g + h | id)", crossed())
+    assert design.terms[0].effect_names == ("x", "ga", "gb", "gc", "hq")
+    table = crossed()
+    expected = np.column_stack([table["x"], cells(table, "g"), table["h"] == "q"])
+    assert np.array_equal(blocks(rows)[0].Z, expected)
+
+
+def test_effects_of_all_levels_have_brmss_names():
+    model = small_prepared("y ~ (0 + g | id) + nn(u)", crossed()).model
+    (group,) = model.design.terms
+    assert group.spread == ("sd_id__ga", "sd_id__gb", "sd_id__gc")
+    assert group.correlations == ("cor_id__ga__gb", "cor_id__ga__gc", "cor_id__gb__gc")
+    names = labels(model)
+    assert [names[f"r_1.2.{j}"] for j in (1, 2, 3)] == ["r_id[1,ga]", "r_id[1,gb]", "r_id[1,gc]"]
+
+
+def test_a_run_that_left_the_first_level_out_keeps_its_columns():
+    formula = parse_formula("y ~ (0 + g | id) + nn(u)")
+    whole, _ = learn_design(formula, crossed())
+    with_intercept, rows = learn_design(parse_formula("y ~ (1 + g | id) + nn(u)"), crossed())
+    plain, reference = design_to_plain(whole), design_to_plain(with_intercept)
+    (group,), (other,) = plain["groups"], reference["groups"]
+    group |= {"terms": other["terms"], "effects": other["effects"][1:]}
+    del group["terms"]["intercept"]  # as in a state that does not say
+    again = design_from_plain(json.loads(json.dumps(plain)))
+    (block,) = blocks(apply_design(again, crossed(), response=False))
+    assert np.array_equal(block.Z, blocks(rows)[0].Z[:, 1:])
+
+
 def test_standard_deviations_and_correlations_have_brmss_names():
     frame = small_frame().assign(h=np.arange(30) % 4)
     term = "(1 + x + z | g) + (x || h) + (1 | g:h)"

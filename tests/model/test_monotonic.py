@@ -13,6 +13,7 @@ from semistan.errors import InputError
 from semistan.model.config import PriorConfig
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
+from semistan.model.streams import Streams
 from semistan.model.terms.term import TensorBlock
 
 N, LEVELS = 40, ["none", "some", "most", "all"]
@@ -51,7 +52,7 @@ def test_effects_are_those_of_a_loop(term, steps):
     tensors = TensorBlock(torch.tensor(block.Z), torch.tensor(block.level))
     assert effect.value(values, tensors).numpy() == pytest.approx(expected)
     made = {name: x.numpy()[None] for name, x in effect.made(values).items()}
-    assert effect.predicted(made, block)[0] == pytest.approx(expected)
+    assert effect.predicted(made, block, Streams((1,), 0, 1, 1))[0] == pytest.approx(expected)
     assert made[effect.simplex][0] == pytest.approx(shares)
     assert np.ptp(expected) == pytest.approx(0.7 * steps)
 

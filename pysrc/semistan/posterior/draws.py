@@ -17,10 +17,13 @@ from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W
+from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.chain_csv import ChainForm, copied, read_chain
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
+
+SEED = 1  # of what is drawn beside the draws, unless a seed is asked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +61,10 @@ class Draws:
         Coordinates around which the network is linear in each chain; without them it is as it is.
     sd_w : array, shape (C, S, G), optional
         Factors of the weights' standard deviations by group, if they are sampled.
+    seed : tuple of int
+        Of what is drawn beside them, as the effects of new levels.
+    first : int
+        Number of the first chain, from 0, where they are some of several.
     """
 
     phi: Array
@@ -74,6 +81,8 @@ class Draws:
     terms: dict[str, Array] = field(default_factory=dict)
     around: Array | None = None
     sd_w: Array | None = None
+    seed: tuple[int, ...] = (SEED,)
+    first: int = 0
 
     @property
     def chains(self) -> int:
@@ -101,6 +110,16 @@ class Draws:
         """The structured part's coefficients (C, S, P): orthogonalised where they are."""
         return self.orthogonal.added(self.theta) if self.orthogonal else self.theta
 
+    @property
+    def of_terms(self) -> dict[str, Array]:
+        """What the terms have and make, by name, (C * S, ...)."""
+        return {name: self.flat(x) for name, x in {**self.spread, **self.terms}.items()}
+
+    @property
+    def streams(self) -> Streams:
+        """The random numbers of what is drawn beside them."""
+        return Streams(self.seed, self.first, *self.phi.shape[:2])
+
     def __repr__(self) -> str:
         names = ", ".join(self.interpreted)
         return (
@@ -120,7 +139,8 @@ class Draws:
     def chain(self, number: int) -> Draws:
         """Keep one chain, counted from 0, which stays on the first axis."""
         one = slice(number, number + 1)
-        return replace(self._part((one,)), around=None if self.around is None else self.around[one])
+        around = None if self.around is None else self.around[one]
+        return replace(self._part((one,)), around=around, first=self.first + number)
 
     def _part(self, where: tuple[slice | np.ndarray, ...]) -> Draws:
         def some(values: dict[str, Array]) -> dict[str, Array]:

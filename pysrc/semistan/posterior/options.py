@@ -66,7 +66,7 @@ class PredictOptions(_Options):
     interval : float
         Probability of the interval.
     seed : int
-        Seed of new responses.
+        Seed of all that is drawn: new responses, the effects of new levels, draws from priors.
     engine : str
         ``torch``, or ``onnx`` for the bundle's ``predictor.onnx``.
     prior : bool

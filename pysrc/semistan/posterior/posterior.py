@@ -98,6 +98,10 @@ class Posterior(Protocol):
     def thin(self, size: int) -> Posterior:
         """Keep about ``size`` draws in all, at even distances in every chain."""
 
+    @abstractmethod
+    def seeded(self, *seed: int) -> Posterior:
+        """Draw what is new in rows, as the effects of new levels, by another seed."""
+
     @property
     def config(self) -> ModelConfig:
         """The configuration, up to the seeds of the members."""
@@ -284,6 +288,10 @@ class One(Posterior):
         """Keep about ``size`` draws."""
         return replace(self, draws=self.draws.thin(size), known=())
 
+    def seeded(self, *seed: int) -> One:
+        """Draw what is new in rows by another seed."""
+        return replace(self, draws=replace(self.draws, seed=seed))
+
     def __repr__(self) -> str:
         return f"Posterior of one subspace. {self.draws!r}"
 
@@ -325,11 +333,12 @@ class Mixture(Posterior):
         object.__setattr__(self, "counted", self._counted())
 
     def _counted(self) -> tuple[One, ...]:
+        """Thin the members, each of which draws what is new in rows by a seed of its own."""
+        own = [member.seeded(*member.draws.seed, i) for i, member in enumerate(self.members)]
         if not self.weights:
-            return self.members
+            return tuple(own)
         sizes = [round(share * member.draws.size) for member, share in self._with_shares()]
-        pairs = zip(self.members, sizes, strict=True)
-        return tuple(member.thin(size) for member, size in pairs if size > 0)
+        return tuple(member.thin(size) for member, size in zip(own, sizes, strict=True) if size > 0)
 
     def _with_shares(self) -> list[tuple[One, float]]:
         return list(zip(self.members, self.shares, strict=True))
@@ -359,6 +368,10 @@ class Mixture(Posterior):
         """Keep about ``size`` draws in all, of each member in proportion to its weight."""
         each = max(1, int(size / sum(self.shares)))
         return Mixture(tuple(member.thin(each) for member in self.members), self.weights)
+
+    def seeded(self, *seed: int) -> Mixture:
+        """Draw what is new in rows by another seed."""
+        return Mixture(tuple(member.seeded(*seed) for member in self.members), self.weights)
 
     def __repr__(self) -> str:
         return f"Mixture of {len(self.members)} posteriors. Each: {self.members[0].draws!r}"

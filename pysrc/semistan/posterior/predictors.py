@@ -166,8 +166,8 @@ def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:
 def _terms(predictor: Predictor, draws: Draws, rows: Rows) -> Array:
     """Return the sum (S, N) of a predictor's other terms."""
     total = np.zeros((draws.size, len(rows)))
-    values = {name: draws.flat(x) for name, x in {**draws.spread, **draws.terms}.items()}
+    values = draws.of_terms
     blocks = rows.predictors[predictor.name].blocks
     for term, block in zip(predictor.terms, blocks, strict=True):
-        total += term.predicted(values, block)
+        total += term.predicted(values, block, draws.streams)
     return total

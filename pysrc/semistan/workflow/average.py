@@ -159,7 +159,10 @@ def _chunks(
             say(note)
     frame = as_frame(frame).reset_index(drop=True)
     generator = np.random.default_rng(options.seed)
-    posteriors = [read_posterior(run, options.engine) for run in several]
+    posteriors = [
+        read_posterior(run, options.engine).seeded(options.seed, number)
+        for number, run in enumerate(several)
+    ]
     rows = [
         new_rows(
             run.bundle, frame, drop_missing=options.drop_missing,

@@ -80,7 +80,7 @@ def kfold(
     data : path, optional
         The training table, from which such a column is read; by default where it was.
     seed : int
-        Seed of the assignment to folds and of replicated responses.
+        Seed of the assignment to folds, of replicated responses and of new levels.
     interval : float
         Probability of the predictive intervals.
     jobs : int, optional
@@ -156,7 +156,7 @@ class FoldTask:
     inside : array of bool, shape (N,)
         Which of them are the fold's.
     seed : int
-        Seed of replicated responses.
+        Seed of replicated responses and of the effects of new levels.
     interval : float
         Probability of the predictive intervals.
     save_fit : bool
@@ -200,7 +200,7 @@ class FoldTask:
             fit.run.bundle, self.table[self.inside], response=True, allow_new_levels=True
         )
         judged = pointwise(
-            fit.posterior, rows, interval=self.interval,
+            fit.posterior.seeded(self.seed, self.number), rows, interval=self.interval,
             generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
         packed = _packed(folder / "run") if self.save_fit else b""

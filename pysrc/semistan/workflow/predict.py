@@ -303,9 +303,10 @@ def _counting_from(start: int) -> Iterator[None]:
 
 
 def _posterior(run: Run, options: PredictOptions) -> Posterior:
-    if not options.prior:
-        return read_posterior(run, options.engine)
-    return _prior(run, np.random.default_rng((options.seed, 0, 1)), options.engine)
+    if options.prior:
+        generator = np.random.default_rng((options.seed, 0, 1))
+        return _prior(run, generator, options.engine).seeded(options.seed)
+    return read_posterior(run, options.engine).seeded(options.seed)
 
 
 def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:

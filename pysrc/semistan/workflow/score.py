@@ -87,7 +87,8 @@ def judge(
         allow_new_levels=allow_new_levels, say=say, reading=reading,
     )  # fmt: skip
     generator = np.random.default_rng(seed)
-    return pointwise(read_posterior(run), rows, interval=interval, generator=generator)
+    posterior = read_posterior(run).seeded(seed)
+    return pointwise(posterior, rows, interval=interval, generator=generator)
 
 
 def loo(

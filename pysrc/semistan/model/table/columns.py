@@ -50,6 +50,8 @@ class Terms:
         Mean and standard deviation of each column over the training rows.
     ordered : tuple of str
         Columns whose levels are ordered; their contrasts are polynomials.
+    intercept : bool
+        Whether an intercept stands beside them; without one, a factor has a column for each level.
     """
 
     terms: tuple[str, ...]
@@ -59,6 +61,7 @@ class Terms:
     loc: tuple[float, ...]
     scale: tuple[float, ...]
     ordered: tuple[str, ...] = ()
+    intercept: bool = True
 
 
 class Learnt(Protocol):
@@ -83,6 +86,8 @@ def learn_terms(
     coded: Mapping[str, str],
     frame: pd.DataFrame,
     ordered: tuple[str, ...] = (),
+    *,
+    intercept: bool = True,
 ) -> tuple[Terms, Array]:
     """Learn terms from the training rows; return their state and columns (N, m).
 
@@ -96,6 +101,8 @@ def learn_terms(
         The training rows, dates in days.
     ordered : tuple of str
         Columns whose levels are ordered.
+    intercept : bool
+        Whether an intercept stands beside them.
 
     Raises
     ------
@@ -110,19 +117,19 @@ def learn_terms(
     check_numeric(frame, dict.fromkeys(name for f in functions for name in variables(f)))
     plain = {name for f in every if not f.startswith("C(") for name in variables(f)}
     numbers = as_numbers(frame, plain)
-    table = _materialise(_formulaic(terms, coded), numbers)
+    table = _materialise(_formulaic(terms, coded, intercept), numbers)
     levels, state = _levels(table.model_spec), to_plain(table.model_spec.transform_state)
     if any(isinstance(level, float) for found in levels.values() for level in found):
         levels = {name: [_whole(level) for level in found] for name, found in levels.items()}
-        table = _materialise(_specification(terms, coded, state, levels), numbers)
+        table = _materialise(_specification(terms, coded, intercept, state, levels), numbers)
     _check_several(levels)
-    matrix, columns = _without_intercept(table, coded)
+    matrix, columns = _without_intercept(table, coded, intercept)
     check_finite(matrix, columns, frame)
     for column, spread in zip(columns, np.ptp(matrix, axis=0), strict=True):
         check_spread(column, float(spread))
     loc = tuple(float(value) for value in matrix.mean(axis=0))
     scale = tuple(float(value) for value in matrix.std(axis=0, ddof=1))
-    return Terms(terms, columns, levels, state, loc, scale, ordered), matrix
+    return Terms(terms, columns, levels, state, loc, scale, ordered, intercept), matrix
 
 
 def learn_structured(terms: tuple[str, ...], frame: pd.DataFrame) -> tuple[Terms, Array]:
@@ -143,8 +150,10 @@ def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> 
     """Return the columns (N, m) of learnt terms; parameters and errors as ``learn_terms``."""
     frame = _in_levels(terms, _as_numbers(terms, coded, table))
     _check_levels(terms, frame)
-    spec = _specification(terms.terms, coded, terms.transforms, terms.levels)
-    matrix, columns = _without_intercept(_materialise(spec, frame), coded)
+    spec = _specification(
+        terms.terms, coded, terms.intercept, terms.transforms, terms.levels
+    )
+    matrix, columns = _without_intercept(_materialise(spec, frame), coded, terms.intercept)
     if columns != terms.columns:
         raise InputError(
             f"the design makes columns {', '.join(columns)} of these data, and it was trained with "
@@ -298,6 +307,7 @@ def terms_from_plain(content: Mapping[str, Any], formula: Formula) -> Terms:
         loc=tuple(float(value) for value in content["loc"]),
         scale=tuple(float(value) for value in content["scale"]),
         ordered=tuple(str(name) for name in content.get("ordered", ())),
+        intercept=bool(content.get("intercept", True)),
     )
     for term in terms.terms:
         check_term(term, formula.text)
@@ -364,28 +374,30 @@ def _in_levels(terms: Terms, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_intercept(
-    table: pd.DataFrame, coded: Mapping[str, str]
+    table: pd.DataFrame, coded: Mapping[str, str], intercept: bool = True
 ) -> tuple[Array, tuple[str, ...]]:
-    """Split off formulaic's intercept, which is the first column whatever others are called.
+    """Split off formulaic's intercept, if there is one: the first column, whatever others are.
 
     A column is named by its factors as the formula has them.
     """
-    columns = [str(column) for column in table.columns[1:]]
+    first = int(intercept)
+    columns = [str(column) for column in table.columns[first:]]
     for factor, code in coded.items():
         columns = [column.replace(spelled(code), spelled(factor).strip("`")) for column in columns]
-    return np.asarray(table.iloc[:, 1:], dtype=float), tuple(map(unmarked, columns))
+    return np.asarray(table.iloc[:, first:], dtype=float), tuple(map(unmarked, columns))
 
 
-def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str]) -> Any:
+def _formulaic(terms: tuple[str, ...], coded: Mapping[str, str], intercept: bool = True) -> Any:
     from formulaic import Formula as Formulaic
 
     written = (":".join(coded.get(factor, factor) for factor in factors(term)) for term in terms)
-    return Formulaic(" + ".join(("1", *map(spelled, written))))
+    return Formulaic(" + ".join((str(int(intercept)), *map(spelled, written))))
 
 
 def _specification(
     terms: tuple[str, ...],
     coded: Mapping[str, str],
+    intercept: bool,
     transforms: Mapping[str, Any],
     levels: Mapping[str, list[Any]],
 ) -> Any:
@@ -394,7 +406,7 @@ def _specification(
     from formulaic.parser.types import Factor
 
     return ModelSpec(
-        formula=_formulaic(terms, coded),
+        formula=_formulaic(terms, coded, intercept),
         transform_state={key: from_plain(value) for key, value in transforms.items()},
         encoder_state={
             name: (Factor.Kind.CATEGORICAL, {"categories": found}) for name, found in levels.items()

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from semistan.model.parameter import (
 )
 from semistan.model.priors.densities import parse_prior
 from semistan.model.stan_text import WIDTH, call
+from semistan.model.streams import Streams
 from semistan.model.table.canonical import as_text
 from semistan.model.table.columns import (
     Terms,
@@ -338,16 +338,17 @@ class Group(Penalised):
         pairs = (matrix[i, j] for i, j in self.pairs)
         return dict(zip(self.correlations, pairs, strict=True))
 
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def predicted(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
         """Return what is added to the predictor of rows, (S, N); nothing at level -1.
 
         Levels that the model was not trained on are drawn from the distribution of the levels,
         normal with the draw's standard deviations and correlations: the same for all rows of a
-        level, and whenever it is predicted.
+        level and whenever it is predicted, and independent of those of other terms, which have
+        other standard deviations.
         """
         r = draws[self.names[2]]
         if block.new:
-            r = np.concatenate([r, self._new_levels(draws, block)], axis=1)
+            r = np.concatenate([r, self._new_levels(draws, block, streams)], axis=1)
         if r.shape[1] == 1:
             return np.asarray(r[:, 0] @ block.Z.T)
         total = np.zeros((len(r), len(block.Z)))
@@ -355,7 +356,7 @@ class Group(Penalised):
             total += r[:, block.level, j] * (column * (block.level >= 0))
         return total
 
-    def _new_levels(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def _new_levels(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
         sd = np.stack([draws[name] for name in self.spread], axis=-1)
         matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
         for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
@@ -363,15 +364,9 @@ class Group(Penalised):
         root = sd[:, :, None] * np.linalg.cholesky(matrix)
         new = []
         for label in block.new:
-            seed = (crc32(self.seed_name.encode()), crc32(label.encode()))
-            z = np.random.default_rng(seed).normal(size=(len(sd), self.size))
+            z = streams.normal(*self.spread, label, size=self.size)
             new.append(np.einsum("sij,sj->si", root, z))
         return np.stack(new, axis=1)
-
-    @property
-    def seed_name(self) -> str:
-        """What the effects of new levels are drawn by: the groups, and the predictor."""
-        return f"{self.of}_{self.name}" if self.of else self.name
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -433,7 +428,7 @@ def learn_group(term: GroupTerm, table: pd.DataFrame, key: str = "1", of: str = 
         If there is only one level, or two have one label; or the columns cannot be used.
     """
     empty = Terms((), (), {}, {}, (), ())
-    terms = learn_terms(term.terms, {}, table)[0] if term.terms else empty
+    terms = learn_terms(term.terms, {}, table, intercept=term.intercept)[0] if term.terms else empty
     check_varies(terms)
     labels = level_labels(table, term.by)
     levels = tuple(sorted({label for label in labels if label is not None}))

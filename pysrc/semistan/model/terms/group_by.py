@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import product
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from semistan.model.arrays import Array, Index
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.right import GroupTerm
 from semistan.model.names import unique_names
+from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 from semistan.model.terms.group import Group, group_from_plain, learn_group, level_labels
 from semistan.model.terms.penalised import Several
@@ -137,12 +137,11 @@ class GroupBy(Several, Group):
             known[level] = h
         return Block(block.Z, block.level, block.new, tuple(known[self.n_levels :]))
 
-    def _new_levels(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def _new_levels(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
         sd = np.stack([draws[name] for name in self.spread], axis=-1)
         new = []
         for label, h in zip(block.new, block.of_new, strict=True):
-            seed = (crc32(self.seed_name.encode()), crc32(label.encode()))
-            z = np.random.default_rng(seed).normal(size=(len(sd), self.size))
+            z = streams.normal(*self.spread, label, size=self.size)
             new.append(sd[:, h * self.size : (h + 1) * self.size] * z)
         return np.stack(new, axis=1)
 

@@ -31,6 +31,7 @@ from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import variables
 from semistan.model.parameter import REAL, UNIT_INTERVAL, Choice, OwnPrior, Parameter, Shape
 from semistan.model.priors.densities import parse_prior
+from semistan.model.streams import Streams
 from semistan.model.table.columns import evaluate
 from semistan.model.table.kinds import ordered_columns
 from semistan.model.table.rows import Block
@@ -219,7 +220,7 @@ class Monotonic:
         way = torch.cat([shares.new_zeros(1), shares.cumsum(0)])
         return {self.simplex: shares, self.made_name: slope * self.steps * way}
 
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def predicted(self, draws: Mapping[str, Array], block: Block, _: Streams) -> Array:
         """Return what is added to the predictor of rows, (S, N)."""
         return np.asarray(draws[self.made_name][:, block.level])
 

@@ -18,6 +18,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.parameter import STANDARD_NORMAL, Centring, Parameter, Shape
+from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
@@ -292,7 +293,7 @@ class Common(Penalised):
         """Return the coefficients (m,)."""
         return {self.names[2]: self.coefficients(values)[0]}
 
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def predicted(self, draws: Mapping[str, Array], block: Block, _: Streams) -> Array:
         """Return what is added to the predictor of rows, (S, N)."""
         return np.asarray(draws[self.names[2]] @ block.Z.T)
 

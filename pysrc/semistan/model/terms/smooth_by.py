@@ -23,6 +23,7 @@ from semistan.model.formula.expression import variables
 from semistan.model.names import unique_names
 from semistan.model.parameter import STANDARD_NORMAL_MATRIX, Parameter, Shape
 from semistan.model.stan_text import WIDTH, call
+from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 from semistan.model.terms.group import level_labels
 from semistan.model.terms.penalised import Several
@@ -205,7 +206,7 @@ class SmoothByFactor(Several):
         """Return the coefficients s (levels, m)."""
         return {self.names[2]: self.coefficients(values)}
 
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
+    def predicted(self, draws: Mapping[str, Array], block: Block, _: Streams) -> Array:
         """Return what is added to the predictor of rows, (S, N)."""
         s = draws[self.names[2]]
         total = np.zeros((len(s), len(block.Z)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from semistan.model.arrays import Array, Index
 from semistan.model.config import PriorConfig
 from semistan.model.parameter import POSITIVE, Kind, Parameter, Shape
+from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 
 if TYPE_CHECKING:
@@ -173,8 +174,11 @@ class Term(Protocol):
     def quantities(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what ``quantity_lines`` declares, by name."""
 
-    def predicted(self, draws: Mapping[str, Array], block: Block) -> Array:
-        """Return what is added to the predictor of rows in draws of ``made``, (S, N)."""
+    def predicted(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
+        """Return what is added to the predictor of rows in draws of ``made``, (S, N).
+
+        What is new in these rows, as levels that have no effects yet, is drawn from ``streams``.
+        """
 
     @property
     def reported(self) -> tuple[str, ...]:

@@ -186,9 +186,9 @@ def _contribution(
     columns, own = item.columns(frame), _own_columns(item, view, rows)
     names = [item.coefficients[j] for j in own]
     theta = [posterior.coefficients[name].reshape(-1) for name in names]
-    made = posterior.pooled_by_name(lambda draws: {**draws.spread, **draws.terms})
-    flat = {name: x.reshape(-1, *x.shape[2:]) for name, x in made.items()}
-    total = item.terms[number].predicted(flat, columns.blocks[number])
+    term, block = item.terms[number], columns.blocks[number]
+    several = [member.draws for member in posterior.counted]
+    total = np.concatenate([term.predicted(x.of_terms, block, x.streams) for x in several])
     for j, values in zip(own, theta, strict=True):
         total = total + np.outer(values, columns.X[:, j])
     return np.asarray(total)
