@@ -29,7 +29,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def escape_what_cannot_be_encoded() -> None:
-    """Have streams that are not UTF-8 print a name in another script as ``\\u0432``.
+    r"""Have streams that are not UTF-8 print a name in another script as ``\u0432``.
 
     Python would raise instead, after a command has done all its work. An error handler that the
     user chose (``PYTHONIOENCODING=latin-1:replace``) stays.

@@ -1,35 +1,17 @@
-"""Gaussian processes ``gp(x, k, c)`` by a basis of the Hilbert space of their range.
+"""Gaussian processes ``gp(x, k, c)`` by a basis of functions.
 
-With x moved and scaled to [-1/2, 1/2] and L = c / 2, the eigenfunctions of the Laplacian on
-[-L, L] are
-
-    h_j(x) = sin(w_j (x + L)) / sqrt(L),    w_j = j pi / (2 L),    j = 1 ... k,
-
-and a process with the squared exponential covariance sdgp^2 exp(-(x - x')^2 / (2 lscale^2)) is
-nearly
+x is moved and scaled to [-1/2, 1/2]. A process with the squared exponential covariance
+sdgp^2 exp(-(x - x')^2 / (2 lscale^2)) is nearly
 
     f(x) = sum_j sqrt(S(w_j)) h_j(x) zgp_j,
     S(w) = sdgp^2 sqrt(2 pi) lscale exp(-(lscale w)^2 / 2),
 
 zgp being standard normal. ``lscale`` is a share of the range of x in the training rows, as in
-brms.
-
-The basis follows length scales between two bounds, one for c and one for k:
-
-    lscale <= (c - 1) / 3         f is 0 at -L and L: there stand, with the sign changed, mirror
-                                  images of the rows. From an end of the range to its image it is
-                                  c - 1, over which the covariance has fallen to exp(-9 / 2)
-    lscale >= 4 c / (pi k)        at w_k, sqrt(S) has fallen to exp(-4), and S to exp(-8)
-
-The prior of lscale has 1% above the range, and 1% below a twentieth of it, or the least distance of
-two values: c = 4 and k = 102 follow all of that. A k that was given is kept, and the prior then
-has 1% below what it follows. A posterior beyond the bounds is warned of, with the k and c that it
+brms. ``gp_basis.py`` has the functions h and frequencies w: ``graded`` ones by default, which
+follow all length scales from a twentieth of the range, or the least distance of two values, to
+the range; and with k or c those of a Hilbert space, as in brms. The prior of lscale has 1% below
+and 1% above that. A posterior beyond what the basis follows is warned of, with the k and c that it
 needs. Without k, brms computes the process itself, whose cost grows with the cube of the rows.
-
-Riutort-Mayol, Bürkner, Andersen, Solin and Vehtari (2023), Practical Hilbert space approximate
-Bayesian Gaussian processes for probabilistic programming, Statistics and Computing 33, 17, have
-lscale <= c / 6.4 and lscale >= 1.75 c / (2 k), of simulations: wider for short length scales, where
-posterior means are more than a posterior sd off at these bounds if the rows say much.
 """
 
 from __future__ import annotations
@@ -46,6 +28,16 @@ from semistan.model.arrays import Array
 from semistan.model.formula.calls import TermCall
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
+from semistan.model.terms.gp_basis import (
+    LARGEST_SIZE,
+    boxed_frequencies,
+    boxed_range,
+    boxed_values,
+    graded_nodes,
+    graded_values,
+    margin_for,
+    size_for,
+)
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import LEAST_SPREAD, Common
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
@@ -57,10 +49,17 @@ if TYPE_CHECKING:
 STORED = "processes"
 SHORTEST, LONGEST = 0.05, 1.0  # of lscale: what the basis follows unless k or c are given
 SHORTEST_OF_ALL = 0.5  # where two values at least have such a distance, or k is as small
-REACH = 3.0  # length scales from an end of the range to its mirror image
-LAST = 4.0  # lscale times the highest frequency
-LARGEST_SIZE = 500
+WITHIN = 1.25  # how much wider than the range of x the default basis is
 TAIL = 0.01  # of the prior of lscale at either end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graded:
+    """Frequencies of the default basis with their steps, and the length scales it is made for."""
+
+    nodes: Array
+    steps: Array
+    follows: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +82,8 @@ class Process(Common):
         Shape and scale of the inverse gamma prior of lscale.
     key : str
         What its other names in the program end in.
+    graded : Graded, optional
+        The default basis; without, it is that of a Hilbert space by ``count`` and ``margin``.
     """
 
     expression: str
@@ -93,6 +94,7 @@ class Process(Common):
     margin: float
     prior: tuple[float, float]
     key: str = "1"
+    graded: Graded | None = None
 
     @property
     def stored(self) -> str:
@@ -107,7 +109,8 @@ class Process(Common):
     @property
     def described(self) -> tuple[str, str]:
         """What kind of term it is, and what was learnt, in words."""
-        return "Gaussian process", f"{self.text}, {self.count} functions, c = {self.margin:g}"
+        by = "" if self.graded else f", c = {self.margin:g}"
+        return "Gaussian process", f"{self.text}, {self.count} functions{by}"
 
     @property
     def size(self) -> int:
@@ -127,12 +130,14 @@ class Process(Common):
     @property
     def frequencies(self) -> Array:
         """Return w (k,)."""
-        return np.asarray(np.arange(1, self.count + 1) * np.pi / self.margin, dtype=float)
+        if self.graded:
+            return np.tile(self.graded.nodes, 2)
+        return boxed_frequencies(self.count, self.margin)
 
     @property
     def followed(self) -> tuple[float, float]:
         """The least and the largest lscale that the basis follows."""
-        return LAST * self.margin / (np.pi * self.count), (self.margin - 1) / REACH
+        return self.graded.follows if self.graded else boxed_range(self.count, self.margin)
 
     @property
     def lscale_start(self) -> float:
@@ -150,10 +155,14 @@ class Process(Common):
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
         fields = ("expression", "name", "middle", "width", "count", "margin")
-        return {name: getattr(self, name) for name in fields} | {"prior": list(self.prior)}
+        plain = {name: getattr(self, name) for name in fields} | {"prior": list(self.prior)}
+        if self.graded is None:
+            return plain
+        arrays = {"nodes": self.graded.nodes.tolist(), "steps": self.graded.steps.tolist()}
+        return plain | {"graded": arrays | {"follows": list(self.graded.follows)}}
 
     def warning(self, draws: Mapping[str, Array]) -> str | None:
-        """Say that the posterior has a length scale that the basis does not follow, and what does."""
+        """Say that the basis does not follow the posterior's length scale, and what does."""
         name = self.spread[1]
         lower, median, upper = np.quantile(draws[name], (0.05, 0.5, 0.95))
         least, most = self.followed
@@ -183,7 +192,10 @@ class Process(Common):
                 f"{self.text} is known from {least:g} to {most:g}, its range in the training rows "
                 f"times c = {self.margin:g}, and these rows go beyond; a larger c makes it wider"
             )
-        Z = np.sin(np.outer(x + L, self.frequencies)) / np.sqrt(L)
+        if self.graded:
+            Z = graded_values(x, self.graded.nodes, self.graded.steps)
+        else:
+            Z = boxed_values(x, self.count, self.margin)
         return Block(Z, np.zeros(len(x), dtype=int))
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:
@@ -329,21 +341,16 @@ def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Process:
         )
     width, middle = float(np.ptp(distinct)), float(distinct[0] + distinct[-1]) / 2
     least = min(max(SHORTEST, float(np.diff(distinct).min()) / width), SHORTEST_OF_ALL)
+    names = (call.expression, name, middle, width)
+    if not dict(call.options):
+        nodes, steps = graded_nodes(least, LONGEST, WITHIN)
+        graded = Graded(nodes, steps, (least, LONGEST))
+        prior = inverse_gamma(least, LONGEST)
+        return Process(*names, 2 * len(nodes), WITHIN, prior, key, graded)
     margin = float(call.option("c", margin_for(LONGEST)))
     count = int(call.option("k", size_for(margin, least)))
-    resolved = min(max(least, LAST * margin / (np.pi * count)), SHORTEST_OF_ALL)
-    prior = inverse_gamma(resolved, LONGEST)
-    return Process(call.expression, name, middle, width, count, margin, prior, key)
-
-
-def margin_for(lscale: float) -> float:
-    """Return the least c whose basis follows a length scale."""
-    return 1 + REACH * lscale
-
-
-def size_for(margin: float, lscale: float) -> int:
-    """Return the least k that follows a length scale with c = ``margin``."""
-    return min(int(np.ceil(LAST * margin / (np.pi * lscale))), LARGEST_SIZE)
+    resolved = min(max(least, boxed_range(count, margin)[0]), SHORTEST_OF_ALL)
+    return Process(*names, count, margin, inverse_gamma(resolved, LONGEST), key)
 
 
 def inverse_gamma(least: float, most: float) -> tuple[float, float]:
@@ -373,7 +380,17 @@ def _from_plain(content: Mapping[str, Any], key: str) -> Process:
     if min(shape, scale, width, margin, count) <= 0:
         raise ValueError("the figures of a Gaussian process do not fit")
     names = str(content["expression"]), str(content["name"])
-    return Process(*names, middle, width, count, margin, (shape, scale), key)
+    found = content.get("graded")
+    graded = None if found is None else _graded(found, count)
+    return Process(*names, middle, width, count, margin, (shape, scale), key, graded)
+
+
+def _graded(content: Mapping[str, Any], count: int) -> Graded:
+    nodes, steps = (np.asarray(content[name], dtype=float) for name in ("nodes", "steps"))
+    least, most = (float(value) for value in content["follows"])
+    if not (nodes.shape == steps.shape == (count // 2,) and count % 2 == 0 and (steps > 0).all()):
+        raise ValueError("the frequencies of a Gaussian process do not fit")
+    return Graded(nodes, steps, (least, most))
 
 
 KIND = TermKind(

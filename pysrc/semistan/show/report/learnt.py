@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONDITIONAL = "One column varies; the others are held at their mean, or at a factor's first level."
-SMOOTHS = "What each smooth adds to its linear predictor, with 95% intervals; marks are the training rows."
+SMOOTHS = "What each smooth adds to its linear predictor, with 95% intervals; marks are the rows."
 DEPENDENCE = (
     "Partial dependence: one column varies in every row, and the predictions are averaged. "
     "Combinations that do not occur in the data are averaged too."

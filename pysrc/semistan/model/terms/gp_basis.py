@@ -1,0 +1,100 @@
+"""The functions by which ``gp()`` writes a Gaussian process: values at x, and frequencies.
+
+With x in [-1/2, 1/2], a process with spectral density S is nearly
+
+    f(x) = sum_j sqrt(S(w_j)) h_j(x) z_j,    z_j standard normal.
+
+``boxed``: sines that are 0 at -L and L, L = c / 2, evenly spaced: the basis of a Hilbert space.
+
+    h_j(x) = sin(w_j (x + L)) / sqrt(L),    w_j = j pi / (2 L),    j = 1 ... k
+
+It follows length scales between two bounds, one for c and one for k:
+
+    lscale <= (c - 1) / 3         at -L and L stand mirror images of the rows with the sign changed:
+                                  c - 1 from an end of the range, over which the covariance has
+                                  fallen to exp(-9 / 2)
+    lscale >= 4 c / (pi k)        at w_k, sqrt(S) has fallen to exp(-4), and S to exp(-8)
+
+Long ones want frequencies close together and short ones want high ones, so that both want many.
+
+``graded``: a cosine and a sine of each frequency, by the trapezoidal rule for the integral of
+S(w) cos(w (x - x')) / pi over w > 0, whose steps D_j grow with w:
+
+    h(x) = sqrt(D_j / pi) cos(w_j x),  sqrt(D_j / pi) sin(w_j x),    w <= 4 / shortest,
+    D(w) = 2 pi / (c + 4 l(w)),    l(w) = longest / sqrt(1 + (w longest / 4)^2)
+
+A step D repeats the process at a distance of 2 pi / D, which must be the range of x and four
+length scales. Close frequencies are only needed where those length scales have a density that are
+long: l(w) is the longest of them at w.
+
+Riutort-Mayol, Bürkner, Andersen, Solin and Vehtari (2023), Practical Hilbert space approximate
+Bayesian Gaussian processes for probabilistic programming, Statistics and Computing 33, 17, have
+lscale <= c / 6.4 and lscale >= 1.75 c / (2 k) for ``boxed``, of simulations: wider for short
+length scales, where posterior means are more than a posterior sd off at these bounds if the rows
+say much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from semistan.model.arrays import Array
+
+REACH = 3.0  # length scales from an end of the range to its mirror image
+LAST = 4.0  # lscale times the highest frequency
+APART = 4.0  # length scales between a process and its repetition
+LARGEST_SIZE = 500
+FINE = 100_001  # places at which the density of frequencies is summed up
+
+
+def boxed_frequencies(count: int, margin: float) -> Array:
+    """Return w (k,) of ``boxed``."""
+    return np.asarray(np.arange(1, count + 1) * np.pi / margin, dtype=float)
+
+
+def boxed_values(x: Array, count: int, margin: float) -> Array:
+    """Return the functions (N, k) of ``boxed`` at x (N,)."""
+    L = margin / 2
+    return np.asarray(np.sin(np.outer(x + L, boxed_frequencies(count, margin))) / np.sqrt(L))
+
+
+def boxed_range(count: int, margin: float) -> tuple[float, float]:
+    """Return the least and the largest lscale that ``boxed`` follows."""
+    return LAST * margin / (np.pi * count), (margin - 1) / REACH
+
+
+def margin_for(lscale: float) -> float:
+    """Return the least c of ``boxed`` that follows a length scale."""
+    return 1 + REACH * lscale
+
+
+def size_for(margin: float, lscale: float) -> int:
+    """Return the least k of ``boxed`` that follows a length scale with c = ``margin``."""
+    return min(int(np.ceil(LAST * margin / (np.pi * lscale))), LARGEST_SIZE)
+
+
+def graded_nodes(shortest: float, longest: float, margin: float) -> tuple[Array, Array]:
+    """Return frequencies w and steps D, each (m,), for length scales between two.
+
+    Parameters
+    ----------
+    shortest, longest : float
+        Length scales, in units of the range of x.
+    margin : float
+        c, the width of what the process is computed on.
+    """
+    w = np.linspace(0, LAST / shortest, FINE)
+    density = (margin + APART * longest / np.hypot(1, w * longest / LAST)) / (2 * np.pi)
+    before = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(w))])
+    middles = np.arange(int(np.ceil(before[-1]))) + 0.5
+    nodes = np.interp(middles, before, w)
+    return nodes, 1 / np.interp(nodes, w, density)
+
+
+def graded_values(x: Array, nodes: Array, steps: Array) -> Array:
+    """Return the functions (N, 2 m) of ``graded`` at x (N,), cosines first."""
+    angles, root = np.outer(x, nodes), np.sqrt(steps / np.pi)
+    return np.hstack([root * np.cos(angles), root * np.sin(angles)])
