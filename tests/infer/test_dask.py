@@ -4,13 +4,10 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,60 +24,12 @@ from semistan.workflow.fit import new_run
 from support.small import small_config, small_frame
 from support.tasks import Square
 from support.untrained import random_bundle
+from support.workers import cluster_of
 
 pytestmark = pytest.mark.lengthy
 distributed = pytest.importorskip("distributed")
 
-TESTS = str(Path(__file__).parents[1])
 SLICE = SampleConfig(method="elliptical-slice", chains=3, warmup=10, draws=20, seed=7)
-
-
-class Cluster:
-    """A scheduler, and workers that can be begun and killed, in a folder."""
-
-    def __init__(self, folder):
-        self.folder, self.file, self.processes = folder, folder / "scheduler.json", []
-        self._begin("scheduler", "--port", "0", "--dashboard-address", ":0",
-                    "--scheduler-file", str(self.file))  # fmt: skip
-        until = time.monotonic() + 120
-        while not (self.file.is_file() and self.file.stat().st_size):
-            assert time.monotonic() < until, "no scheduler"
-            time.sleep(0.05)
-
-    def add(self):
-        """Begin a worker of one thread, without a nanny that would begin it anew."""
-        home = self.folder / f"home-{len(self.processes)}"
-        (home / "cache").mkdir(parents=True)
-        return self._begin(
-            "worker", "--scheduler-file", str(self.file), "--nthreads", "1", "--no-nanny",
-            "--no-dashboard", "--local-directory", str(home),
-            HOME=str(home), SEMISTAN_CACHE=str(home / "cache"),
-        )  # fmt: skip
-
-    def _begin(self, kind, *arguments, **environment):
-        paths = [TESTS, *sys.path]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_" + kind, *arguments],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder,
-        )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def close(self):
-        for process in reversed(self.processes):
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def cluster_of(folder, workers):
-    cluster = Cluster(folder)
-    try:
-        cluster.workers = [cluster.add() for _ in range(workers)]
-        yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
