@@ -109,11 +109,11 @@ contender trains on five and predicts the sixth. `stan` is `semistan.fit` with i
 convolutional layers are trained and then constants, and NUTS samples the layers behind them.
 `all_weights` is the paper's variant: all weights, those of the convolutions too, in a subspace of
 k = 2 around the trained ones, by elliptical slice sampling (phi ~ normal(0, 5), the width in the
-authors' code, for the paper names none; 600 epochs, 4 chains of {ALL_WEIGHTS["sample.draws"]} draws, where the paper
-has 10 of 800). `last_layer_laplace` is Laplace's approximation of intercept, age and output layer
-of the network that `stan` has, with the same priors. `ensemble` is five networks in plain PyTorch,
-`glm` a logistic regression on age alone. All have the same layers. Nothing was chosen by the
-fold that is predicted.
+authors' code, for the paper names none; 600 epochs, 4 chains of {ALL_WEIGHTS["sample.draws"]}
+draws, where the paper has 10 of 800). `last_layer_laplace` is Laplace's approximation of intercept,
+age and output layer of the network that `stan` has, with the same priors. `ensemble` is five
+networks in plain PyTorch, `glm` a logistic regression on age alone. All have the same layers.
+Nothing was chosen by the fold that is predicted.
 
 AUC and LPPD (mean log predictive density, larger is better) are of the fold's responses; RMSE is
 of the predicted against the true probability, "holds eta" the share of 90% intervals that hold

@@ -8,15 +8,16 @@ fitted. Each run draws w*, theta* and the rows anew. How well does the posterior
 subspace of k dimensions agree with that of all weights?
 
 Where the paper is silent: N = 75 rows, as in its authors' code; w* and theta* are drawn as PyTorch
-draws linear layers, uniform within 1 / sqrt(inputs) (that code has theta* ~ normal(0, 1)). The prior has two series, each with its own posterior of all
-weights to compare with:
+draws linear layers, uniform within 1 / sqrt(inputs) (that code has theta* ~ normal(0, 1)). The
+prior has three series, each with its own posterior of all weights to compare with:
 
-    paper      phi ~ normal(0, 5) around the trained weights, w ~ normal(0, 1) of all weights, and
-               sigma fixed at 1, as in the authors' code: the paper names no widths
-    weights    semistan's prior of the weights, carried into the subspace, and sigma sampled
+    paper      as in the authors' code, for the paper names no widths: phi ~ normal(0, 5) around the
+               trained weights, w ~ normal(0, 1) of all weights, sigma fixed at 1; and the paper's
+               10 chains of 400 + 800 iterations of the subspaces
+    narrow     phi ~ normal(0, 1), w ~ normal(0, 1) of all weights
+    weights    semistan's prior of the weights, carried into the subspace
 
-The subspaces of the first have the paper's 10 chains of 400 + 800 iterations. theta has semistan's
-prior in both, training and all other sampling are semistan's defaults.
+theta has semistan's prior in all; training and all other sampling are semistan's defaults.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ NAMES = tuple(f"b_x{j}" for j in range(1, COEFFICIENTS + 1))
 FORMULA = "y ~ x1 + x2 + x3 + nn(u1, u2, u3, u4)"
 DIMENSIONS, ALL = (2, 4, 8, 12, 16), "all"
 RUNS, QUICK_RUNS, QUICK_DIMENSIONS = 20, 2, (2, 16)
-PRIORS = ("paper", "weights")
+PRIORS = ("paper", "narrow", "weights")
 CHAINS = {"sample.chains": 10, "sample.warmup": 400, "sample.draws": 800}  # the paper's
 FIXED = {"priors.sigma": "constant(1)"}  # of a gaussian response
 LEVELS = tuple(np.round(np.arange(0.1, 1, 0.1), 1).tolist())
@@ -60,11 +61,12 @@ rows, y ~ N(eta, 1) or Poisson(exp(eta)); f is a network of two hidden layers of
 ReLU (369 weights), which is also what is fitted, by y ~ x1 + x2 + x3 + nn(u1, u2, u3, u4).
 Up to {runs} runs (50 in the paper), of which each draws w* and theta* anew, as PyTorch draws linear
 layers. The paper says neither that nor the number of rows; its authors' code has 75, and theta* ~
-normal(0, 1). Two priors, each with its own posterior of all weights: the paper's, with the widths
-of its authors' code, phi ~ normal(0, 5) around the trained weights, w ~ normal(0, 1) of all
-weights, sigma fixed at 1; and semistan's prior of the weights, carried into the subspace, with
-sigma sampled. theta has semistan's prior in both. The subspaces of the first have the paper's 10
-chains of 400 + 800 iterations; training and all other sampling are semistan's defaults.
+normal(0, 1). Three priors, each with its own posterior of all weights: `paper` has those of the
+authors' code, since the paper names no widths, phi ~ normal(0, 5) around the trained weights, w ~
+normal(0, 1) of all weights, sigma fixed at 1, and the paper's 10 chains of 400 + 800 iterations of
+the subspaces; `narrow` has phi ~ normal(0, 1), and w ~ normal(0, 1) of all weights; `weights` is
+semistan's prior of the weights, carried into the subspace. theta has semistan's prior in all;
+training and all other sampling are semistan's defaults. A series that was not run has no line.
 
 Figures are medians over runs and the three coefficients: the absolute difference of posterior
 means to all weights in standard deviations of the latter (signed difference in brackets), the
@@ -133,7 +135,6 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
     """Fit one subspace, or all weights, to one run's table."""
     simulated = simulate(family, run)
     where = {"subspace.construction": "full"} if k == ALL else {"subspace.k": k}
-    paper = _paper(family, k) if prior == "paper" else {}
     overrides = {
         "family": family,
         "network.hidden": HIDDEN,
@@ -141,7 +142,7 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
         "train.seed": run,
         "sample.seed": run,
         **where,
-        **paper,
+        **_priors(prior, family, k),
         **(QUICK if quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -149,12 +150,15 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
     return figures(fit, simulated.theta) | (_followed(fit) if run <= FOLLOWED else {})
 
 
-def _paper(family: str, k: int | str) -> dict[str, Any]:
-    """Return the priors of the authors' code; its chains are those of the subspaces alone."""
-    around = (
-        {"priors.phi": "normal(0, 1)"} if k == ALL else {"priors.phi": "normal(0, 5)", **CHAINS}
-    )
-    return around | (FIXED if family == "gaussian" else {})
+def _priors(prior: str, family: str, k: int | str) -> dict[str, Any]:
+    """Return what a series sets; the paper's chains are those of the subspaces alone."""
+    if prior == "weights":
+        return {}
+    if prior == "narrow" or k == ALL:
+        around: dict[str, Any] = {"priors.phi": "normal(0, 1)"}
+    else:
+        around = {"priors.phi": "normal(0, 5)", **CHAINS}
+    return around | (FIXED if prior == "paper" and family == "gaussian" else {})
 
 
 def figures(fit: Fit, theta: Array) -> Record:

@@ -150,9 +150,7 @@ def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> 
     """Return the columns (N, m) of learnt terms; parameters and errors as ``learn_terms``."""
     frame = _in_levels(terms, _as_numbers(terms, coded, table))
     _check_levels(terms, frame)
-    spec = _specification(
-        terms.terms, coded, terms.intercept, terms.transforms, terms.levels
-    )
+    spec = _specification(terms.terms, coded, terms.intercept, terms.transforms, terms.levels)
     matrix, columns = _without_intercept(_materialise(spec, frame), coded, terms.intercept)
     if columns != terms.columns:
         raise InputError(
