@@ -13,7 +13,9 @@ from scipy.special import expit
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.problem import Weights, make_problem
 from semistan.errors import InputError
+from semistan.model.design import apply_design, learn_design
 from semistan.model.families.families import FAMILIES, family
+from semistan.model.formula.formula import parse_formula
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import (
     log_lik,
@@ -279,3 +281,12 @@ def test_the_units_of_eta_are_those_of_what_offsets_leave(name):
     glm = sm.GLM(y, np.ones(len(y)), offset=offsets).fit()
     assert location == pytest.approx(glm.params[0], rel=1e-9)
     assert scale == pytest.approx(np.sqrt(glm.scale), rel=1e-9)
+
+
+@pytest.mark.parametrize(("trials", "message"), [(1e20, "whole numbers in Stan"), (2.5, "whole")])
+def test_trials_of_new_rows_are_whole_numbers_that_can_be_drawn_from(trials, message):
+    formula = parse_formula("wins | trials(n) ~ x + nn(u)")
+    frame = small_frame().assign(n=20)
+    design, _ = learn_design(formula, frame)
+    with pytest.raises(InputError, match=message):
+        apply_design(design, frame.assign(n=trials), response=False)

@@ -6,6 +6,7 @@ import pytest
 
 from semistan.errors import InputError, SemistanError
 from semistan.model.design import apply_design
+from semistan.model.table.scale import whole
 from semistan.workflow import sbc as calibrating
 from semistan.workflow.sbc import sbc
 from semistan.workflow.simulate import every_weight, simulate, simulated
@@ -90,6 +91,34 @@ def test_responses_of_whole_numbers_are_whole_numbers(family):
     table = simulate(plain(f"{response} ~ x + nn(u)", family=family), small_frame())
     assert table[response].dtype.kind == "i"
     assert family == "poisson" or set(table[response]) <= {0, 1}
+
+
+def huge():
+    """A model whose prior has means far beyond the largest integer."""
+    return plain("count ~ x + nn(u)", family="poisson", priors__b="normal(0, 30)")
+
+
+def test_counts_beyond_the_integers_are_written_as_they_are_drawn():
+    counts = simulate(huge(), small_frame(), draws=5)["count"]
+    assert counts.max() > 2.0**63
+    assert counts.min() >= 0 and (counts == np.floor(counts)).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([0, 2.0**53], "i"), ([0, 2.0**63], "f"), ([0, np.inf], "f"), ([[1, 2], [3, 2.0**62]], "i")],
+)
+def test_whole_numbers_are_integers_where_they_fit(values, kind):
+    found = whole(np.array(values))
+    assert found.dtype.kind == kind
+    assert np.array_equal(found, np.array(values))
+
+
+def test_counts_that_stan_cannot_hold_are_refused_before_a_fit():
+    prepared = small_prepared("count ~ x + nn(u)", family="poisson", priors__phi=None)
+    bundle, y = every_weight(prepared), np.arange(30.0)
+    with pytest.raises(InputError, match=r"counts as large as 3e.09, .* Narrow the priors"):
+        simulated(prepared, bundle, np.where(y == 3, 3e9, y))
 
 
 @pytest.mark.lengthy

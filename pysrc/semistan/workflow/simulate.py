@@ -22,6 +22,7 @@ from semistan.model.families.family import Family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
+from semistan.model.table.scale import LARGEST_COUNT, whole
 from semistan.posterior.categories import named
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.posterior import One, Posterior, read_posterior
@@ -125,21 +126,34 @@ def with_response(bundle: Bundle, rows: Rows, y: Array) -> pd.DataFrame:
     formula = parse_formula(bundle.config.formula)
     frame, response = rows.frame, formula.response.strip("`")
     if formula.counted and frame is not None:
-        counts = dict(zip(formula.counted, y.astype(int).T, strict=True))
+        counts = dict(zip(formula.counted, whole(y).T, strict=True))
         return frame.assign(**counts)
     if frame is None or response not in frame:
         raise InputError(
             f"responses are simulated of a column, and '{response}' is none: put it into the table "
             "as a column of its own"
         )
-    values: Any = y.astype(int) if bundle.family.integer else y
+    values: Any = whole(y) if bundle.family.integer else y
     if bundle.design.categories:
         values = named(y, bundle.design.categories)
     return frame.assign(**{response: values})
 
 
 def simulated(prepared: Prepared, bundle: Bundle, y: Array) -> Prepared:
-    """Return a model with another response of its rows; its units, so its priors, stay."""
+    """Return a model with another response of its rows; its units, so its priors, stay.
+
+    Raises
+    ------
+    InputError
+        If it has counts that Stan cannot hold.
+    """
+    if bundle.family.integer and y.max() > LARGEST_COUNT:
+        raise InputError(
+            f"the priors allow counts as large as {y.max():.3g}, and whole numbers in Stan end at "
+            f"{LARGEST_COUNT}: such a response cannot be fitted. Narrow the priors until the "
+            "responses of 'semistan simulate' are of a plausible size, as by --prior-b 'normal(0, "
+            "0.5)'"
+        )
     frame = with_response(bundle, prepared.rows, y)
     rows = apply_design(prepared.design, frame, response=True)
     return replace(prepared, rows=rows, units=prepared.model.units)

@@ -40,7 +40,8 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     Raises
     ------
     InputError
-        For negative weights and trials, and unknown kinds of censoring.
+        For negative weights, trials that are no whole numbers or too many, and unknown kinds of
+        censoring.
     """
     found: dict[str, Array] = {}
     if formula.weights and response:
@@ -48,7 +49,7 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
         if not found["weights"].any():
             raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
     if formula.trials:
-        found["trials"] = _at_least_0("trials", formula.trials, table)
+        found["trials"] = _trials(formula.trials, table)
     if formula.cens and response:
         found["cens"] = _kinds_of_censoring(formula.cens[0], table)
         if formula.cens[1:]:
@@ -177,8 +178,6 @@ def check_trials(record: Family, formula: Formula, y: Array, given: dict[str, Ar
             f"{formula.response} | trials(n) ~ ...; if it is 1 in each row, use family {one}"
         )
     trials = given["trials"]
-    check_count(f"trials({formula.trials})", trials)
-    _refuse(trials != np.floor(trials), trials, f"trials({formula.trials})", "whole numbers")
     if record.counted:
         _refuse(
             (trials != y.sum(axis=1)) | (trials < 1), trials, f"trials({formula.trials})",
@@ -221,6 +220,13 @@ def _is_number(column: pd.Series) -> bool:
     from pandas.api.types import is_numeric_dtype
 
     return bool(is_numeric_dtype(column))
+
+
+def _trials(expression: str, table: pd.DataFrame) -> Array:
+    name, values = f"trials({expression})", _at_least_0("trials", expression, table)
+    check_count(name, values)
+    _refuse(values != np.floor(values), values, name, "whole numbers")
+    return values
 
 
 def _at_least_0(name: str, expression: str, table: pd.DataFrame) -> Array:

@@ -7,6 +7,7 @@ columns between 1e-50 and 1e50 leave room for that.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from semistan.model.arrays import Array
 
 SMALLEST, LARGEST = 1e-50, 1e50
 LARGEST_COUNT = 2**31 - 1  # a whole number in Stan has 32 bits
+LARGEST_INTEGER = 2.0**63  # and one in NumPy 64
 PRECISE_COUNT = 1e5  # above which a count without dispersion is known to 0.3%
 FEW_ROWS = 10
 FAR = 1e4  # times the distance of the quartiles
@@ -68,6 +70,11 @@ def check_count(name: str, values: Array) -> None:
             f"rows), and whole numbers in Stan end at {LARGEST_COUNT}; count in thousands, or take "
             "family lognormal or gamma for numbers as large as these"
         )
+
+
+def whole(values: Array) -> Any:
+    """Return whole numbers as integers, or as they are if one is too large for that."""
+    return values.astype(np.int64) if (np.abs(values) < LARGEST_INTEGER).all() else values
 
 
 def size_notes(y: Array, counts: bool, X: Array, columns: tuple[str, ...]) -> Iterator[str]:
