@@ -6,6 +6,7 @@ variance is that of a binomial response times (precision + trials) / (precision 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,13 @@ import numpy as np
 from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
 from semistan.model.families.beta import PRECISION, beta_rng
-from semistan.model.families.common import expit, is_count, logit_of_mean
+from semistan.model.families.common import (
+    LARGE_SHAPE,
+    expit,
+    is_count,
+    log_rising,
+    logit_of_mean,
+)
 from semistan.model.families.family import Family
 
 if TYPE_CHECKING:
@@ -24,18 +31,19 @@ if TYPE_CHECKING:
 
 
 def _log_rising(log_a: Tensor, y: Tensor) -> Tensor:
-    """Return log(gamma(a + y) / gamma(a)), finite where a underflows."""
-    a, some = log_a.exp(), y > 0
-    above = (a + torch.where(some, y, 1)).lgamma() - (1 + a).lgamma() + log_a
-    return torch.where(some, above, 0.0)
+    """Return log(gamma(a + y) / gamma(a)) - y log(a), finite where a underflows."""
+    a, some, far = log_a.exp(), y > 0, log_a > math.log(LARGE_SHAPE)
+    near = torch.where(far, LARGE_SHAPE, a)
+    above = (near + torch.where(some, y, 1)).lgamma() - (1 + near).lgamma() + (1 - y) * log_a
+    return torch.where(far, log_rising(torch.where(far, a, LARGE_SHAPE), y), some * above)
 
 
 def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
-    n, precision = dispersion["trials"], dispersion["precision"]
-    log_a, log_b = (precision.log() + functional.logsigmoid(sign * eta) for sign in (1, -1))
+    n, precision = dispersion["trials"], dispersion["precision"].log()
+    log_p, log_q = (functional.logsigmoid(sign * eta) for sign in (1, -1))
     ways = (n + 1).lgamma() - (y + 1).lgamma() - (n - y + 1).lgamma()
-    chosen = _log_rising(log_a, y) + _log_rising(log_b, n - y)
-    return ways + chosen - _log_rising(precision.log(), n)
+    varied = _log_rising(precision + log_p, y) + _log_rising(precision + log_q, n - y)
+    return ways + y * log_p + (n - y) * log_q + varied - _log_rising(precision, n)
 
 
 def _variance(eta: Array, dispersion: Mapping[str, Array]) -> Array:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.common import log_of_mean
+from semistan.model.families.common import log_of_mean, stirling_rest
 from semistan.model.families.family import SHAPE, Family
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
-    shape = dispersion["shape"]
-    by_mean = shape * (y.log() - eta - y * (-eta).exp())
-    return by_mean - y.log() + shape * shape.log() - shape.lgamma()
+    shape, ratio = dispersion["shape"], y.log() - eta
+    by_mean = shape * (ratio - ratio.expm1())
+    return by_mean - y.log() + 0.5 * (shape / (2 * math.pi)).log() - stirling_rest(shape)
 
 
 def _rng(eta: Array, dispersion: Mapping[str, Array], generator: np.random.Generator) -> Array:

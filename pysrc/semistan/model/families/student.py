@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.common import mean_and_sd
+from semistan.model.families.common import log_rising, mean_and_sd
 from semistan.model.families.family import SIGMA, Dispersion, Family
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     nu, sigma = dispersion["nu"], dispersion["sigma"]
     tails = (((y - eta) / sigma) ** 2 / nu).log1p()
-    constant = ((nu + 1) / 2).lgamma() - (nu / 2).lgamma() - (math.pi * nu).log() / 2
+    constant = log_rising(nu / 2, torch.full_like(nu, 0.5)) - math.log(2 * math.pi) / 2
     return constant - sigma.log() - (nu + 1) / 2 * tails
 
 
