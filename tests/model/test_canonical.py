@@ -37,7 +37,7 @@ OF_NUMBERS = [  # a term stands in each place, and each place has several terms
     "y ~ s(a) + s(x, by=b) + t2(a, b, k=3) + gp(a, k=6) + mo(k) + nn(u)",
     "y ~ x + (a + I(a^2) | g) + (1 | k) + nn(u), sigma ~ a + I(b^2)",
     "I(b * b) ~ bs(a, df=5) + x + nn(u)",
-    "a | weights(I(a * b)) + trunc(lb=I(-a * a)) ~ x + nn(u)",
+    "y | weights(I(a * b)) + trunc(lb=I(-a * a)) ~ x + nn(u)",
     "k | trials(a) ~ x + nn(u)",
     "y | cens(c, I(b * b)) ~ x + nn(u)",
 ]
