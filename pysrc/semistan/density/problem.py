@@ -282,9 +282,23 @@ def make_problem(model: Model, rows: Rows, device: str) -> Problem:
         {name: tensor(values) for name, values in rows.given.items()},
         {predictor.name: predictor.terms for predictor in predictors},
         len(rows),
-        {item.name: units.start(item) for item in model.family.parameters},
+        {item.name: units.start(item) for item in model.family.parameters} | _starts(model, rows),
         None if scale is None else tensor(scale),
     )
+
+
+def _starts(model: Model, rows: Rows) -> dict[str, float]:
+    """Return where dispersion parameters start that have no slope elsewhere.
+
+    The residuals are those of least squares by the columns of the mean, and by the networks' inputs
+    where there are few of these.
+    """
+    if model.family.starts is None or rows.y is None:
+        return {}
+    own, few = rows.predictors[MU], rows.U.shape[1] < len(rows) / 4
+    Z = np.column_stack([np.ones(len(rows)), own.X, rows.U if few else rows.U[:, :0]])
+    y = rows.y if own.offset is None else rows.y - own.offset
+    return model.family.starts(y - Z @ np.linalg.lstsq(Z, y, rcond=None)[0])[0]
 
 
 def all_rows(parts: Sequence[Problem]) -> Problem:

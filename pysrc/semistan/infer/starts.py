@@ -18,6 +18,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.model.names import MU
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
 
@@ -177,7 +178,7 @@ def find_starts(
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = _climbed(target, [start_state(bundle, values) for values in on_curve], say)
+        found = _climbed(target, [_sides(target, values) for values in on_curve], say)
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
             return Starts(_at(modes, bundle, options), modes * with_mode, narrows, large, "a mode")
@@ -228,19 +229,27 @@ def _at(
     return tuple(initial_values(bundle, mode.q) for mode in worth_sampling(modes))
 
 
-def _climbed(target: Target, states: list[Array], say: Callable[[str], None]) -> list[Mode | None]:
-    """Climb from each state; from equal ones, as those of a single trained network, once.
+def _climbed(
+    target: Target, starts: list[list[dict[str, Any]]], say: Callable[[str], None]
+) -> list[Mode | None]:
+    """Climb for each chain, from each of its starts, and return the highest mode of each.
 
-    With very many rows that takes minutes, and each climb is told of as it ends.
+    From equal starts, as those of a single trained network, it is done once. With very many rows a
+    climb takes minutes, and each is told of as it ends.
     """
     found: dict[bytes, Mode | None] = {}
-    for number, state in enumerate(states, start=1):
+    states = [[start_state(target.bundle, values) for values in each] for each in starts]
+    for number, state in enumerate(flat := [x for each in states for x in each], start=1):
         if state.tobytes() not in found:
             started = time.monotonic()
             found[state.tobytes()] = find_mode(target, state)
             if (seconds := time.monotonic() - started) > LONG:
-                say(f"start {number} of {len(states)} was found in {seconds:.0f} s")
-    return [found[state.tobytes()] for state in states]
+                say(f"start {number} of {len(flat)} was found in {seconds:.0f} s")
+    return [_highest([found[state.tobytes()] for state in each]) for each in states]
+
+
+def _highest(modes: list[Mode | None]) -> Mode | None:
+    return max((mode for mode in modes if mode), key=lambda mode: mode.log_density, default=None)
 
 
 def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
@@ -252,6 +261,24 @@ def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
     f = torch.cat(target.outputs(torch.tensor(values["phi"])))
     moved = 2 * theta - target.raw(theta, f)
     return {**values, "theta": moved.numpy() * scale}
+
+
+def _sides(target: Target, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the values with dispersion parameters on each side of where the likelihood is flat."""
+    family, bundle = target.bundle.family, target.bundle
+    if family.starts is None:
+        return [values]
+    given = target.values(torch.tensor(start_state(bundle, values)))
+    eta = torch.cat([each[MU] for each in target.predictors(given)])
+    residuals = (torch.cat([chunk.y for chunk in target.chunks]) - eta).numpy()
+    own = {item.name: item for item in bundle.design.others if item.has_tau}
+    return [
+        values
+        | {name: at for name, at in side.items() if name in bundle.model.scalars}
+        | {own[name].tau: at - bundle.units.location(family, name)
+           for name, at in side.items() if name in own}
+        for side in family.starts(residuals)
+    ]  # fmt: skip
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:

@@ -32,16 +32,20 @@ def normal_log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
 def log_Phi(x: Tensor) -> Tensor:
     """Return the log of the standard normal distribution function.
 
-    The derivative of torch's is wrong by 1% at -1e7; below -30, five terms of the asymptotic series
-    are exact to 1e-12, as in ``log_Phi.stanfunctions``.
+    The derivative of torch's is wrong by 1% at -1e7, and it cannot be evaluated at several draws at
+    a time. Below -30, five terms of the asymptotic series are exact to 1e-12, as in
+    ``log_Phi.stanfunctions``.
     """
     far = x < -30
     tail = torch.where(far, x, -31.0)
     r = tail**-2
     series = 1 - r * (1 - 3 * r * (1 - 5 * r * (1 - 7 * r * (1 - 9 * r))))
     below = -0.5 * tail**2 - 0.5 * math.log(2 * math.pi) - (-tail).log() + series.log()
-    near: Tensor = torch.special.log_ndtr(torch.where(far, 0.0, x))
-    return torch.where(far, below, near)
+    left = x.clamp(min=-30.0, max=0.0) * -math.sqrt(0.5)
+    right = torch.where(x > 0, x, 0.0) * math.sqrt(0.5)
+    near = torch.special.erfcx(left).log() - left**2 - math.log(2)
+    above = (-0.5 * torch.erfc(right)).log1p()
+    return torch.where(far, below, torch.where(x > 0, above, near))
 
 
 def stirling_rest(x: Tensor) -> Tensor:

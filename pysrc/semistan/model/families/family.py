@@ -207,6 +207,10 @@ class Family:
     locations : callable
         Maps a response to where training starts the dispersion parameters that are no positive
         numbers, by name.
+    starts : callable, optional
+        Maps residuals (N,) to where dispersion parameters start instead of at ``start``, at which
+        the likelihood is flat whatever the responses: a mapping for each side of it, the likelier
+        one first. Training starts at the first, and the climb to a mode at all.
     probabilities : callable, optional
         Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
     levels : tuple of str
@@ -253,6 +257,7 @@ class Family:
     stan_local: tuple[str, ...] = ()
     in_units_of_y: bool = False
     locations: Callable[[Array], dict[str, float]] = lambda _: {}
+    starts: Callable[[Array], tuple[dict[str, float], ...]] | None = None
     probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
     levels: tuple[str, ...] = ()
     counted: int = 0
