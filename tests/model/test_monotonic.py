@@ -106,8 +106,9 @@ def test_the_state_survives_json(term):
     new = apply_design(again, table().iloc[[7, 2]], response=False).predictors["mu"].blocks[0]
     assert np.array_equal(new.level, rows.predictors["mu"].blocks[0].level[[7, 2]])
     name = term[3]
-    assert effect.reported == (f"bsp_mo{name}",)
-    assert f"simo_mo{name}1[2]" in effect.element_labels().values()
+    shares = tuple(f"simo_mo{name}1[{i}]" for i in range(1, effect.steps + 1))
+    assert effect.reported == (f"bsp_mo{name}", *shares)
+    assert set(effect.labels()) == set(effect.reported)
 
 
 @pytest.mark.parametrize(

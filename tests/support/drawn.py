@@ -6,6 +6,7 @@ import torch
 from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.model.config import PriorConfig
 from semistan.model.families.cumulative import intercept_names
+from semistan.model.layout import column_names
 from semistan.model.parameter import CORRELATION, POSITIVE
 from semistan.posterior.draws import Draws
 
@@ -74,6 +75,11 @@ def _of_terms(bundle, generator, shape):
             named = {name: np.stack([item[name] for item in made]) for name in made[0]}
             named = {name: x.reshape(*shape, *x.shape[1:]) for name, x in named.items()}
             terms |= {name: named.pop(name) for name in term.made_shapes}
+            for name, made_shape in term.made_shapes.items():
+                columns = column_names(name, made_shape).items()
+                shown = term.element_labels()
+                spread |= {shown[column]: terms[name][:, :, *place] for column, place in columns
+                           if shown.get(column) in term.reported}  # fmt: skip
             spread |= named
             for item in term.hyperparameters():
                 state = np.array([float(state[item.name]) for state in states]).reshape(shape)

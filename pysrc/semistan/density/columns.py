@@ -121,8 +121,9 @@ def _quantities(target: Target, values: Mapping[str, Array], raw: Array) -> dict
             of_raw = further_names(target.bundle.config, target.bundle.design)
             found |= {name: raw[:, j] for name, j in of_raw.items()}
         for term in predictor.terms:
+            elements = term.element_labels().values()  # which stand among what the term makes
             found |= {name: values[name] for name in term.reported if name not in target.layout
-                      and name not in target.constants}  # fmt: skip
+                      and name not in target.constants and name not in elements}  # fmt: skip
     return found
 
 

@@ -19,6 +19,7 @@ from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
+from semistan.model.terms.term import Term
 from semistan.posterior.chain_csv import ChainForm, copied, read_chain
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
@@ -234,7 +235,11 @@ def draws_of_columns(
         max_treedepth=options.max_treedepth,
         method=method,
         reservations=reservations(options),
-        spread={name: scalar(name) for term in design.terms for name in term.reported},
+        spread={
+            shown: scalar(column)
+            for term in design.terms
+            for shown, column in _columns_of(term).items()
+        },
         terms={
             name: columns.array(name, shape)
             for term in design.terms
@@ -247,6 +252,12 @@ def draws_of_columns(
     orthogonal, theta = bundle.model.orthogonal, columns.vector("theta", len(design.x.loc))
     gamma = (theta - draws.theta)[..., list(orthogonal)]
     return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, tuple(further)))
+
+
+def _columns_of(term: Term) -> dict[str, str]:
+    """Return the program's column of each reported name; elements have names of their own."""
+    elements = {shown: column for column, shown in term.element_labels().items()}
+    return {name: elements.get(name, name) for name in term.reported}
 
 
 def level(bundle: Bundle, draws: Draws) -> Array:

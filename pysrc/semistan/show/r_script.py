@@ -51,7 +51,8 @@ def write_r_script(run: Run, path: Path | None = None) -> Path:
 
 
 def _settings(run: Run, relative: str) -> str:
-    names = (f"  {_quoted(name)} = {_quoted(text)}" for name, text in _labels(run).items())
+    labels = _labels(run).items()
+    names = (f"  {_quoted(_in_r(name))} = {_quoted(text)}" for name, text in labels)
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
         f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
@@ -118,6 +119,12 @@ def _labels(run: Run) -> dict[str, str]:
                 f"'{path}' is damaged: expected a name and its label, got {name!r}: {text!r}"
             )
     return labels
+
+
+def _in_r(column: str) -> str:
+    """Return the name in R of a column of the CSV: ``r_1[2,1]`` of ``r_1.2.1``."""
+    name, *index = column.split(".")
+    return f"{name}[{','.join(index)}]" if index and all(map(str.isdigit, index)) else column
 
 
 def _vector(names: tuple[str, ...]) -> str:

@@ -34,7 +34,7 @@ if (length(absent) > 0) {
 read_table <- function(file) {
   table <- read.csv(file, comment.char = "#", check.names = FALSE, colClasses = "numeric")
   if (method %in% c("meanfield", "fullrank", "laplace")) table <- table[-1, ]
-  names(table) <- sub("\\.([0-9]+)$", "[\\1]", names(table))
+  names(table) <- gsub(".", ",", sub("^([^.]+)\\.(.+)$", "\\1[\\2]", names(table)), fixed = TRUE)
   as_draws_matrix(as.matrix(table))
 }
 

@@ -226,12 +226,16 @@ class Monotonic:
 
     @property
     def reported(self) -> tuple[str, ...]:
-        """The average step."""
-        return (self.slope,)
+        """The average step, and the shares of the steps."""
+        return (self.slope, *self.element_labels().values())
 
     def labels(self) -> dict[str, str]:
-        """Say what it is."""
-        return {item.name: item.text for item in self.hyperparameters()}
+        """Say what they are."""
+        shares = {
+            shown: f"share of step {i} of {self.text}"
+            for i, shown in enumerate(self.element_labels().values(), start=1)
+        }
+        return {item.name: item.text for item in self.hyperparameters()} | shares
 
     def element_labels(self) -> dict[str, str]:
         """Map Stan's names of the shares to brms's: ``simo_mox1[2]``."""

@@ -182,7 +182,7 @@ class Term(Protocol):
 
     @property
     def reported(self) -> tuple[str, ...]:
-        """The names of hyperparameters and quantities in the coefficient table."""
+        """The names of hyperparameters, quantities and elements in the coefficient table."""
 
     def labels(self) -> dict[str, str]:
         """Say what the reported ones are."""
