@@ -34,6 +34,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Known: {shown}." if names else ""
 
 
+def sentence(error: Exception) -> str:
+    """Return an error's text with a full stop, so that another sentence can follow."""
+    text = str(error).rstrip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 FULL = "{path}: no space is left on the disk, or a quota is reached; free some and run it again"
 FAILURES = {  # of the machine
     errno.ENOSPC: FULL,

@@ -120,7 +120,7 @@ def refused(formula, message, name="weibull", **columns):
 
 
 def test_what_cannot_be_read_is_refused():
-    refused("z | cens(c) ~ nn(u)", "one of left, none, right, interval, got 'late' in row 2",
+    refused("z | cens(c) ~ nn(u)", "true of a right-censored row, got 'late' in row 2",
             c=["none", "late"] * 6)  # fmt: skip
     refused("z | cens(c) ~ nn(u)", r"must be -1 \(left\), 0 .* got 3 in row 2", c=[0, 3] * 6)
     refused("z | cens(c) ~ nn(u)", r"not where they end: name the column, as cens\(c, y2\)",

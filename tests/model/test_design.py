@@ -427,3 +427,29 @@ def test_two_columns_of_one_name_in_stan_are_numbered():
     assert design.coefficients == ("b_a_b", "b_a_b_2")
     assert design.others[0].coefficients == ("b_sigma_a_b",)
     assert design.respelled == {"b_a_b_2": "a.b"}
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["y ~ bs(x, df=5) + nn(u)", "y ~ bs(x, df=5):g + nn(u)", "y ~ (bs(x, df=5) | g) + nn(u)",
+     "y ~ nn(bs(x, df=5))"],
+)  # fmt: skip
+def test_a_value_outside_a_splines_range_is_refused_with_the_range(formula):
+    frame = small_frame()
+    design, _ = learn_design(parse_formula(formula), frame)
+    low, high = frame["x"].min(), frame["x"].max()
+    message = f"'bs(x, df=5)' is a spline from {low:g} to {high:g}, by default the range of the "
+    new = frame.assign(x=frame["x"].where(frame.index != 2, 7.0))
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        apply_design(design, new, response=False)
+    assert "'x' is 7 in row 3 (1 of 30 rows)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "spline", ["bs(x, df=5, lower_bound=-90, upper_bound=90)", "bs(x, df=5, extrapolation='clip')"]
+)
+def test_a_spline_with_wider_bounds_goes_on(spline):
+    frame = small_frame()
+    design, _ = learn_design(parse_formula(f"y ~ {spline} + nn(u)"), frame)
+    rows = apply_design(design, frame.assign(x=7.0), response=False)
+    assert np.isfinite(rows.X).all()

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 import torch
@@ -290,3 +291,26 @@ def test_trials_of_new_rows_are_whole_numbers_that_can_be_drawn_from(trials, mes
     design, _ = learn_design(formula, frame)
     with pytest.raises(InputError, match=message):
         apply_design(design, frame.assign(n=trials), response=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "codes"),
+    [
+        (["0", "1", "-1"], [0, 1, -1]),
+        (["none", "Right", " left "], [0, 1, -1]),
+        (["True", "False", "true"], [1, 0, 1]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [object, "category"])
+def test_kinds_of_censoring_may_be_numbers_as_text(written, codes, dtype):
+    formula = parse_formula("y | cens(c) ~ x + nn(u)")
+    frame = small_frame().assign(c=pd.Series(written * 10, dtype=dtype))
+    _, rows = learn_design(formula, frame)
+    assert list(rows.given["cens"]) == codes * 10
+
+
+def test_an_unknown_kind_of_censoring_is_refused_with_the_codes():
+    frame = small_frame().assign(c=["0", "5"] * 15)
+    message = "must be left (-1), none (0), right (1) or interval (2), or true of a right-censored"
+    with pytest.raises(InputError, match=re.escape(message) + r" row, got '5' in row 2"):
+        learn_design(parse_formula("y | cens(c) ~ x + nn(u)"), frame)

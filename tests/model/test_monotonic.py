@@ -125,15 +125,26 @@ def test_what_is_not_ordered_is_refused(term, frame, message):
         learnt(term, frame)
 
 
-def test_categories_beyond_those_of_the_training_rows_are_refused():
-    design, _, _ = learnt("mo(x)")
-    with pytest.raises(InputError, match=r"has the categories 2 to 6 of the training rows, got 7"):
-        apply_design(design, table().assign(x=7), response=False)
-
-
 @pytest.mark.parametrize("damage", [{"steps": 1}, {"scale": 0}, {"levels": ["a"]}])
 def test_a_damaged_state_is_refused(damage):
     plain = design_to_plain(learnt("mo(x)")[0])
     plain["monotonic"][0] |= damage
     with pytest.raises(InputError, match="the design is damaged"):
         design_from_plain(plain)
+
+
+@pytest.mark.parametrize(
+    ("term", "new", "message"),
+    [
+        (
+            "mo(x)",
+            {"x": 9},
+            "mo(x) has the categories of the training rows, 2 to 6, got 9 in row 1",
+        ),
+        ("mo(o)", {"o": "much"}, "'none', 'some', 'most', 'all', got 'much' in row 1 (40 of 40"),
+    ],
+)
+def test_a_new_category_is_refused_by_its_name(term, new, message):
+    design, *_ = learnt(term)
+    with pytest.raises(InputError, match=re.escape(message)):
+        apply_design(design, table().assign(**new), response=False)

@@ -451,3 +451,13 @@ def test_the_page_lists_the_classes_with_their_defaults():
         of, _, default = rows[key].partition(" | ")
         assert of == item.of
         assert item.default == (default.strip("`") if item.default else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("b_gb:hq", "b_gb_hq"), ("b_gb:c:x", "b_gb_c_x"), ("b_Sepal.Length", "b_Sepal_Length"),
+     ("b_g[T.b]", "b_gb"), ("b_sigma_z:x", "b_sigma_z_x")],
+)  # fmt: skip
+def test_a_name_as_brms_writes_it_is_refused_with_ours(name, written):
+    with pytest.raises(InputError, match=f"where brms has ':' or '.': write '{written}'"):
+        small_config(**{f"priors__{name}": "normal(0, 1)"})

@@ -135,3 +135,22 @@ def test_missing_values_as_parameters_are_refused_with_what_to_do(text):
     with pytest.raises(InputError, match=r"mi\(\) is not available.*\n?.*--weights equal"):
         parse_formula(text)
     assert parse_formula("y ~ `mi(x)` + nn(mi)").columns == ("mi(x)", "mi")
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("y ~ x %in% g + nn(u)", "y ~ x:g + nn(u)"),
+        ("y ~ g + x %in% g + nn(u)", "y ~ g + x:g + nn(u)"),
+        ("y ~ (x + z) %in% g + nn(u)", "y ~ (x + z):g + nn(u)"),
+        ("y ~ `a %in% b` + nn(u)", "y ~ `a %in% b` + nn(u)"),
+    ],
+)
+def test_nested_effects_are_interactions_as_in_r(written, plain):
+    assert parse_formula(written).predictors == parse_formula(plain).predictors
+
+
+@pytest.mark.parametrize("formula", ["y ~ nn(`.`)", "y ~ `.` + nn(u)", "y ~ s(`.`) + nn(u)"])
+def test_a_column_called_dot_is_refused(formula):
+    with pytest.raises(InputError, match=r"a column cannot be called '\.', .* rename it"):
+        parse_formula(formula)

@@ -1,5 +1,7 @@
 """Power-scaling against ArviZ, and against the posteriors that it stands for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import xarray as xr
 from scipy.stats import t as student_t
 
 from semistan.errors import InputError
+from semistan.infer.methods import method_named
 from semistan.model.priors.prior import torch_priors
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import Mixture, One
@@ -117,3 +120,10 @@ def test_a_tempered_subspace_cannot_be_scaled():
     bundle, rows = random_bundle("gaussian", sample=sample)
     with pytest.raises(InputError, match="power-scaling needs the temperature"):
         sensitivity(One(bundle, random_draws(bundle)), rows)
+
+
+def test_an_approximation_is_refused_with_what_to_do():
+    bundle, rows = random_bundle("gaussian")
+    draws = replace(random_draws(bundle), method=method_named("meanfield"))
+    with pytest.raises(InputError, match="sample by --method nuts, or fit the model again with"):
+        sensitivity(One(bundle, draws), rows)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan.errors import InputError, SemistanError
+from semistan.errors import InputError, SemistanError, sentence
 from semistan.infer.backends.local import LOCAL
 from semistan.posterior.run import read_run
 from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
@@ -183,3 +183,9 @@ def test_groups_may_be_a_column_outside_the_formula(copy, monkeypatch):
 
 def test_the_folds_of_the_file_are_those_of_the_values(original, validated):
     assert np.array_equal(read_folds(original.path / "kfold"), validated[0].fold)
+
+
+@pytest.mark.parametrize("text", ["y is constant", "y is constant.", "is it?"])
+def test_what_follows_an_error_is_a_sentence_of_its_own(text):
+    found = sentence(InputError(text))
+    assert found.startswith(text) and found[-1] in ".?" and not found.endswith("..")

@@ -175,7 +175,9 @@ MODEL_FLAGS = (
          "Subspaces, each from a training of its own; their posteriors are pooled.", MODEL),
     Flag("weights", ("subspace.weights",), str,
          "Of the subspaces' posteriors: equal or stacking.", MODEL),
-    Flag("prior_b", ("priors.b",), str, "Prior on coefficients, as 'normal(0, 2.5)'.", MODEL),
+    Flag("prior_b", ("priors.b",), str,
+         "Prior on the mean's coefficients, as 'normal(0, 2.5)'; those of another predictor have "
+         "their own, as --prior b_zi='normal(0, 1)'.", MODEL),
     Flag("prior_w", ("priors.w",), str,
          "Prior on the network's weights, over sqrt(inputs of the layer).", MODEL),
     Flag("prior_phi", ("priors.phi",), str,

@@ -14,6 +14,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.construction import Moves, construction_facts, known_construction
 from semistan.model.families.families import dispersion_keys, family
 from semistan.model.families.family import SIGMA
+from semistan.model.names import stan_name
 from semistan.model.priors.classes import CLASSES, class_of
 from semistan.model.priors.densities import parse_prior
 
@@ -269,6 +270,8 @@ class PriorConfig(_Section):
             single = class_of(name) and re.fullmatch(r"\w+", name, re.ASCII)
             if not single and name not in class_keys():
                 hint = did_you_mean(name, _keys(("priors",)))
+                if class_of(written := stan_name(name)):
+                    hint = f" Names have '_' where brms has ':' or '.': write '{written}'."
                 raise InputError(
                     f"unknown key '{name}'.{hint} The key of a coefficient is its name in the "
                     "table, as b_age."

@@ -61,8 +61,13 @@ def sensitivity(posterior: Posterior, rows: Rows, prior: Sequence[str] = ()) -> 
     """
     import pandas as pd
 
-    obstacle = loo_obstacle(posterior)
-    if obstacle is not None:
+    if posterior.method.approximate:
+        raise InputError(
+            "power-scaling weights draws from the posterior, but these are from an approximation "
+            f"({posterior.method.text}), whose error the weights would magnify; sample by --method "
+            "nuts, or fit the model again with another prior and compare the tables"
+        )
+    if obstacle := loo_obstacle(posterior):
         raise InputError(obstacle.replace("PSIS-LOO", "power-scaling").partition(";")[0])
     weights = [_scaled(member, rows, prior) for member in posterior.counted]
     lines = []

@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.bundle.files import atomic_folder, write_json
 from semistan.bundle.foreign import unpack
-from semistan.errors import InputError, SemistanError
+from semistan.errors import InputError, SemistanError, sentence
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.model.config import ModelConfig
@@ -188,7 +188,9 @@ class FoldTask:
             with tempfile.TemporaryDirectory(prefix="semistan-") as folder:
                 return self._fit(Path(folder))
         except SemistanError as error:
-            raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
+            raise SemistanError(
+                f"{self.name} failed: {sentence(error)} Run it again to continue."
+            ) from None
 
     def _fit(self, folder: Path) -> FoldFit:
         started = time.monotonic()
@@ -307,8 +309,8 @@ def _check_folds(run: Run, table: pd.DataFrame, assigned: np.ndarray) -> None:
             )
         except InputError as error:
             raise InputError(
-                f"fold {fold} cannot be left out: {error} Choose another --seed, a larger K, or "
-                "merge rare levels."
+                f"fold {fold} cannot be left out: {sentence(error)} Choose another --seed, a "
+                "larger K, or merge rare levels."
             ) from None
 
 

@@ -26,7 +26,7 @@ from semistan.bundle.files import (
     read_json,
     write_json,
 )
-from semistan.errors import InputError, SemistanError
+from semistan.errors import InputError, SemistanError, sentence
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.dask import backend_at
 from semistan.model.arrays import Array
@@ -140,7 +140,9 @@ class ReplicationTask:
             with tempfile.TemporaryDirectory(prefix="semistan-") as folder:
                 fit = self._fit(model, Path(folder) / "run")
         except SemistanError as error:
-            raise SemistanError(f"{self.name} failed: {error} Run it again to continue.") from None
+            raise SemistanError(
+                f"{self.name} failed: {sentence(error)} Run it again to continue."
+            ) from None
         passed, seconds = fit.summary.passed, sum(fit.run.manifest["seconds"].values())
         records = _ranked(truth, fit.posterior, model.rows)
         return records.assign(replication=self.number, passed=passed, seconds=seconds)

@@ -55,6 +55,13 @@ def listed_levels(factor: str) -> Any:
     return ast.literal_eval(next(listed, "None"))
 
 
+def first_argument(factor: str) -> str:
+    """Return the first argument of a call as a factor, empty if it has none."""
+    tree, quoted = as_python(factor, factor)
+    arguments = tree.body.args if isinstance(tree.body, ast.Call) else []
+    return operand(arguments[0], quoted) if arguments else ""
+
+
 def factors(term: str) -> tuple[str, ...]:
     """Return the factors of a term: ``a`` and ``C(b)`` of ``a:C(b)``."""
     return tuple(split_outside(term, ":"))

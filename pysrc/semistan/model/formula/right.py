@@ -187,8 +187,9 @@ def _check_intercept(rhs: list[tuple[str, ...]], plain: str, text: str) -> None:
     zero = re.search(r"\b0\b|-\s*1\b", plain[tilde:])
     raise formula_error(
         text,
-        "this removes the intercept, but the network's output bias is the intercept: leave "
-        "out '0 +' or '- 1'",
+        "this removes the intercept, but the network's output bias is the intercept: leave out "
+        "'0 +' or '- 1', as 'y ~ nn(u)' for 'y ~ 0 + nn(u)'; coefficients of a factor are then "
+        "differences from its first level",
         (tilde + zero.start(), tilde + zero.end())
         if zero
         else stripped(text, tilde + 1, len(text)),

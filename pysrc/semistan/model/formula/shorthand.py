@@ -28,6 +28,8 @@ _NAMES = re.compile(
     r"`(?P<quoted>[^`]*)`|'[^'\n]*'|\"[^\"\n]*\"|(?<![\w.])(?P<plain>[^\W\d][\w.]*)(?!\s*\(|\w)"
 )
 _DOT = re.compile(r"(?<![\w.)])\.(?![\w.])")
+_DOT_NAME = re.compile(r"`\s*\.\s*`")
+_WITHIN = re.compile(r"`[^`]*`|'[^'\n]*'|\"[^\"\n]*\"|(?P<operator>%in%)")
 _NAMELESS = re.compile(r"(Unnamed: \d+)?")  # as pandas calls a column without a name
 
 
@@ -39,12 +41,14 @@ NO_MI = (
 
 
 def written_out(text: str) -> str:
-    """Write ``bf(y ~ x, sigma ~ z)``, ``factor(g)`` and ``(1 | g/h)`` out; no table is needed.
+    """Write ``bf(y ~ x, sigma ~ z)``, ``factor(g)``, ``x %in% g`` and ``(1 | g/h)`` out.
+
+    No table is needed. As in R, ``x %in% g`` is ``x:g``.
 
     Raises
     ------
     InputError
-        For ``mi()``, with its place.
+        For ``mi()``, and a column called ``.``, with its place.
     """
     source = masked(text)
     if found := _MI.search(source):
@@ -53,6 +57,10 @@ def written_out(text: str) -> str:
         end = closing(source, found.end())
         if not source[end:].strip():
             text = text[found.end() : end - 1].strip()
+    if found := _DOT_NAME.search(text):
+        message = "a column cannot be called '.', which is all other columns; rename it"
+        raise formula_error(text, message, found.span())
+    text = _replaced(text, ((span, ":") for span in _within(text)))
     text = _replaced(text, ((match.span(), "C") for match in _FACTOR.finditer(masked(text))))
     return _replaced(text, _nested(text))
 
@@ -107,6 +115,13 @@ def _dots(text: str, columns: Sequence[str]) -> Iterator[tuple[Span, str]]:
             raise formula_error(text, "no column is left for '.'", match.span())
         names = (", " if network else " + ").join(map(in_formula, columns))
         yield match.span(), names if network else f"({names})"
+
+
+def _within(text: str) -> Iterator[Span]:
+    """Yield the places of ``%in%`` outside quotes."""
+    for match in _WITHIN.finditer(text):
+        if match["operator"]:
+            yield match.span()
 
 
 def _in_backticks(text: str) -> str:

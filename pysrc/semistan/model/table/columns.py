@@ -15,7 +15,14 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.formula.expression import check_term, factors, listed_levels, variables
+from semistan.model.formula.expression import (
+    check_term,
+    factors,
+    first_argument,
+    is_call_of,
+    listed_levels,
+    variables,
+)
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.syntax import DAYS, MATH
 from semistan.model.spelling import marked, spelled, unmarked
@@ -150,6 +157,7 @@ def apply_terms(terms: Terms, table: pd.DataFrame, coded: Mapping[str, str]) -> 
     """Return the columns (N, m) of learnt terms; parameters and errors as ``learn_terms``."""
     frame = _in_levels(terms, _as_numbers(terms, coded, table))
     _check_levels(terms, frame)
+    _check_bounds(terms, frame)
     spec = _specification(terms.terms, coded, terms.intercept, terms.transforms, terms.levels)
     matrix, columns = _without_intercept(_materialise(spec, frame), coded, terms.intercept)
     if columns != terms.columns:
@@ -481,6 +489,25 @@ def _check_levels(terms: Terms, frame: pd.DataFrame) -> None:
             raise InputError(
                 f"column '{name}' has levels that the model was not trained on: {shown}. "
                 f"Known levels: {known}."
+            )
+
+
+def _check_bounds(terms: Terms, frame: pd.DataFrame) -> None:
+    """Refuse values outside the range of a spline by ``bs()``, unless it says how to go on."""
+    every = (factor for term in terms.terms for factor in factors(term))
+    for factor in dict.fromkeys(factor for factor in every if is_call_of((factor,), "bs")):
+        state, argument = terms.transforms.get(spelled(factor)), first_argument(factor)
+        if not isinstance(state, Mapping) or not argument or "extrapolation" in factor:
+            continue
+        low, high = (float(state[name]) for name in ("lower_bound", "upper_bound"))
+        x = evaluate(argument, frame)
+        if (outside := np.flatnonzero((x < low) | (x > high))).size:
+            raise InputError(
+                f"'{factor}' is a spline from {low:g} to {high:g}, by default the range of the "
+                f"training rows, and '{argument}' is {x[outside[0]]:g} in row {outside[0] + 1} "
+                f"({outside.size} of {len(x)} rows). Leave such rows out, or fit with bounds that "
+                "hold them, as lower_bound= and upper_bound= of bs(), or with s(), which goes on "
+                "in a line."
             )
 
 

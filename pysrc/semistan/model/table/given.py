@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CODES = {"left": -1.0, "none": 0.0, "right": 1.0, "interval": 2.0}  # brms's
+WRITTEN = CODES | {f"{code:g}": code for code in CODES.values()} | {"true": 1.0, "false": 0.0}
 WITHOUT_DERIVATIVE = ("student", "gamma", "beta", "negbinomial")
 
 
@@ -198,16 +199,20 @@ def _offset(expression: str, table: pd.DataFrame) -> Array:
 
 
 def _kinds_of_censoring(expression: str, table: pd.DataFrame) -> Array:
-    """Return the code of each row: brms's words or numbers, or true of a right-censored row."""
+    """Return the code of each row: brms's words or numbers, or true of a right-censored row.
+
+    Numbers and truth values may stand as text.
+    """
     column = table.get(expression.strip("`"))
     if column is not None and not _is_number(column):
-        values = [CODES.get(str(value).strip().lower(), np.nan) for value in column]
+        values = [WRITTEN.get(str(value).strip().lower(), np.nan) for value in column]
         codes = np.array(values)
         unknown = np.flatnonzero(np.isnan(codes))
         if unknown.size:
             raise InputError(
-                f"cens({expression}) must be one of {', '.join(CODES)}, got "
-                f"'{column.iloc[unknown[0]]}' in row {unknown[0] + 1}"
+                f"cens({expression}) must be left (-1), none (0), right (1) or interval (2), or "
+                f"true of a right-censored row, got '{column.iloc[unknown[0]]}' in row "
+                f"{unknown[0] + 1}"
             )
         return codes
     codes = evaluate(expression, table)

@@ -128,13 +128,23 @@ class Monotonic:
             For categories beyond those of the training rows.
         """
         level = _numbers(self.expression, table, self.levels) - self.first
-        if unknown := sorted({int(x) for x in level if not 0 <= x <= self.steps}):
-            shown = ", ".join(str(x + self.first) for x in unknown[:5])
-            raise InputError(
-                f"{self.text} has the categories {self.first} to {self.first + self.steps} of the "
-                f"training rows, got {shown}"
-            )
+        outside = (level < 0) | (level > self.steps)
+        if outside.any():
+            raise self._unknown(table, level, int(np.flatnonzero(outside)[0]), int(outside.sum()))
         return Block(np.zeros((len(level), 0)), level)
+
+    def _unknown(self, table: pd.DataFrame, level: Index, row: int, rows: int) -> InputError:
+        """Return the error that a row has a category which the training rows had not."""
+        known = f"{self.first} to {self.first + self.steps}"
+        value = str(level[row] + self.first)
+        if self.levels:
+            known = ", ".join(map(repr, self.levels))
+            value = repr(str(table[variables(self.expression)[0]].iloc[row]))
+        return InputError(
+            f"{self.text} has the categories of the training rows, {known}, got {value} in row "
+            f"{row + 1} ({rows} of {len(level)} rows): there is no step to another category; leave "
+            "such rows out, or put them into a category that is there"
+        )
 
     def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
         """Return what each step takes of the way that is left."""
