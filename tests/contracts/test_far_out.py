@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from semistan.density.mode import derivatives, negative_log_posterior
-from semistan.density.target import make_target
+from semistan.density.derivatives import derivatives
+from semistan.density.target import make_target, negative_log_posterior
 from semistan.program.data import stan_data
 from support.catalogue import PROGRAMS
 from support.columns import states

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from semistan.density import mode as geometry
+from semistan.density.derivatives import derivatives
 from semistan.density.features import at_features
-from semistan.density.mode import derivatives, find_mode
+from semistan.density.mode import find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import Starts, curve_states, find_starts, worth_sampling

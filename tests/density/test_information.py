@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from semistan.density.derivatives import LEAST_CURVATURE, derivatives
 from semistan.density.information import information
-from semistan.density.mode import LEAST_CURVATURE, derivatives, find_mode
+from semistan.density.mode import find_mode
 from semistan.density.starts import start_state, trained_phi, trained_values
 from semistan.density.target import log_posteriors, log_prior, make_target, negative_log_posterior
 from semistan.lazy import torch

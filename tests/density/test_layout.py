@@ -8,7 +8,8 @@ import torch
 from scipy import optimize, stats
 
 from semistan.density import mode as geometry
-from semistan.density.mode import derivatives, find_mode
+from semistan.density.derivatives import derivatives
+from semistan.density.mode import find_mode
 from semistan.density.spread import held_coordinates
 from semistan.density.target import log_likelihood, log_prior, make_target
 from semistan.infer.starts import curve_states

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import semistan
+from semistan.density.derivatives import derivatives
 from semistan.density.features import at_features
-from semistan.density.mode import derivatives
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import log_lik as row_log_lik
 from semistan.density.target import make_target, negative_log_posterior

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target
 from semistan.errors import InputError
 from semistan.infer.methods.laplace import LAPLACE

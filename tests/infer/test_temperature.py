@@ -13,9 +13,10 @@ from scipy.stats import t as student_t
 import semistan
 from semistan.bundle.bundle import read_bundle
 from semistan.density import mode as geometry
+from semistan.density.derivatives import derivatives
 from semistan.density.marginal import Conditional
 from semistan.density.marginal import log_marginal as laplace
-from semistan.density.mode import derivatives, find_mode
+from semistan.density.mode import find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import log_marginal_likelihood, make_target, negative_log_posterior
 from semistan.errors import InputError

@@ -14,7 +14,7 @@ from statsmodels.discrete.discrete_model import MNLogit
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns

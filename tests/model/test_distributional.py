@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.predictor import network_output
 from semistan.density.problem import Weights, make_problem
 from semistan.density.target import make_target, negative_log_posterior

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from statsmodels.genmod.families import links as sm_links
 
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.starts import curve_states

@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from semistan.density.mode import derivatives
+from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.starts import curve_states
 from semistan.model.networks.mlp import ACTIVATIONS

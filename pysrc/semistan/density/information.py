@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.density.mode import predictor_curvature
+from semistan.density.derivatives import predictor_curvature
 from semistan.density.starts import start_state, trained_phi, trained_values
 from semistan.density.target import Target, make_target
 from semistan.lazy import torch
