@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.density.derivatives import derivatives
+from semistan.density.derivatives import derivatives, expansion
 from semistan.density.predictor import network_output
 from semistan.density.problem import Weights, make_problem
 from semistan.density.target import make_target, negative_log_posterior
@@ -362,8 +362,8 @@ def test_the_gradient_is_that_of_differences_and_the_matrix_gauss_newtons(family
     assert values.min() > (-1e-15 * values.max() if rounded else 0)
 
 
-def test_the_matrix_adds_that_of_each_predictor():
-    """Of gaussian responses, sigma's curvature is twice the squared residual over sigma."""
+def test_the_matrix_adds_that_of_each_pair_of_predictors():
+    """Gaussian responses have -2 residual / sigma^2 in common to eta and log sigma, by hand."""
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     target, q = make_target(bundle, rows), states(bundle)[0]
 
@@ -371,13 +371,16 @@ def test_the_matrix_adds_that_of_each_predictor():
         (found,) = target.predictors(target.values(q))
         return torch.stack([found["mu"], found["sigma"]])
 
-    (eta, log_sigma), J = predictors(q), torch.func.jacrev(predictors)(q)
-    precision = log_sigma.exp() ** -2
-    bends = (precision, 2 * precision * (torch.tensor(rows.y) - eta) ** 2)
-    expected = sum(j.T @ (bend[:, None] * j) for j, bend in zip(J, bends, strict=True))
-    prior = derivatives(make_target(bundle, rows, prior_only=True), q)[1]
-    found = derivatives(target, q)[1] - prior
-    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
+    (eta, log_sigma), (J, K) = predictors(q), torch.func.jacrev(predictors)(q)
+    precision, residual = log_sigma.exp() ** -2, torch.tensor(rows.y) - eta
+    common = J.T @ ((2 * precision * residual)[:, None] * K)
+    own = J.T @ (precision[:, None] * J) + K.T @ ((2 * precision * residual**2)[:, None] * K)
+    prior = expansion(make_target(bundle, rows, prior_only=True), q)
+    found = expansion(target, q)
+    for matrix, expected in (
+        (found.exact - prior.exact, own + common + common.T), (found.safe - prior.safe, own)
+    ):  # fmt: skip
+        assert torch.allclose(matrix, expected, rtol=1e-9, atol=1e-9 * float(own.abs().max()))
 
 
 def test_the_gradient_vanishes_at_scipys_maximum_of_the_likelihood():

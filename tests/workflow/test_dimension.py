@@ -1,11 +1,18 @@
 """The dimension that k = "auto" becomes, and what is said of it."""
 
+import time
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
-from semistan.errors import ToolchainError
+import semistan
+from semistan.model.networks.conv import Convolutional
+from semistan.model.networks.networks import Networks
 from semistan.subspace.construction import check_construction
 from semistan.workflow.dimension import resolved, with_dimension
-from support.small import small_frame, small_prepared
+from semistan.workflow.work import KERNEL, forward_products, gradient_seconds
+from support.small import small_config, small_frame, small_prepared
 
 D = 13  # weights of a network of 2 inputs and 3 units
 MANY = 1801
@@ -24,8 +31,17 @@ def decided(seconds, **settings):
 def test_all_weights_are_taken_where_they_can_be_sampled():
     k, curve, reason = decided(1e-6)
     assert (k, curve) == (D, 8)
-    assert reason.startswith("k = all 13 weights: sampling takes up to")
-    assert "0.001 ms per gradient" in reason
+    assert reason.startswith("k = all 13 weights, as always where there are up to 75: sampling")
+    assert "counting 0.001 ms per gradient" in reason
+
+
+@pytest.mark.parametrize("method", ["nuts", "nuts-torch"])
+def test_few_weights_all_move_whatever_the_budget(method):
+    """Of 13 weights a subspace saves nothing that a budget could be about."""
+    found = with_dimension(prepared(sample__method=method), lambda _: 1e6)
+    config = found.prepared.config
+    assert (config.subspace.k, config.sample.draws) == (D, 250)
+    assert found.reason.endswith("with 250 draws of each chain for the budget")
 
 
 def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeypatch):
@@ -69,7 +85,7 @@ def test_chains_become_shorter_before_weights_are_confined(milliseconds, draws, 
     found = with_dimension(given, lambda _: 1e-3 * milliseconds)
     config = found.prepared.config
     assert (config.subspace.k, config.sample.draws) == (k, draws)
-    assert ("draws of each chain to stay below" in found.reason) == (draws < 1000)
+    assert ("draws of each chain for the budget" in found.reason) == (draws < 1000)
 
 
 def test_the_number_of_draws_that_was_asked_for_stays():
@@ -112,8 +128,10 @@ def test_the_curve_is_the_least_that_a_method_with_a_limit_gets():
     assert found.reason.startswith("k = 8 of 1801 weights")
 
 
-@pytest.mark.parametrize(("seconds", "k", "curve"), [(1e-9, 14, 6), (1e9, 6, None)])
-@pytest.mark.parametrize("formula", ["y ~ nn(u) + nn(v)", "y ~ nn(u), sigma ~ nn(v)"])
+@pytest.mark.parametrize(("seconds", "k", "curve"), [(1e-9, 128, 6), (1e9, 6, None)])
+@pytest.mark.parametrize(
+    "formula", ["y ~ nn(u) + nn(v, hidden=[40])", "y ~ nn(u), sigma ~ nn(v, hidden=[40])"]
+)
 def test_the_curve_is_narrower_than_the_smallest_of_several_networks(formula, seconds, k, curve):
     given = small_prepared(formula, subspace__k="auto", network__hidden=[2])
     found = with_dimension(given, lambda _: seconds).prepared
@@ -128,25 +146,53 @@ def test_networks_of_dispersion_parameters_have_no_directions_beside_the_curve()
     assert (subspace.k, subspace.curve) == (8, None)
 
 
-def test_without_a_toolchain_the_gradient_is_timed_in_pytorch(monkeypatch):
-    def missing(_):
-        raise ToolchainError("no CmdStan")
-
-    monkeypatch.setattr("semistan.workflow.dimension.toolchain_for", missing)
-    monkeypatch.setattr("semistan.workflow.dimension._seconds_in_stan", lambda *_: 1 / 0)
+@pytest.mark.parametrize("hidden", [[3], [40, 40], [200, 200]])
+def test_no_clock_and_no_toolchain_decide(hidden, monkeypatch):
+    """A clock that runs ten times as fast, as beside nine other programs, changes nothing."""
+    given = prepared(network__hidden=hidden, sample__threads=1)
+    expected = resolved(given, say=lambda _: None).config
+    for clock in ("perf_counter", "process_time", "monotonic", "time"):
+        real = getattr(time, clock)
+        monkeypatch.setattr(time, clock, lambda real=real: 10 * real())
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: 1 / 0)
     said = []
-    found = resolved(prepared(), say=said.append)
-    assert found.config.subspace.k == D
+    assert resolved(given, say=said.append).config == expected
     assert "ms per gradient" in said[0]
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_the_compiled_program_is_timed(given, toolchain, monkeypatch):
-    monkeypatch.setattr("semistan.workflow.dimension._seconds_in_torch", lambda _: 1 / 0)
-    said = []
-    found = resolved(prepared(), toolchain if given else None, say=said.append)
-    assert found.config.subspace.k == D
-    assert "ms per gradient" in said[0]
+def test_a_fit_has_the_same_draws_on_a_busy_machine(tmp_path, monkeypatch):
+    sample = {"method": "laplace", "chains": 2, "draws": 10}
+    config = small_config("y ~ x + nn(u, v)", sample=sample, subspace={"k": "auto"})
+    runs = []
+    for name in ("idle", "busy"):
+        runs.append(semistan.fit(config, small_frame(), out=tmp_path / name).run)
+        for clock in ("perf_counter", "process_time", "monotonic"):
+            real = getattr(time, clock)
+            monkeypatch.setattr(time, clock, lambda real=real: 10 * real())
+    idle, busy = runs
+    assert idle.config.subspace.k == D
+    assert idle.config == busy.config
+    for own in ("chain-1.csv", "chain-2.csv"):
+        one, other = (pd.read_csv(run.path / "chains" / own, comment="#") for run in runs)
+        assert one.equals(other)
+
+
+def test_work_is_counted_by_what_computes_it():
+    """More rows, units and threads count as they should; a convolution has many places."""
+
+    def seconds(**settings):
+        return gradient_seconds(prepared(**{"network__hidden": [40, 40]} | settings))
+
+    one = seconds(sample__threads=1)
+    assert seconds(sample__threads=1, sample__kernel="stan") > 5 * one
+    assert seconds(sample__threads=2) < one
+    assert seconds(sample__threads=1, family="student") > one  # whose likelihood is Stan's
+    whole = prepared(network__hidden=[40, 40], sample__threads=1)
+    half = gradient_seconds(replace(whole, rows=whole.rows.first(15)))
+    assert one - KERNEL.call == pytest.approx(2 * (half - KERNEL.call))
+    assert forward_products(whole.model.network) == MANY
+    convolution = Networks((Convolutional((1, 8, 8), (3,), (4,), activation="relu"),))
+    assert forward_products(convolution) > 5 * convolution.d
 
 
 def test_methods_in_pytorch_run_chains_in_turn_and_may_take_as_many_gradients_in_any_dimension():

@@ -1,19 +1,32 @@
 """Gradient and curvature of the negative log posterior in the program's coordinates q.
 
-The generalised Gauss-Newton matrix is
+The curvature H is exact in all but the network, which is taken to be linear in its weights: the
+generalised Gauss-Newton matrix of all that a row's log-likelihood l_i depends on,
 
-    H = J' diag(-d^2 log p(y_i | eta_i) / d eta_i^2) J + curvature of the priors,  J = d eta / d q.
+    H = sum_i J_i' (-d^2 l_i / d v_i^2) J_i + curvature of the priors,    J_i = d v_i / d q,
 
-The predictors of dispersion parameters add such a term each, with curvatures below 0 taken
-as 0; what those of positive parameters have in common with others is neglected. A temperature
-divides the first term. Where theta is integrated out to temper phi alone, (1 / T - 1) S is added
-instead: S, the Schur complement on phi of H less phi's prior, is the curvature of -log p(y | phi).
+where v_i has the row's predictors and the dispersion parameters without a predictor. So it has the
+cross terms of these with each other and with the coefficients and the weights. Of dispersion
+parameters it takes one backward pass each through the likelihood of given predictors, none through
+the network. Smooths and groups are linear in their coefficients given their standard deviations,
+in which they are taken to be linear too.
+
+The sum of the rows can bend the wrong way, as far from a mode, or for responses whose likelihood is
+not log-concave. A direction in which H has less than half of the prior's curvature is given the
+prior's, as if the rows said nothing of it. The directions are the eigenvectors of H relative to a
+matrix S that is always positive definite: of each predictor the rows' curvatures that are
+positive, and of each scalar its own.
+
+A temperature divides the likelihood's part. Where theta is integrated out to temper phi alone,
+(1 / T - 1) C is added instead: C, the Schur complement of theta in H with phi's prior and those of
+the dispersion left out, is the curvature of -log p(y | phi, dispersion).
 Schraudolph (2002), Neural Computation 14(7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semistan.density.ggn import curvature, onto
@@ -40,17 +53,85 @@ if TYPE_CHECKING:
     Predictors = Mapping[str, Tensor]
 
 
+SHARE = 0.5  # of the prior's curvature that is left in every direction of H
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expansion:
+    """The negative log posterior around a point, to second order.
+
+    Attributes
+    ----------
+    gradient : torch.Tensor, shape (n,)
+        Its slope.
+    exact : torch.Tensor, shape (n, n)
+        H as the rows and the priors have it, which need not be positive definite.
+    safe : torch.Tensor, shape (n, n)
+        S, which is.
+    prior : torch.Tensor, shape (n,)
+        What S has of the priors.
+    """
+
+    gradient: Tensor
+    exact: Tensor
+    safe: Tensor
+    prior: Tensor
+
+    def among(self, at: Tensor) -> Expansion:
+        """Return the expansion in some coordinates, the others held."""
+        exact, safe = self.exact[at][:, at], self.safe[at][:, at]
+        return Expansion(self.gradient[at], exact, safe, self.prior[at])
+
+    @property
+    def bends_upwards(self) -> bool:
+        """Whether H has enough of the prior's curvature in every direction."""
+        return not torch.linalg.cholesky_ex(self.exact - torch.diag(SHARE * self.prior))[1]
+
+    @property
+    def quick(self) -> Tensor:
+        """H, or S where H bends the wrong way: for steps on the way to a mode."""
+        return self.exact if self.bends_upwards else self.safe
+
+    @property
+    def matrix(self) -> Tensor:
+        """H, with the prior's curvature in directions in which it bends the wrong way."""
+        root, failed = torch.linalg.cholesky_ex(self.safe)
+        if self.bends_upwards or failed or not self.exact.isfinite().all():
+            return self.quick
+        half = torch.linalg.solve_triangular(root, self.exact, upper=False)
+        inner = torch.linalg.solve_triangular(root, half.T, upper=False)
+        bends, vectors = torch.linalg.eigh((inner + inner.T) / 2)
+        along = torch.linalg.solve_triangular(root.T, vectors, upper=True)
+        of_prior = self.prior @ along.square()
+        bends = torch.where(bends < SHARE * of_prior, of_prior, bends)
+        back = root @ vectors
+        matrix: Tensor = (back * bends) @ back.T
+        return matrix
+
+
 def derivatives(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradient (n,) and Gauss-Newton matrix (n, n) of the negative log posterior at q."""
+    """Return gradient (n,) and curvature (n, n), positive definite, at q."""
+    found = expansion(target, q)
+    return found.gradient, found.matrix
+
+
+def expansion(target: Target, q: Tensor) -> Expansion:
+    """Expand the negative log posterior at q (n,)."""
     gradient, bend = _prior_curvature(target, q)
-    bend = bend.clamp(min=LEAST_CURVATURE)
+    prior = bend.clamp(min=LEAST_CURVATURE)
     if target.prior_only:
-        return gradient, torch.diag(bend)
-    slope, matrix = _by_likelihood(target, q)
+        return Expansion(gradient, torch.diag(bend), torch.diag(prior), prior)
+    slope, exact, safe = _by_likelihood(target, q)
     if not target.integrates_theta:
-        return gradient + target.power * slope, torch.diag(bend) + target.power * matrix
-    more_slope, more_matrix = _by_marginal(target, q, matrix, bend)
-    return gradient + slope + more_slope, torch.diag(bend) + matrix + more_matrix
+        exact, safe = (target.power * matrix for matrix in (exact, safe))
+        gradient = gradient + target.power * slope
+    else:
+        exact, safe = (
+            matrix + (target.power - 1) * _without_theta(target, matrix, prior)
+            for matrix in (exact, safe)
+        )
+        gradient = gradient + slope + (1 - target.power) * _marginal_slope(target, q)
+    return Expansion(gradient, exact + torch.diag(bend), safe + torch.diag(prior), prior)
 
 
 def _prior_curvature(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,53 +153,72 @@ def _prior_curvature(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
     return slope, bend
 
 
-def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both derivatives of minus the log-likelihood as it is, not tempered."""
-    gradient, matrix = _zeros(q)
-    values = target.values(q)
+def _by_likelihood(target: Target, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradient of minus the log-likelihood as it is, not tempered, with its H and S."""
+    n, values = len(q), target.values(q)
+    gradient, exact, safe = q.new_zeros(n), q.new_zeros(n, n), q.new_zeros(n, n)
     w = weights(target, values[PHI])
     held = _held_by_theta(target, w)
-    scalars = target.layout.positions([item.name for item in target.scalars])
+    names = [item.name for item in target.scalars]
+    scalars = torch.from_numpy(target.layout.positions(names))
+    across, own = q.new_zeros(len(scalars), n), q.new_zeros(len(scalars), len(scalars))
     for chunk, predictors in zip(target.chunks, target.predictors(values), strict=True):
         along = {
             p.name: _by_q(target, q, w, chunk, p, held) for p in target.bundle.design.predictors
         }
+        rows = _row_curvature(target, chunk, predictors, values, q[scalars])
         for name, J in along.items():
-            slope, bend = predictor_curvature(target, chunk, predictors, values, name)
-            gradient += J.T @ slope
-            matrix += J.T @ (bend.clamp(min=0)[:, None] * J)
-        if len(scalars):
-            slope, bend = _scalar_curvature(target, chunk, predictors, values, q)
-            gradient[scalars] += slope
-            matrix[scalars, scalars] += bend.clamp(min=0)
-        for (a, b), bend in _common_curvatures(target, chunk, predictors, values):
-            block = along[a].T @ (bend[:, None] * along[b])
-            matrix += block + block.T
-    return gradient, matrix
+            gradient += J.T @ rows.slopes[name]
+            across += rows.across[name] @ J
+        gradient[scalars] += rows.slope
+        own += rows.own
+        _add_blocks(exact, safe, along, rows, _convex_together(target))
+    exact[scalars] += across
+    exact[:, scalars] += across.T
+    exact[scalars[:, None], scalars] += own
+    safe[scalars, scalars] += own.diagonal().clamp(min=0)
+    return gradient, exact, safe
 
 
-def _zeros(q: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a gradient and a matrix of zeros for q."""
-    return q.new_zeros(len(q)), q.new_zeros(len(q), len(q))
+def _add_blocks(
+    exact: Tensor, safe: Tensor, along: Predictors, rows: RowCurvature, convex: set[str]
+) -> None:
+    """Add the predictors' parts of some rows to H and S."""
+    for (a, b), bend in rows.bends.items():
+        block = along[a].T @ (bend[:, None] * along[b])
+        exact += block if a == b else block + block.T
+        if a == b:
+            up = bend.clamp(min=0)
+            safe += along[a].T @ (up[:, None] * along[a]) if (bend < 0).any() else block
+        elif convex >= {a, b}:
+            safe += block + block.T
 
 
-def _by_marginal(target: Target, q: Tensor, matrix: Tensor, bend: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both derivatives of -(1 / T - 1) log p(y | phi); the second is Gauss-Newton's.
+def _convex_together(target: Target) -> set[str]:
+    """Return predictors in which minus the log-likelihood is convex: of unordered categories."""
+    family = target.bundle.family
+    return {MU, *family.dispersion} if family.levels else set()
 
-    It is made from those of the likelihood (n, n) and of the priors (n,): integrating theta out
-    leaves the Schur complement on phi. What the integral takes from the curvature in the
-    dispersion is neglected.
+
+def _without_theta(target: Target, matrix: Tensor, prior: Tensor) -> Tensor:
+    """Return the curvature (n, n) of -log p(y | phi, dispersion), as the Schur complement of theta.
+
+    It is made from those of the likelihood (n, n) and of the priors (n,). What the integral takes
+    from the curvature by its own width is neglected.
     """
-    phi, theta = (target.layout.slices[name] for name in (PHI, "theta"))
-    rest = slice(theta.stop, None)
+    theta = target.layout.slices["theta"]
+    inner = matrix[theta, theta] + torch.diag(prior[theta])
+    found: Tensor = matrix - matrix[:, theta] @ torch.linalg.solve(inner, matrix[theta])
+    found[theta], found[:, theta] = 0, 0
+    return found
+
+
+def _marginal_slope(target: Target, q: Tensor) -> Tensor:
+    """Return the slope (n,) of log p(y | phi, dispersion)."""
     x = q.detach().clone().requires_grad_()
     value = log_marginal_likelihood(target, target.values(x))
     (slope,) = torch.autograd.grad(value, x)
-    inner = matrix[theta, theta] + torch.diag(bend[theta])
-    schur = matrix[phi, phi] - matrix[phi, theta] @ torch.linalg.solve(inner, matrix[theta, phi])
-    of_phi = torch.zeros_like(matrix)
-    of_phi[phi, phi], of_phi[rest, rest] = schur, matrix[rest, rest]
-    return (1 - target.power) * slope, (target.power - 1) * of_phi
+    return slope
 
 
 def _by_phi(target: Target, w: Tensor, chunk: Problem, predictor: str = MU) -> Tensor:
@@ -194,34 +294,62 @@ def predictor_curvature(
     return curvature(minus_log_lik, predictors[name])
 
 
-def _scalar_curvature(
-    target: Target, chunk: Problem, predictors: Predictors, values: Values, q: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return slopes and bends of minus the log-likelihood in the scalars' coordinates."""
-    names = [item.name for item in target.scalars]
+@dataclass(frozen=True, slots=True, eq=False)
+class RowCurvature:
+    """Derivatives of minus the log-likelihood of some rows in what it depends on.
 
-    def minus_log_lik(x: Tensor) -> Tensor:
-        moved = {**values, **target.layout.values_at(names, x)}
-        return -log_lik(target, chunk, predictors, moved).sum()
-
-    return curvature(minus_log_lik, q[target.layout.positions(names)])
-
-
-def _common_curvatures(
-    target: Target, chunk: Problem, predictors: Predictors, values: Values
-) -> Iterator[tuple[tuple[str, str], Tensor]]:
-    """Yield mixed second derivatives (rows,) of minus the log-likelihood in pairs of predictors.
-
-    Only of those with which it is convex: eta and the predictors of unordered categories.
+    Attributes
+    ----------
+    slopes : dict of torch.Tensor, shape (rows,)
+        By the predictors.
+    bends : dict of torch.Tensor, shape (rows,)
+        Second derivatives by pairs of predictors.
+    slope : torch.Tensor, shape (m,)
+        By the coordinates of the parameters without a predictor, summed.
+    across : dict of torch.Tensor, shape (m, rows)
+        Mixed second derivatives by these and a predictor.
+    own : torch.Tensor, shape (m, m)
+        Second derivatives by these, summed.
     """
-    family = target.bundle.family
-    names = [MU, *(name for name in family.dispersion if family.levels and name in predictors)]
-    if len(names) == 1:
-        return
-    leaves = {name: x.detach().clone().requires_grad_() for name, x in predictors.items()}
-    value = -log_lik(target, chunk, leaves, values).sum()
-    for i, a in enumerate(names):
-        (slope,) = torch.autograd.grad(value, leaves[a], create_graph=True)
-        for b in names[:i]:
-            (bend,) = torch.autograd.grad(slope.sum(), leaves[b], retain_graph=True)
-            yield (a, b), bend
+
+    slopes: Predictors
+    bends: dict[tuple[str, str], Tensor]
+    slope: Tensor
+    across: Predictors
+    own: Tensor
+
+
+def _row_curvature(
+    target: Target, chunk: Problem, predictors: Predictors, values: Values, at: Tensor
+) -> RowCurvature:
+    """Differentiate a chunk twice, at coordinates ``at`` (m,) of the scalars."""
+    scalars, names = [item.name for item in target.scalars], list(predictors)
+    leaves = [x.detach().clone().requires_grad_() for x in (*predictors.values(), at)]
+    moved = {**values, **target.layout.values_at(scalars, leaves[-1])}
+    given = dict(zip(names, leaves, strict=False))
+    value = -log_lik(target, chunk, given, moved).sum()
+    slopes = _gradients(value, leaves, create_graph=True)
+    bends = {
+        (a, b): bend
+        for i, a in enumerate(names)
+        for b, bend in zip(names, _gradients(slopes[i].sum(), leaves[: i + 1]), strict=False)
+    }
+    across = [leaf.new_zeros(len(at), *leaf.shape) for leaf in leaves]
+    for j, slope in enumerate(slopes[-1]):
+        for found, derivative in zip(across, _gradients(slope, leaves), strict=True):
+            found[j] = derivative
+    slopes = [slope.detach() for slope in slopes]
+    return RowCurvature(
+        dict(zip(names, slopes, strict=False)), bends, slopes[-1],
+        dict(zip(names, across, strict=False)), across[-1],
+    )  # fmt: skip
+
+
+def _gradients(value: Tensor, leaves: list[Tensor], *, create_graph: bool = False) -> list[Tensor]:
+    """Return the derivatives of a number, 0 where it does not depend on a leaf."""
+    if not value.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad(
+        value, leaves, retain_graph=True, create_graph=create_graph, materialize_grads=True
+    )
+    return list(found)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.density.derivatives import derivatives
+from semistan.density.derivatives import Expansion, derivatives, expansion
 from semistan.density.spread import held_coordinates, reestimated
 from semistan.density.target import Target, negative_log_posterior
 from semistan.lazy import torch
@@ -111,9 +111,8 @@ def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
     q, damping, growth, steps = torch.tensor(start), 1e-3, 2, 0
     free = torch.from_numpy(np.flatnonzero(~held))
     value = negative_log_posterior(target, q)
-    gradient, matrix = derivatives(target, q)
-    slope, inner = gradient[free], matrix[free][:, free]
-    gain = _gain(slope, inner)
+    around = expansion(target, q)
+    slope, inner, gain = _newton(around.among(free))
     while gain > ENOUGH and steps < MAX_STEPS and damping < MAX_DAMPING:
         more = damping * inner.diagonal()
         step = -torch.linalg.solve(inner + torch.diag(more), slope)
@@ -125,15 +124,15 @@ def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
         promised = float(step @ (more * step - slope)) / 2
         damping *= max(1 / 3, 1 - (2 * (value - new) / promised - 1) ** 3)
         q, value, growth, steps = candidate, new, 2, steps + 1
-        gradient, matrix = derivatives(target, q)
-        slope, inner = gradient[free], matrix[free][:, free]
-        gain = _gain(slope, inner)
-    factor, failed = torch.linalg.cholesky_ex(matrix)
+        around = expansion(target, q)
+        slope, inner, gain = _newton(around.among(free))
+    factor, failed = torch.linalg.cholesky_ex(around.matrix)
     if failed or not np.isfinite(value):
         return None
     return Mode(q.numpy(), torch.cholesky_inverse(factor).numpy(), -value, steps)
 
 
-def _gain(gradient: Tensor, matrix: Tensor) -> float:
-    """Return what a whole Gauss-Newton step would gain if the posterior were Gaussian, in nats."""
-    return float(gradient @ torch.linalg.solve(matrix, gradient)) / 2
+def _newton(around: Expansion) -> tuple[Tensor, Tensor, float]:
+    """Return slope and curvature, and what a step to where they lead would gain, in nats."""
+    slope, matrix = around.gradient, around.quick
+    return slope, matrix, float(slope @ torch.linalg.solve(matrix, slope)) / 2

@@ -1,10 +1,13 @@
 """The dimension of the subspace, where ``k = "auto"`` leaves it open.
 
-The posterior of all weights is the one that narrower subspaces imitate. It is taken wherever it can
-be sampled in the time that ``[sample] budget`` gives; elsewhere, the widest subspace that can.
-Seconds are predicted as
+The posterior of all weights is the one that narrower subspaces imitate. It is taken wherever there
+are up to 75 of them, or where it can be sampled in the time that ``[sample] budget`` gives;
+elsewhere, the widest subspace that can. Seconds are predicted as
 
-    rounds of chains x iterations x leapfrog steps x seconds per gradient.
+    rounds of chains x iterations x leapfrog steps x seconds per gradient,
+
+which are counted (``work.py``): the same model and table, on as many cores, have the same k on a
+busy machine as on an idle one. What was chosen is part of the configuration that is kept.
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
 enough. More dimensions, or all weights, whose posterior has many modes, are taken to need the
@@ -17,39 +20,22 @@ to 250. Those of several subspaces have 500 at the most, since all of their draw
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-import numpy as np
-
-from semistan.bundle.bundle import library_versions
-from semistan.density.features import Behind, behind
-from semistan.density.problem import Problem, make_problem
-from semistan.errors import InputError, ToolchainError
-from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.cmdstan.toolchain import Toolchain
+from semistan.errors import InputError
 from semistan.infer.methods import method_of
-from semistan.infer.plan import gradient_milliseconds, plan_in_torch, plan_threads
+from semistan.infer.plan import plan_in_torch, plan_threads
 from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, WARMUP
-from semistan.lazy import torch
-from semistan.model.bundle import Bundle
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.names import MU
-from semistan.model.networks.networks import initial
 from semistan.model.priors.weight_scales import SD_W
-from semistan.model.subspace import along_axes
-from semistan.program.program import bundle_program
-from semistan.subspace.descent import initial_parameters
-from semistan.subspace.hand_over import hand_over
-from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.prepare import Prepared, Say
+from semistan.workflow.work import gradient_seconds
 
 SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
-TIMED, TIMED_SECONDS = 10, 0.3  # gradients in PyTorch, or for how long; the fastest counts
-LEAST_SHARE = 0.01  # of a call in PyTorch that a gradient is taken to need in CmdStan
 WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
 SHORTER = (DRAWS // 2, DRAWS // 4)  # chains, where the budget or several subspaces ask for them
 
@@ -64,24 +50,15 @@ class Dimension:
     reason: str = ""
 
 
-def resolved(prepared: Prepared, toolchain: Toolchain | None = None, *, say: Say) -> Prepared:
-    """Replace ``k = "auto"`` by the dimension that can be sampled within the budget, and say why.
-
-    A gradient is timed with the toolchain, or the one that is found; if there is none, or the
-    method needs none, in PyTorch, where it takes longer.
-    """
-
-    def seconds(every: Prepared) -> float:
-        found = toolchain or _found_toolchain(every.config.sample)
-        return _seconds_in_stan(every, found) if found else _seconds_in_torch(every)
-
-    found = with_dimension(prepared, seconds)
+def resolved(prepared: Prepared, *, say: Say) -> Prepared:
+    """Replace ``k = "auto"`` by the dimension that the budget allows, and say why."""
+    found = with_dimension(prepared)
     if found.reason:
         say(found.reason)
     return found.prepared
 
 
-def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
+def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> Dimension:
     """Replace ``k = "auto"`` by a number.
 
     Parameters
@@ -89,7 +66,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
     prepared : Prepared
         The model and its rows.
     seconds : callable
-        Times a gradient of a model with all weights.
+        Says how long a gradient of a model with all weights takes.
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
@@ -103,20 +80,29 @@ def with_dimension(prepared: Prepared, seconds: Seconds) -> Dimension:
         reason = f"method = '{options.method}' works well in up to {most} dimensions"
         return _narrowed(_longest(prepared), curve, [_possible(prepared, most)], reason)
     cost, lengths = _Cost(options, seconds(every), _at_once(prepared)), _lengths(prepared.config)
-    if draws := cost.longest(d, lengths, every=True):
-        predicted = cost.seconds(d, draws, every=True)
-        reason = f"k = all {d} weights: {cost.text(predicted, config.subspaces)}"
-        if draws < lengths[0]:
-            reason += f", with {draws} draws of each chain to stay below the budget"
-        return Dimension(_of_length(every, draws), reason)
+    draws = cost.longest(d, lengths, every=True)
+    if draws or d <= MOST_GAUSSIAN:
+        return _all_weights(every, cost, draws or lengths[-1])
     reason = (
         f"all would take up to {_time(cost.seconds(d, lengths[-1], every=True))} to sample "
-        f"({cost.timed}), which is more than the budget of {options.budget:g} min"
+        f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
     sizes = [_possible(prepared, size) for size in SIZES if size < d]
     found = _narrowed(prepared, curve, [k for k in sizes if cost.longest(k, lengths)], reason)
     draws = cost.longest(found.prepared.config.subspace.dimension, lengths) or lengths[-1]
     return replace(found, prepared=_of_length(found.prepared, draws))
+
+
+def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
+    """Let all weights move, with so many draws of each chain."""
+    subspaces, d = every.config.subspace.subspaces, every.model.network.d
+    reason = f"k = all {d} weights"
+    if d <= MOST_GAUSSIAN:
+        reason += f", as always where there are up to {MOST_GAUSSIAN}"
+    reason += f": {cost.text(cost.seconds(d, draws, every=True), subspaces)}"
+    if draws < _lengths(every.config)[0]:
+        reason += f", with {draws} draws of each chain for the budget"
+    return Dimension(_of_length(every, draws), reason)
 
 
 def _lengths(config: ModelConfig) -> tuple[int, ...]:
@@ -206,9 +192,9 @@ class _Cost:
         return 60 * self.options.budget
 
     @property
-    def timed(self) -> str:
+    def counted(self) -> str:
         """What the prediction rests on."""
-        return f"{1e3 * self.gradient:.3g} ms per gradient"
+        return f"counting {1e3 * self.gradient:.2g} ms per gradient"
 
     def seconds(self, k: int, draws: int, *, every: bool = False) -> float:
         """Return the seconds that k dimensions take, or all weights (``every``)."""
@@ -227,76 +213,8 @@ class _Cost:
     def text(self, predicted: float, subspaces: int) -> str:
         """Say what is predicted."""
         each = f" for each of {subspaces} subspaces" if subspaces > 1 else ""
-        return f"sampling takes up to {_time(predicted)}{each} ({self.timed})"
+        return f"sampling takes up to {_time(predicted)}{each} ({self.counted})"
 
 
 def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _found_toolchain(options: SampleConfig) -> Toolchain | None:
-    try:
-        return toolchain_for(options)
-    except ToolchainError:
-        return None
-
-
-def _seconds_in_stan(prepared: Prepared, toolchain: Toolchain) -> float:
-    """Time a gradient of the compiled program at an untrained network."""
-    model, (_, threads) = prepared.model, plan_threads(prepared.config.sample)
-    kernel, bundle = compile_model(model, toolchain, lambda _: None), _untrained(prepared)
-    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
-    timed = gradient_milliseconds(bundle, prepared.rows, program.executable, threads)
-    return min(timed.values()) / 1e3
-
-
-def _untrained(prepared: Prepared) -> Bundle:
-    """Return a bundle of random weights, all of which move."""
-    model, d = prepared.model, prepared.model.network.d
-    constant = _untrained_layers(prepared)
-    problem = constant.problem if constant else make_problem(model, prepared.rows, "cpu")
-    start = initial_parameters(problem, 1, torch.Generator().manual_seed(0)).copy()
-    whole = along_axes(np.zeros(d), np.arange(d), "bezier")
-    trained = hand_over(problem, model.units, start, {}, whole, np.ones(d))
-    trained = constant.completed(trained) if constant else trained
-    return Bundle(
-        prepared.config, model.design, model.units, trained, prepared.source, library_versions(),
-        modules=model.modules,
-    )  # fmt: skip
-
-
-def _untrained_layers(prepared: Prepared) -> Behind | None:
-    """Return random constant layers with the training problem behind them; None without such."""
-    leading = prepared.model.leading
-    if not leading.any:
-        return None
-    w_frozen, _ = leading.split(initial(leading.whole, torch.Generator().manual_seed(0)))
-    return behind(make_problem(prepared.model, prepared.rows, "cpu"), leading, w_frozen)
-
-
-def _seconds_in_torch(prepared: Prepared) -> float:
-    """Time a gradient of the weights in PyTorch.
-
-    Of a method that CmdStan runs, what a call costs whatever the rows is left out: there it costs
-    nothing, and with few weights it is most of PyTorch's time.
-    """
-    constant = _untrained_layers(prepared)
-    problem = constant.problem if constant else make_problem(prepared.model, prepared.rows, "cpu")
-    problem = problem.single()
-    seconds = _seconds_of_call(problem)
-    if not method_of(prepared.config.sample).by_stan:
-        return seconds
-    one = _seconds_of_call(problem.rows(torch.zeros(1, dtype=torch.int64)))
-    return max(seconds - one, LEAST_SHARE * seconds)
-
-
-def _seconds_of_call(problem: Problem) -> float:
-    start = initial_parameters(problem, 1, torch.Generator().manual_seed(0))
-    taken: list[float] = []
-    while len(taken) < TIMED or sum(taken) < TIMED_SECONDS:
-        started, own = time.perf_counter(), time.process_time()
-        state = start.at(torch.ones(1, dtype=torch.float64))
-        problem.objective(state).backward()  # type: ignore[no-untyped-call]
-        # The second counts all threads, but not the time that other processes take.
-        taken.append(min(time.perf_counter() - started, time.process_time() - own))
-    return min(taken)

@@ -188,7 +188,7 @@ def fit_prepared(
         say(orthogonal)
     _check_weights(prepared)
     toolchain = toolchain_for(config.sample)
-    prepared = resolved(prepared, toolchain, say=say)
+    prepared = resolved(prepared, say=say)
     kernel = compile_model(prepared.model, toolchain, say)
     if config.subspace.subspaces > 1:
         begin_run(prepared, out, toolchain, overwrite=overwrite)

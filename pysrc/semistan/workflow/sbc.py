@@ -247,7 +247,7 @@ def _tasks(
 ) -> list[ReplicationTask]:
     """Train what all replications share, compile their program, and return them."""
     toolchain = toolchain_for(prepared.config.sample)
-    prepared = resolved(prepared, toolchain, say=say)
+    prepared = resolved(prepared, say=say)
     prepared = replace(prepared, units=prepared.model.units)
     kernel = compile_model(prepared.model, toolchain, say)
     fixed = TrainTask(prepared).run(SILENT) if fixed_subspace else None
