@@ -28,6 +28,7 @@ from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.folds import fold_folder, read_kfold, write_folds, write_pointwise
 from semistan.posterior.scoring.scores import (
     Pointwise,
+    _replicated,
     _standard_error,
     crps,
     join,
@@ -35,6 +36,7 @@ from semistan.posterior.scoring.scores import (
     reliability,
     scores,
     scores_table,
+    scoring_notes,
 )
 from semistan.show.pictures.calibration import _curves
 from semistan.show.pictures.words import eta_words, mean_words
@@ -248,7 +250,8 @@ def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_binary_response_has_an_auc_and_others_an_interval(name):
     bundle, _, _, found = judged(name)
-    binary, interval = {"AUC", "Brier"}, {f"{x} of 90% interval" for x in ("coverage", "width")}
+    kinds = ("coverage", "width", *(["randomised coverage"] if bundle.family.integer else []))
+    binary, interval = {"AUC", "Brier"}, {f"{x} of 90% interval" for x in kinds}
     scored = set(by_name(bundle, found)) - {"LPPD", "RMSE", "MAE", "CRPS"}
     assert scored == (binary if name == "bernoulli" else interval)
 
@@ -408,3 +411,38 @@ def test_the_table_names_the_interval():
 def test_a_probability_of_95_is_refused():
     with pytest.raises(InputError, match="between 0 and 1, got 95"):
         judged("gaussian", interval=95)
+
+
+def test_one_row_has_every_score_but_those_of_several():
+    for name in ("gaussian", "bernoulli", "poisson", "cumulative", "binomial"):
+        bundle, rows = random_bundle(name)
+        posterior = One(bundle, random_draws(bundle))
+        found = pointwise(posterior, rows.first(1), generator=np.random.default_rng(1))
+        several = scores(bundle.family, found)
+        whole = pointwise(posterior, rows, generator=np.random.default_rng(1))
+        expected = {item.name for item in scores(bundle.family, whole)} - {"AUC"}
+        assert {item.name for item in several} == expected
+        assert np.isfinite([item.value for item in several]).all()
+        said = scoring_notes(bundle.family, found)
+        assert said[0] == "One row counts, so that there are no standard errors."
+        assert ("There is no AUC: all rows that count are of one class." in said) == (
+            name == "bernoulli"
+        )
+        assert len(reliability(found)) == 0
+
+
+def test_the_randomised_coverage_of_a_right_model_is_the_intervals_probability():
+    record, generator = family("poisson"), np.random.default_rng(4)
+    n, size, mean = 4000, 1000, 2.0
+    eta = np.full((size, n), np.log(mean))
+    y = generator.poisson(mean, n).astype(float)
+    judged = _replicated(record, eta, {}, y, 0.8, generator)
+    found = Pointwise(y, y, y, p=np.zeros((n, 0)), weight=np.ones(n), **judged)
+    scored = {item.name: item for item in scores(record, found, 0.8)}
+    randomised = scored["randomised coverage of 80% interval"]
+    assert abs(randomised.value - 0.8) < 4 * randomised.se
+    # the quantiles of Poisson(2) at 0.1 and 0.9 are 0 and 4
+    assert scored["coverage of 80% interval"].value == pytest.approx((y <= 4).mean())
+    assert scored["coverage of 80% interval"].value > 0.92
+    assert any("holds 80% or more" in text for text in scoring_notes(record, found, 0.8))
+    assert not scoring_notes(family("gaussian"), found, 0.8)

@@ -1,5 +1,7 @@
 """Survival curves against SciPy, and Kaplan and Meier's estimate against statsmodels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -12,7 +14,7 @@ from semistan.posterior.checks import predictive_checks
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.scoring.r2 import r2
-from semistan.posterior.survival import kaplan_meier, survival
+from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
 from semistan.show.pictures import alt_text, available, draw, memory_material
 from semistan.workflow.simulate import check_simulated
 from support.drawn import random_draws
@@ -58,6 +60,62 @@ def test_rows_are_at_risk_from_their_entry_on():
     oracle = SurvfuncRight(y, ended.astype(int), entry=entry)
     assert np.array_equal(times, oracle.surv_times)
     assert share == pytest.approx(oracle.surv_prob, rel=1e-12)
+
+
+LATE = "y | trunc(lb=least) ~ x1 + g + nn(u1)"
+
+
+@pytest.fixture(scope="module")
+def late():
+    """Rows of which some entered late, the hardier ones: x1 lengthens life, and entry is after."""
+    bundle, rows = random_bundle("exponential", formula=LATE, n=200)
+    generator = np.random.default_rng(3)
+    posterior = One(bundle, random_draws(bundle, iterations=2))
+    eta = posterior_linpred(posterior, rows).mean(axis=0)
+    entry = np.where(eta > np.median(eta), np.exp(eta) * generator.random(200), 0.0)
+    rows.given["lb"] = entry
+    return posterior, rows
+
+
+def test_of_rows_that_entered_at_the_beginning_it_is_the_mean_curve(late):
+    posterior, rows = late
+    early = replace(rows, given={"lb": np.zeros(len(rows))})
+    times = np.linspace(0, 10, 41)[1:]
+    found = survival_after_entry(posterior, early, times)
+    assert found == pytest.approx(survival(posterior, early, times), rel=1e-9)
+
+
+def test_a_constant_hazard_is_that_whenever_rows_enter(late):
+    posterior, rows = late
+    alike = rows.take(np.zeros(200, dtype=int))
+    alike.given["lb"] = np.r_[0.0, np.random.default_rng(1).uniform(0, 5, 199)]
+    times = np.linspace(0, 8, 161)[1:]
+    found = survival_after_entry(posterior, alike, times)
+    rate = 1 / np.exp(posterior_linpred(posterior, alike)[:, :1])
+    assert found == pytest.approx(np.exp(-rate * times), rel=2e-3)
+
+
+def test_the_curve_after_entry_is_what_kaplan_and_meiers_estimate_tends_to(late):
+    posterior, rows = late
+    one = replace(posterior, draws=random_draws(posterior.bundle, chains=1, iterations=1))
+    eta, entry = posterior_linpred(one, rows)[0], rows.given["lb"]
+    n = 40_000
+    generator = np.random.default_rng(5)
+    mean, start = np.tile(np.exp(eta), n // 200), np.tile(entry, n // 200)
+    y = start + generator.exponential(mean)  # an exponential time has no memory
+    at, share = kaplan_meier(y.round(3) + 1e-3, np.ones(n, dtype=bool), np.ones(n), start)
+    times = np.quantile(y, np.linspace(0.02, 0.9, 60))
+    expected = share[np.searchsorted(at, times, side="right") - 1]
+    found = survival_after_entry(one, rows, times)[0]
+    assert np.abs(found - expected).max() < 0.015
+    plain = survival(one, rows, times)[0]
+    assert np.abs(plain - expected).max() > 0.03, "the plain mean is of another population"
+
+
+def test_the_picture_of_rows_that_entered_late_says_so(late):
+    figure = draw(memory_material(*late), "survival")
+    words = " ".join(text.get_text() for text in figure.findobj(Text)).split()
+    assert "Rows are at risk from when they entered on" in " ".join(words)
 
 
 def test_the_picture_has_a_curve_with_steps_for_each_group(fitted):

@@ -19,7 +19,8 @@ from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.scoring.folds import KFold
 from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.scores import pointwise
-from semistan.posterior.summary import COLUMNS, digits_of
+from semistan.posterior.summary import COLUMNS
+from semistan.posterior.written import digits_of
 from semistan.show import report
 from semistan.show.pictures import KINDS, available
 from semistan.show.report.blocks import Facts, Picture, Table
@@ -138,9 +139,11 @@ def test_an_error_that_does_not_exist_gives_two_decimals(error):
     assert digits_of(error) == 2
 
 
-def test_numbers_have_a_real_minus_and_no_negative_zero():
+def test_numbers_have_a_real_minus_and_only_zero_is_zero():
     assert number(-1.26, 1) == "\u22121.3"
-    assert number(-0.0001, 2) == "0.00"
+    assert number(-0.0, 2) == "0.00"
+    assert number(-0.00012, 2) == "\u22120.0001"
+    assert number(-3.1e-14, 15) == "\u22123.1e\u221214"
     assert number(np.nan, 2) == "\u2013"
 
 

@@ -110,16 +110,19 @@ def score(
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
     from semistan.posterior.run import read_run
+    from semistan.posterior.scoring.scores import scores, scores_table, scoring_notes
     from semistan.workflow import score as scoring
 
     opened = read_run(run)
     with bars.image_bar() as reading:
-        table = scoring.score(
+        judged = scoring.judge(
             opened, rows_of(newdata, dialect, opened), interval=interval, seed=seed,
             drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=screen.say,
             reading=reading,
         )  # fmt: skip
-    screen.show_table(table, as_json=as_json)
+    family = opened.bundle.family
+    screen.show_table(scores_table(scores(family, judged, interval)), as_json=as_json)
+    screen.say_all(scoring_notes(family, judged, interval))
     screen.say_weighting(opened.bundle.config)
 
 
@@ -186,7 +189,7 @@ def kfold(
     """Cross-validate, training the subspace anew in each fold; resumable."""
     from semistan.infer.backends.dask import backend_at
     from semistan.posterior.run import read_run
-    from semistan.posterior.scoring.scores import scores, scores_table
+    from semistan.posterior.scoring.scores import scores, scores_table, scoring_notes
     from semistan.workflow import kfold as validation
 
     opened = read_run(run)
@@ -200,7 +203,10 @@ def kfold(
     if found.failed:
         tables["failed diagnostics"] = found.failures()
     screen.show_tables(tables, as_json=as_json)
+    screen.say_all(scoring_notes(opened.bundle.family, found.rows, interval))
     screen.say_weighting(opened.bundle.config)
+    if found.caveat:
+        screen.say(found.caveat)
     if found.failed:
         screen.say(
             f"warning: {len(found.failed)} of {folds} fits failed a diagnostic; their rows are "
@@ -291,7 +297,10 @@ def marginal(
     run: RunFolder,
     variables: Annotated[
         list[str] | None,
-        typer.Argument(help="Columns of the data; by default all but those that only name groups."),
+        typer.Argument(
+            help="Columns of the data; by default all but those that only name groups or stand in "
+            "an offset."
+        ),
     ] = None,
     scale: Scale = "response",
     rows: SomeRows = None,

@@ -47,7 +47,7 @@ def hypothesis(
 
     found = inquire.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
     screen.show_table(found.table, as_json=as_json)
-    _say(found.notes)
+    screen.say_all(found.notes)
 
 
 def r2(run: RunFolder, interval: Central = 0.95, seed: Seed = 1, as_json: Json = False) -> None:
@@ -60,7 +60,7 @@ def r2(run: RunFolder, interval: Central = 0.95, seed: Seed = 1, as_json: Json =
 
     found = inquire.bayes_r2(run, interval=interval, seed=seed)
     screen.show_tables({"r2": found.table, "parts": found.parts}, as_json=as_json)
-    _say(found.notes)
+    screen.say_all(found.notes)
 
 
 def sensitivity(
@@ -115,7 +115,8 @@ def comparisons(
     variables: Annotated[
         str | None,
         typer.Option(
-            help="Columns that change, as x,g; by default all but those that only name groups."
+            help="Columns that change, as x,g; by default all but those that only name groups or "
+            "stand in an offset."
         ),
     ] = None,
     contrast: Annotated[
@@ -158,11 +159,6 @@ def comparisons(
     columns = opened.table().columns if frame is None else frame.columns
     screen.say_weighting(opened.bundle.config, columns)
     screen.say_caveats(opened)
-
-
-def _say(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        screen.say(note)
 
 
 def _range(text: str | None) -> tuple[float, float] | None:

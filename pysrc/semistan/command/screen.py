@@ -45,6 +45,12 @@ def say(line: str) -> None:
     notes.print(escape(line), style="dim")
 
 
+def say_all(lines: Iterable[str]) -> None:
+    """Write lines about what was printed, to standard error."""
+    for line in lines:
+        say(line)
+
+
 def begin(line: str) -> None:
     """Say at once, on a terminal, what the seconds until the next line are for."""
     if is_interactive():
@@ -113,13 +119,25 @@ def show_table(table: pd.DataFrame, *, as_json: bool) -> None:
 def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
     """Print named tables for people, or as one JSON object (one unnamed table: a list)."""
     if as_json:
-        plain = {name: json.loads(t.to_json(orient="records")) for name, t in tables.items()}
-        print(json.dumps(plain.get("", plain), indent=2))
+        plain = {name: _records(table) for name, table in tables.items()}
+        print(json.dumps(plain.get("", plain), indent=2, default=str))
         return
     for i, table in enumerate(tables.values()):
         if i:
             out.print()
         _print_whole(plain_table(table))
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of a table for JSON, numbers as they are; those that do not exist are null.
+
+    ``DataFrame.to_json`` rounds to decimals, so that a number in small units would be 0.
+    """
+    lines = table.astype(object).where(table.notna(), None).to_dict("records")
+    return [
+        {str(name): _finite(x) if isinstance(x, float) else x for name, x in line.items()}
+        for line in lines
+    ]
 
 
 def _print_whole(table: Table) -> None:
@@ -130,21 +148,15 @@ def _print_whole(table: Table) -> None:
 
 def plain_table(table: pd.DataFrame) -> Table:
     """Lay out a table: text to the left, numbers to the right with some significant digits."""
+    from semistan.posterior.written import cell
+
     laid = Table(box=None, pad_edge=False)
     numeric = [table[name].dtype.kind in "iuf" for name in table.columns]
     for name, is_number in zip(table.columns, numeric, strict=True):
         laid.add_column(str(name), justify="right" if is_number else "left")
     for row in table.itertuples(index=False):
-        laid.add_row(*(escape(_cell(value)) for value in row))
+        laid.add_row(*(escape(cell(value)) for value in row))
     return laid
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        known = value and math.isfinite(value)
-        digits = max(0, 4 - math.floor(math.log10(abs(value)))) if known else 0
-        return _number(value, min(digits, 6))
-    return str(value)
 
 
 def show_answer(answer: Answer, *, as_json: bool) -> None:
@@ -235,14 +247,12 @@ def _priors(fit: Fit) -> list[str]:
 
 
 def _figures(figures: Convergence) -> str:
+    from semistan.posterior.written import written
+
     return (
-        f"largest Rhat {_number(figures.rhat, 3)}, smallest bulk ESS "
-        f"{_number(figures.bulk_ess, 0)}, tail ESS {_number(figures.tail_ess, 0)}"
+        f"largest Rhat {written(figures.rhat, 3)}, smallest bulk ESS "
+        f"{written(figures.bulk_ess, 0)}, tail ESS {written(figures.tail_ess, 0)}"
     )
-
-
-def _number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
 
 
 def _finite(value: float) -> float | None:

@@ -20,9 +20,11 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
+from semistan.posterior.effects.estimates import apart
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import posterior_predict, row_chunks
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +97,8 @@ class Checks:
         -------
         pandas.DataFrame
             ``stat``, the groups' column, ``rows``, ``Observed``, mean and interval of the
-            replications, and ``p``.
+            replications, and ``p``; one that has the name of the groups' column stands behind a
+            dot, as ``.rows``.
 
         Raises
         ------
@@ -109,16 +112,20 @@ class Checks:
         lines = []
         for each in self.several:
             bounds = np.quantile(each.replicated, ((1 - interval) / 2, (1 + interval) / 2))
+            ours = {
+                "rows": each.rows, "Observed": each.observed,
+                "Replicated": float(each.replicated.mean()),
+                f"l-{percent}": bounds[0], f"u-{percent}": bounds[1], "p": each.p,
+            }  # fmt: skip
             group = {self.by: _plain(each.group)} if self.by else {}
             lines.append(
-                {"stat": each.statistic, **group, "rows": each.rows, "Observed": each.observed}
-                | {"Replicated": float(each.replicated.mean())}
-                | {f"l-{percent}": bounds[0], f"u-{percent}": bounds[1], "p": each.p}
+                {apart("stat", group): each.statistic, **group}
+                | {apart(name, group): value for name, value in ours.items()}
             )
         return pd.DataFrame(lines)
 
     def __repr__(self) -> str:
-        return f"{self.table().to_string(index=False)}\n{self.note}".rstrip()
+        return f"{table_text(self.table())}\n{self.note}".rstrip()
 
 
 def predictive_checks(

@@ -29,6 +29,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Draws
 from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import posterior_linpred
+from semistan.posterior.psis import pareto_smoothed
 
 RHAT_LIMIT = 1.01
 ESS_PER_CHAIN = 100
@@ -218,11 +219,7 @@ def _of_the_method(posterior: Posterior, mixed: bool) -> Iterator[Check]:
 def pareto_k(posterior: Posterior) -> Array:
     """Return the Pareto k of each approximation's importance weights, shape (C,); 0 if equal."""
     log_weights = posterior.sampler["log_p"] - posterior.sampler["log_g"]
-    return np.array([_pareto_k(weights) for weights in log_weights])
-
-
-def _pareto_k(log_weights: Array) -> float:
-    return float(quiet_arviz().psislw(log_weights)[1]) if np.ptp(log_weights) else 0.0
+    return pareto_smoothed(log_weights)[1]
 
 
 def _importance(posterior: Posterior) -> Check:

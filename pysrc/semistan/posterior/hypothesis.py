@@ -28,6 +28,7 @@ from semistan.posterior.mcse import mcse_mean
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.prior_draws import prior_draws
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ class Hypotheses:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n".join([self.table.to_string(index=False), "", *self.notes]).rstrip()
+        return "\n".join([table_text(self.table), "", *self.notes]).rstrip()
 
 
 def parse_hypothesis(text: str) -> Hypothesis:

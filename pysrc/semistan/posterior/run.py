@@ -54,6 +54,7 @@ from semistan.posterior.manifest import (
     seal_of,
 )
 from semistan.posterior.orthogonal import STORED
+from semistan.posterior.written import written
 from semistan.program.parts import Kernel
 from semistan.version import __version__
 
@@ -211,7 +212,7 @@ class Run:
         draws = f"{number} x {options.per_chain}{after}{further}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
-            facts |= {"Weights": f"{', '.join(f'{w:.2f}' for w in self.weights)} by stacking"}
+            facts |= {"Weights": f"{', '.join(written(w, 2) for w in self.weights)} by stacking"}
         if "format_version" in self.manifest and not is_sealed(self.manifest):
             facts |= {"Files": "not checked: an earlier version wrote them, without their hashes"}
         if method.hamiltonian and options.temperature == 1:

@@ -12,7 +12,7 @@ weight stays. ``p(q)`` may be the prior of some parameters alone, as of priorsen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,10 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.priors.prior import PHI, WEIGHTS, PriorGroup, scipy_priors
 from semistan.model.table.rows import Rows
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import log_lik, row_chunks
+from semistan.posterior.psis import pareto_smoothed
+from semistan.posterior.scoring.finite import check_finite
 from semistan.posterior.scoring.loo import loo_obstacle
 
 if TYPE_CHECKING:
@@ -89,9 +90,13 @@ def _of(weights: list[Scaled], part: int, side: int) -> list[Array]:
 
 def _scaled(member: One, rows: Rows, prior: Sequence[str]) -> Scaled:
     """Return weights (S,) of a member's draws, which sum to their number."""
-    chunks: Iterator[Rows] = row_chunks(member, rows)
-    likelihood = np.sum([log_lik(member, chunk).sum(axis=1) for chunk in chunks], axis=0)
-    likelihood = likelihood / member.config.sample.temperature
+    by_row, by_draw = [], np.zeros(member.size)
+    for chunk in row_chunks(member, rows):
+        found = log_lik(member, chunk)
+        by_row.append(found.sum(axis=0))
+        by_draw += found.sum(axis=1)
+    check_finite("the log-likelihood", np.concatenate(by_row))
+    likelihood = by_draw / member.config.sample.temperature
     chosen = prior_density(member, prior) if prior else member.draws.lprior.ravel()
     return _both(chosen), _both(likelihood)
 
@@ -161,8 +166,8 @@ def _both(log_density: Array) -> tuple[Array, Array]:
 
 
 def _weights(log_ratios: Array) -> Array:
-    smoothed, _ = quiet_arviz().psislw(log_ratios)
-    weights = np.exp(np.asarray(smoothed))
+    smoothed, _ = pareto_smoothed(log_ratios[None])
+    weights = np.exp(smoothed[0])
     return np.asarray(weights / weights.mean())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -34,18 +33,12 @@ from semistan.posterior.diagnostics import (
 )
 from semistan.posterior.effects.estimates import estimates
 from semistan.posterior.posterior import Posterior
+from semistan.posterior.written import digits_of, written
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("Estimate", "Est.Error", "l-95% CI", "u-95% CI", "Rhat", "Bulk_ESS", "Tail_ESS")
-
-
-def digits_of(error: float) -> int:
-    """Return the decimals that show two significant digits of a standard error."""
-    if not (error > 0 and math.isfinite(error)):
-        return 2
-    return min(12, max(0, 1 - math.floor(math.log10(error))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +67,7 @@ class Row:
         """The numbers as they are shown: two significant digits of the error."""
         decimals = (digits_of(self.est_error),) * 4 + (3, 0, 0)
         shown = zip(self.values, decimals, strict=True)
-        return tuple(f"{value:.{n}f}" if math.isfinite(value) else "-" for value, n in shown)
+        return tuple(written(value, n) for value, n in shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,14 @@
-"""Survival functions: what the posterior says of times, and Kaplan and Meier's estimate of them."""
+"""Survival functions: what the posterior says of times, and Kaplan and Meier's estimate of them.
+
+Rows that entered late, at e_i, are at risk from then on. With S_i the survival function of row i,
+of those that entered before t
+
+    R(t) = sum_i 1[e_i < t] S_i(t) / S_i(e_i)
+
+are expected to live at t, and what Kaplan and Meier's estimate is expected to be, where censoring
+does not choose among them, is the product of 1 - deaths / R over time. If all entered at 0, that
+is the mean of S_i(t).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +17,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.families.family import Tails
 from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution
@@ -34,13 +45,7 @@ def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
     InputError
         For a family whose survival function is not known here.
     """
-    tails = posterior.family.tails
-    if tails is None:
-        raise InputError(
-            f"the survival function of family {posterior.family.name} is not known; it is of "
-            "gaussian, lognormal, weibull, exponential and poisson"
-        )
-    eta = torch.from_numpy(posterior.predictor(rows))
+    tails, eta = _tails(posterior), torch.from_numpy(posterior.predictor(rows))
     values = {name: torch.tensor(x) for name, x in distribution(posterior, rows).items()}
     weight = rows.given.get("weights", np.ones(len(rows)))
     share = torch.from_numpy(weight / weight.sum())
@@ -49,6 +54,61 @@ def survival(posterior: Posterior, rows: Rows, times: Array) -> Array:
         for time in times
     ]
     return np.asarray(torch.stack(curves, dim=1).numpy())
+
+
+def survival_after_entry(posterior: Posterior, rows: Rows, times: Array) -> Array:
+    """Return what Kaplan and Meier's estimate is expected to be of rows that entered late.
+
+    A row that enters between two times is at risk for its part of that interval.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        What was learnt, of S draws.
+    rows : Rows
+        Rows with a lower bound, when they entered; they count by their weights.
+    times : array, shape (T,)
+        Times in increasing order, in units of the response.
+
+    Returns
+    -------
+    array, shape (S, T)
+        The share that survives each time.
+
+    Raises
+    ------
+    InputError
+        For a family whose survival function is not known here.
+    """
+    entry, eta = rows.given["lb"], torch.from_numpy(posterior.predictor(rows))
+    values = {name: torch.tensor(x) for name, x in distribution(posterior, rows).items()}
+    weight = rows.given.get("weights", np.ones(len(rows)))
+    log_above = _tails(posterior).log_above
+
+    def after_entry(at: Array) -> Array:
+        both = (log_above(torch.tensor(x).expand_as(eta), eta, values) for x in (at, entry))
+        return np.asarray(torch.sub(*both).exp().numpy())
+
+    share, before, found = np.ones(len(eta)), 0.0, []
+    for time in times:
+        start = np.maximum(entry, before)
+        at_risk = after_entry(start) * (entry < time)
+        lost = (at_risk - after_entry(np.maximum(entry, time)) * (entry < time)) @ weight
+        exposed = at_risk @ (weight * np.clip((time - start) / (time - before), 0, 1))
+        share = share * (1 - np.divide(lost, exposed, out=np.zeros_like(lost), where=exposed > 0))
+        found.append(np.maximum(share, 0))
+        before = time
+    return np.stack(found, axis=1)
+
+
+def _tails(posterior: Posterior) -> Tails:
+    tails = posterior.family.tails
+    if tails is None:
+        raise InputError(
+            f"the survival function of family {posterior.family.name} is not known; it is of "
+            "gaussian, lognormal, weibull, exponential and poisson"
+        )
+    return tails
 
 
 def kaplan_meier(

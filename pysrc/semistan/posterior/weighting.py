@@ -12,9 +12,31 @@ from semistan.model.config import ModelConfig
 from semistan.model.formula.expression import variables
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.columns import evaluate
+from semistan.model.table.rows import Rows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def counting(rows: Rows) -> Array:
+    """Return how often each row (N,) with a response counts in scores.
+
+    That is its weight, 1 if the formula has none; a row without trials has no response to be
+    predicted, and counts 0.
+    """
+    weights = rows.given.get("weights", np.ones(len(rows)))
+    return np.where(rows.given.get("trials", 1) == 0, 0.0, weights)
+
+
+def left_whole(weights: Array | None) -> str:
+    """Say of rows whose weights (N,) may be frequencies that they are left out whole."""
+    if weights is None or not (weights > 1).any() or (weights != np.floor(weights)).any():
+        return ""
+    return (
+        f"A row is left out whole: {int((weights > 1).sum())} of {len(weights)} rows have a weight "
+        "above 1, and if that says how many observations they stand for, all of these are left out "
+        "together, which is harder to predict than one of them."
+    )
 
 
 def row_weights(config: ModelConfig, table: pd.DataFrame) -> Array:

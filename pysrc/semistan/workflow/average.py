@@ -24,6 +24,7 @@ from semistan.posterior.prediction import (
 from semistan.posterior.predictive import CHUNK_PREDICTIONS
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import unreliable_text
+from semistan.posterior.written import written
 from semistan.workflow.compare import caveat, compare, names_of, resolved_by
 from semistan.workflow.frames import Table, as_frame
 from semistan.workflow.pixels import Reading
@@ -71,7 +72,7 @@ def weights_of(runs: Sequence[RunLike], weights: Weights = "stacking") -> Weight
     table = compare(judged, by=by)
     found = tuple(table.set_index("model").loc[names_of(judged), "weight"].astype(float))
     unreliable = unreliable_text(table) if by == "loo" else None
-    listed = ", ".join(f"{weight:.2f}" for weight in found)
+    listed = ", ".join(written(weight, 2) for weight in found)
     notes = (
         f"weights of the runs by stacking: {listed} (by {by})",
         *([f"warning: {unreliable}"] if unreliable else []),

@@ -42,6 +42,7 @@ from semistan.posterior.scoring.folds import (
     write_folds,
 )
 from semistan.posterior.scoring.scores import scores
+from semistan.posterior.written import table_text
 from semistan.show.report.results import Comparison
 from semistan.workflow.kfold import complete_folds, fold_config, fold_tasks, kfold
 from semistan.workflow.prepare import Say
@@ -101,12 +102,10 @@ class Baselines:
     def _scores(self, name: str) -> dict[str, float]:
         found = self.folds[name]
         several = scores(self.family, found.rows, found.interval)
-        names = {item.name: item.value for item in several if item.name != "LPPD"}
-        return {("coverage" if "coverage" in key else key): value for key, value in names.items()
-                if "width" not in key}  # fmt: skip
+        return {item.column: item.value for item in several if item.column}
 
     def __repr__(self) -> str:
-        return str(self.table().to_string(index=False))
+        return table_text(self.table())
 
 
 def baseline(

@@ -19,6 +19,7 @@ from semistan.posterior.scoring.folds import FOLDER as KFOLD
 from semistan.posterior.scoring.folds import seal_of_folds
 from semistan.posterior.scoring.mended import FOLDER as LOO
 from semistan.posterior.scoring.mended import seal_of_mended
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +66,7 @@ class Check:
         return pd.DataFrame(lines, columns=["file", "state", "finding"])
 
     def __repr__(self) -> str:
-        return str(self.table().to_string(index=False))
+        return table_text(self.table())
 
 
 def check(path: Path | str) -> Check:

@@ -77,7 +77,8 @@ def marginal_effects(
     run : Run or path
         A finished run.
     variables : sequence of str, optional
-        Columns of the data; by default all but images and those that only name groups.
+        Columns of the data; by default all but images, and those that only name groups or stand in
+        an offset.
     **options
         ``scale``, ``interval``, ``rows`` and ``seed``, as of the command.
 

@@ -20,7 +20,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import draws_of_columns
-from semistan.posterior.summary import digits_of
+from semistan.posterior.written import digits_of, written
 from semistan.subspace.narrow import along_its_curve
 
 DRAWS = 500  # of each chain's mode
@@ -37,7 +37,7 @@ class FirstAnswer:
     def text(self) -> str:
         """Lay out the figures as the table that comes later does."""
         shown = {
-            name: [f"{value:.{digits_of(sd)}f}" for value in (mean, sd)]
+            name: [written(value, digits_of(sd)) for value in (mean, sd)]
             for name, (mean, sd) in self.moments.items()
         }
         width = max(map(len, shown))

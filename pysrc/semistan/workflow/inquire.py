@@ -186,7 +186,7 @@ def comparisons(
     run : Run or path
         A finished run.
     variables : str or sequence of str, optional
-        Columns; by default all but images and those that only name groups.
+        Columns; by default all but images, and those that only name groups or stand in an offset.
     frame : pandas.DataFrame or a table of another library, optional
         Rows over which to average; the training rows by default.
     seed : int

@@ -26,7 +26,7 @@ from semistan.model.design import (
 from semistan.model.families.categorical import with_levels
 from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import UNORDERED, family, with_categories
-from semistan.model.families.family import Family, check_response
+from semistan.model.families.family import Family, check_response, check_support
 from semistan.model.families.multinomial import MULTINOMIAL
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.shorthand import needs_table, rest, with_table
@@ -38,7 +38,12 @@ from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
 from semistan.model.priors.prior import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
-from semistan.model.table.given import check_censoring, check_trials, check_truncation
+from semistan.model.table.given import (
+    check_censoring,
+    check_trials,
+    check_truncation,
+    check_weights,
+)
 from semistan.model.table.kinds import check_dates
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
@@ -177,6 +182,7 @@ def prepare(
     known = check_ordered(str(record), record.categories, formula.response, kept)
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
+    check_weights(formula, rows.given)
     check_trials(record, formula, rows.y, rows.given)
     check_censoring(record, formula, rows.y, rows.given)
     check_truncation(record, formula, rows.y, rows.given)
@@ -285,7 +291,7 @@ def new_rows(
     if say and (taken := new_levels(bundle.design, rows)):
         say(new_levels_text(taken))
     if rows.y is not None:
-        check_response(bundle.family, rows.y, formula.response)
+        check_support(bundle.family, rows.y, formula.response)
         check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
         check_censoring(bundle.family, formula, rows.y, rows.given)

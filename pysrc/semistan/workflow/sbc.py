@@ -38,6 +38,7 @@ from semistan.posterior.posterior import One, Posterior
 from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.scoring.ranks import ranks_table
+from semistan.posterior.written import table_text
 from semistan.program.parts import Kernel
 from semistan.show.pictures.ranks import draw_coverage, draw_ranks
 from semistan.show.pictures.write import write_picture
@@ -89,7 +90,7 @@ class Calibration:
         return int((~passed).sum())
 
     def __repr__(self) -> str:
-        return str(self.table().to_string(index=False))
+        return table_text(self.table())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

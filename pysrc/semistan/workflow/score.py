@@ -48,7 +48,9 @@ def score(
         ``score``, ``Estimate`` and ``SE``: LPPD, RMSE, MAE, CRPS, AUC and Brier score of a
         binary response, accuracy of an ordinal one, coverage and width of the predictive
         interval, all means over rows, by their weights if the formula has them. Of an
-        unordered response LPPD, accuracy and Brier score.
+        unordered response LPPD, accuracy and Brier score. One row has no standard errors, rows
+        of one class no AUC. A discrete response also has the randomised coverage, which is that
+        of the interval's probability if the model is right: the interval itself holds more.
 
     Raises
     ------

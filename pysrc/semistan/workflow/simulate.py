@@ -24,6 +24,7 @@ from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import LARGEST_COUNT, whole
 from semistan.posterior.categories import named
+from semistan.posterior.effects.estimates import apart
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.posterior import One, Posterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
@@ -73,7 +74,8 @@ def simulate(
     Returns
     -------
     pandas.DataFrame
-        ``.draw``, from 1, and the columns that the formula uses, with the new response.
+        ``.draw``, from 1 (``..draw`` beside a column of that name), and the columns that the
+        formula uses, with the new response.
 
     Raises
     ------
@@ -91,11 +93,10 @@ def simulate(
     responses = posterior_predict(enough, rows, generator)
     chosen = responses[np.linspace(0, len(responses) - 1, draws).round().astype(int)]
     bundle = posterior.members[0].bundle
-    frames = [
-        with_response(bundle, rows, y).assign(**{".draw": i}) for i, y in enumerate(chosen, start=1)
-    ]
-    table = pd.concat(frames, ignore_index=True)
-    return table[[".draw", *(name for name in table if name != ".draw")]]
+    frames = [with_response(bundle, rows, y) for y in chosen]
+    table, number = pd.concat(frames, ignore_index=True), np.arange(1, len(chosen) + 1)
+    table.insert(0, apart(".draw", table), np.repeat(number, [len(frame) for frame in frames]))
+    return table
 
 
 def check_simulated(family: Family) -> None:

@@ -291,7 +291,22 @@ class Family:
 
 
 def check_response(record: Family, y: Array, name: str) -> None:
-    """Refuse a response outside the family's support, or without variation.
+    """Refuse a response to be fitted that is outside the family's support, or does not vary.
+
+    Raises
+    ------
+    InputError
+        Naming the response, the first impossible value and its row.
+    """
+    check_support(record, y, name)
+    if not np.ptp(y, axis=0).any():
+        value = ", ".join(f"{each:g}" for each in np.atleast_1d(y[0]))
+        raise InputError(f"response '{name}' is constant ({value}): there is nothing to explain")
+    check_spread(f"response {name}", float(np.ptp(y)))
+
+
+def check_support(record: Family, y: Array, name: str) -> None:
+    """Refuse a response outside the family's support, be it to be fitted or to be predicted.
 
     Raises
     ------
@@ -300,10 +315,6 @@ def check_response(record: Family, y: Array, name: str) -> None:
     """
     for own, values in zip(record.levels, y.T, strict=True) if record.counted else [(name, y)]:
         _check_values(record, values, own)
-    if not np.ptp(y, axis=0).any():
-        value = ", ".join(f"{each:g}" for each in np.atleast_1d(y[0]))
-        raise InputError(f"response '{name}' is constant ({value}): there is nothing to explain")
-    check_spread(f"response {name}", float(np.ptp(y)))
 
 
 def _check_values(record: Family, y: Array, name: str) -> None:

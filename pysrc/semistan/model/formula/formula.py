@@ -165,6 +165,13 @@ class Formula:
         return unique(n for group in groups for n in group.levels_of if n not in others)
 
     @property
+    def only_offset(self) -> tuple[str, ...]:
+        """Columns that stand in ``offset()`` alone, whose effect is known."""
+        offsets = (n for item in self.predictors for term in item.offsets for n in variables(term))
+        learnt = {name for item in self.predictors for name in item.learnt_variables}
+        return unique(name for name in offsets if name not in learnt)
+
+    @property
     def bounding(self) -> tuple[str, ...]:
         """Columns that are bounds of the response and explain nothing."""
         return self._explaining_nothing(self.lb, self.ub)

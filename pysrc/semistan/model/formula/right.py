@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semistan.model.formula.bars import Bars, GroupText
@@ -113,6 +113,11 @@ class PredictorFormula:
         called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
         inputs = (term for network in self.networks for term in network)
         return (*self.structured, *called, *inputs, *self.offsets, *effects)
+
+    @property
+    def learnt_variables(self) -> tuple[str, ...]:
+        """Columns that stand in anything but an offset."""
+        return replace(self, offsets=()).variables
 
     @property
     def calls_of_nn(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -47,8 +47,6 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
     found: dict[str, Array] = {}
     if formula.weights and response:
         found["weights"] = _at_least_0("weights", formula.weights, table)
-        if not found["weights"].any():
-            raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
     if formula.trials:
         found["trials"] = _trials(formula.trials, table)
     if formula.cens and response:
@@ -57,6 +55,18 @@ def given_values(formula: Formula, table: pd.DataFrame, *, response: bool) -> di
             found["y2"] = evaluate(formula.cens[1], table)
     bounds = {"lb": formula.lb, "ub": formula.ub}
     return found | {name: evaluate(text, table) for name, text in bounds.items() if text}
+
+
+def check_weights(formula: Formula, given: dict[str, Array]) -> None:
+    """Refuse weights of rows to be fitted that are all 0.
+
+    Raises
+    ------
+    InputError
+        Naming their expression.
+    """
+    if formula.weights and not given["weights"].any():
+        raise InputError(f"weights({formula.weights}) are all 0: there is nothing to fit")
 
 
 def check_censoring(record: Family, formula: Formula, y: Array, given: dict[str, Array]) -> None:

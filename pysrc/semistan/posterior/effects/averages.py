@@ -65,8 +65,8 @@ def changing(
         names = explanatory(posterior)
         if not names:
             raise InputError(
-                f"formula '{posterior.design.formula}' has only images and columns that name "
-                "groups; name a column of groups to have its levels compared"
+                f"formula '{posterior.design.formula}' has only images, offsets and columns that "
+                "name groups; name a column of groups to have its levels compared"
             )
     chosen = check_variables(posterior.design, names)
     check_no_images(predictors, chosen)
@@ -74,10 +74,14 @@ def changing(
 
 
 def explanatory(posterior: Posterior) -> tuple[str, ...]:
-    """Return the columns that are neither images nor bounds, and do not only name groups."""
+    """Return the columns of which an effect is learnt.
+
+    These are neither images nor bounds, do not only name groups, and do not stand in offsets alone,
+    which are known.
+    """
     formula = parse_formula(posterior.design.formula)
     images = (image.column for image in formula.images)
-    left_out = {*formula.grouping, *formula.bounding, *images}
+    left_out = {*formula.grouping, *formula.bounding, *formula.only_offset, *images}
     return tuple(name for name in formula.columns if name not in left_out)
 
 

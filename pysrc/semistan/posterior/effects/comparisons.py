@@ -26,7 +26,12 @@ from semistan.posterior.effects.columns import (
     predictors_of,
     sample_positions,
 )
-from semistan.posterior.effects.estimates import categories_on, check_scale, estimates_table
+from semistan.posterior.effects.estimates import (
+    apart,
+    categories_on,
+    check_scale,
+    estimates_table,
+)
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.weighting import row_weights
@@ -73,8 +78,8 @@ def average_comparisons(
         The rows over which to average; by their weights, if the formula has some and the table
         their columns.
     variables : str or sequence of str, optional
-        Columns that change, one at a time; by default all that the formula uses, but images and
-        columns that only name the levels of groups.
+        Columns that change, one at a time; by default all that the formula uses, but images,
+        offsets, whose effect is known, and columns that only name the levels of groups.
     contrast : str, optional
         Of a number: a step, as ``1`` (the default), added to each row's value; ``sd`` and ``2sd``,
         around the mean; ``iqr``, from the first to the third quartile; ``minmax``; or two values,
@@ -98,7 +103,8 @@ def average_comparisons(
     -------
     pandas.DataFrame
         ``term``, ``contrast``, a column of the groups, ``Estimate``, ``Est.Error`` and the
-        interval; with categories one such block for each.
+        interval; with categories one such block for each. One of these that has the name of the
+        groups' column stands behind a dot, as ``.term``.
 
     Raises
     ------
@@ -125,9 +131,10 @@ def average_comparisons(
     ]
     values = np.concatenate(found, axis=1)
     _check_finite(values, comparison)
+    grouping = [by] if by else []
     labels = pd.DataFrame(
         [(c.term, c.name, *group) for c in changes for group in groups],
-        columns=["term", "contrast", *([by] if by else [])],
+        columns=[*(apart(name, grouping) for name in ("term", "contrast")), *grouping],
     )
     return estimates_table(labels, values, categories_on(posterior, scale), interval)
 

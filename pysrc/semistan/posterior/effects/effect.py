@@ -40,6 +40,7 @@ from semistan.posterior.effects.estimates import (
 )
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import row_chunks
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ class Effect:
     categories: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return str(self.table().to_string(index=False))
+        return table_text(self.table())
 
     def table(self, interval: float = 0.95) -> pd.DataFrame:
         """Return the grid with Estimate, Est.Error and a central interval.

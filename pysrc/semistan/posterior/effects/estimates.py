@@ -2,10 +2,14 @@
 
 A response of categories has a probability of each on the scale ``response``. On the scale
 ``linpred`` an unordered one has the log odds of its second category, eta, and is named after it.
+
+Where a table has columns of the user's beside ours, those of the user's keep their names: one of
+ours that has the same name stands behind a dot, as ``.Estimate`` beside a column ``Estimate``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,6 +62,8 @@ def estimates_table(
 ) -> pd.DataFrame:
     """Put estimates beside their labels, with a column ``category`` if there are some.
 
+    A column that the labels have already stands behind a dot, as ``.Estimate``.
+
     Parameters
     ----------
     labels : pandas.DataFrame
@@ -77,14 +83,22 @@ def estimates_table(
     import pandas as pd
 
     if not categories:
-        columns = pd.DataFrame(estimates(values, interval), index=labels.index)
-        return pd.concat([labels, columns], axis=1)
-    column = ".category" if "category" in labels else "category"
+        found = estimates(values, interval)
+        columns = {apart(name, labels): column for name, column in found.items()}
+        return pd.concat([labels, pd.DataFrame(columns, index=labels.index)], axis=1)
+    column = apart("category", labels)
     blocks = [
         estimates_table(labels.assign(**{column: name}), values[..., j], (), interval)
         for j, name in enumerate(categories)
     ]
     return pd.concat(blocks, ignore_index=True)
+
+
+def apart(name: str, taken: Container[str]) -> str:
+    """Return a name of ours, behind a dot where a column of the user's has it."""
+    while name in taken:
+        name = f".{name}"
+    return name
 
 
 def estimates(values: Array, interval: float) -> dict[str, Array]:

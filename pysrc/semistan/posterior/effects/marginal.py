@@ -57,8 +57,8 @@ def average_marginal_effects(
         The rows over which to average, for example the training rows; by their weights, if the
         formula has some and the table their columns.
     variables : str or sequence of str, optional
-        Columns of the user's table; by default all that the formula uses, but images and columns
-        that only name the levels of groups.
+        Columns of the user's table; by default all that the formula uses, but images,
+        offsets, whose effect is known, and columns that only name the levels of groups.
     scale : str
         ``response``: in units of y per unit of x, ``linpred``: of eta.
     interval : float

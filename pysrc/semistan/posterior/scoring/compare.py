@@ -16,10 +16,14 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
+from semistan.posterior.scoring.finite import check_finite
 from semistan.posterior.scoring.loo import Loo, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+LEAST_WEIGHT = 1e-6  # below which the optimiser does not tell a weight from 0
 
 
 def compare_elpd(elpd: Mapping[str, Array], weight: Array | None = None) -> pd.DataFrame:
@@ -41,7 +45,7 @@ def compare_elpd(elpd: Mapping[str, Array], weight: Array | None = None) -> pd.D
     Raises
     ------
     InputError
-        If there are fewer than two models, or their rows differ in number.
+        If there are fewer than two models, their rows differ in number, or a density is not finite.
     """
     import pandas as pd
 
@@ -50,6 +54,8 @@ def compare_elpd(elpd: Mapping[str, Array], weight: Array | None = None) -> pd.D
     if len({len(values) for values in elpd.values()}) > 1:
         sizes = ", ".join(f"{name}: {len(values)}" for name, values in elpd.items())
         raise InputError(f"the models were judged on different numbers of rows ({sizes})")
+    for name, values in elpd.items():
+        check_finite(f"elpd of '{name}'", values)
     names = sorted(elpd, key=lambda name: -elpd[name].sum())
     each = np.column_stack([elpd[name] for name in names])
     weight = np.ones(len(each)) if weight is None else weight
@@ -124,5 +130,5 @@ def stacking_weights(elpd: Array, weight: Array | None = None) -> Array:
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-12, "maxiter": 1000},
     )
-    weights = np.clip(result.x, 0, 1)
+    weights = np.where(result.x < LEAST_WEIGHT, 0.0, result.x)
     return np.asarray(weights / weights.sum())

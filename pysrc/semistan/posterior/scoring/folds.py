@@ -30,8 +30,11 @@ from semistan.bundle.seal import (
 )
 from semistan.errors import InputError
 from semistan.posterior.run import Run
+from semistan.posterior.scoring.finite import check_finite
 from semistan.posterior.scoring.loo import standard_error
 from semistan.posterior.scoring.scores import Pointwise, join
+from semistan.posterior.weighting import left_whole
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +71,12 @@ class KFold:
     interval: float = 0.9
 
     def __repr__(self) -> str:
-        return str(self.table().to_string(index=False))
+        return table_text(self.table())
+
+    @property
+    def caveat(self) -> str:
+        """What is left out with a row, if rows stand for several observations."""
+        return left_whole(self.rows.weight)
 
     def failures(self) -> pd.DataFrame:
         """Return the failed diagnostics: ``fold`` and ``finding``."""
@@ -81,9 +89,15 @@ class KFold:
         """Return elpd_kfold and its information criterion with their standard errors.
 
         They are sums over rows; a row of weight w counts w times.
+
+        Raises
+        ------
+        InputError
+            If the elpd of a row is not finite.
         """
         import pandas as pd
 
+        check_finite("elpd_kfold", self.rows.lpd)
         elpd = self.rows.weight * self.rows.lpd
         parts = {"elpd_kfold": elpd, "kfoldic": -2 * elpd}
         lines = [(name, values.sum(), standard_error(values)) for name, values in parts.items()]

@@ -11,6 +11,10 @@ Relative efficiencies are taken as 1, which is also what R's loo does since its 
 
 The subspace was trained on all rows, y_i among them, so that elpd_i is conditional on the
 subspace and optimistic; k-fold cross-validation that trains the subspace anew is not.
+
+A row whose likelihood is the same in all draws, as that of weight 0 or without trials is, says
+nothing of the parameters: the posterior without it is the same, its elpd is its log-likelihood, its
+p_loo is 0, and all importance ratios being equal, so is its Pareto k.
 """
 
 from __future__ import annotations
@@ -28,9 +32,12 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.table.rows import Rows
 from semistan.model.temper import temper_of
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, row_chunks
+from semistan.posterior.psis import EQUAL, pareto_smoothed
+from semistan.posterior.scoring.finite import check_finite
+from semistan.posterior.weighting import left_whole
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +74,8 @@ class Loo:
         Whether it is conditional on a subspace that was trained on all rows.
     mended : dict
         Positions of rows whose elpd was found in another way, by that way.
+    whole : str
+        What is to be said of rows that stand for several observations.
     """
 
     elpd: Array
@@ -75,6 +84,7 @@ class Loo:
     size: int
     conditional: bool = False
     mended: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    whole: str = ""
 
     def with_rows(self, found: Mapping[int, Matched], way: str) -> Loo:
         """Return the estimate with other values of some rows, and how they were found."""
@@ -106,30 +116,49 @@ class Loo:
         return np.flatnonzero(~(self.pareto_k <= self.limit))
 
     @property
+    def constant(self) -> np.ndarray:
+        """Positions of the rows whose likelihood is the same in all draws."""
+        return np.flatnonzero(self.elpd == self.lpd)
+
+    @property
     def caveat(self) -> str:
-        """What the estimate is conditional on, if it is."""
-        return CONDITIONAL * self.conditional
+        """What the estimate is conditional on, and what is left out with a row."""
+        return " ".join(filter(None, (CONDITIONAL * self.conditional, self.whole)))
 
     def text(self) -> str:
         """Say whether the estimate can be relied on."""
         n, count = len(self.elpd), len(self.unreliable)
-        ways = f" {self.ways}".rstrip()
+        remarks = f" {self.remarks}".rstrip()
         if not count:
-            return f"All {n} Pareto k are below {self.limit:.2f}: reliable.{ways}"
+            return f"All {n} Pareto k are below {self.limit:.2f}: reliable.{remarks}"
         return (
             f"{count} of {n} Pareto k are above {self.limit:.2f} (rows {_numbers(self.unreliable)})"
-            f": their elpd is unreliable; prefer 'semistan kfold'.{ways}"
+            f": their elpd is unreliable; prefer 'semistan kfold'.{remarks}"
         )
 
     @property
-    def ways(self) -> str:
-        """Which rows were found in another way than by PSIS."""
-        return " ".join(f"Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items())
+    def remarks(self) -> str:
+        """Which rows were found in another way than by PSIS, and which say nothing."""
+        found = [f"Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items()]
+        if self.constant.size:
+            found.append(
+                f"{self.constant.size} of {len(self.elpd)} rows have the same likelihood in all "
+                "draws, as those of weight 0 or without trials: these add nothing to p_loo, and "
+                "their Pareto k is 0."
+            )
+        return " ".join(found)
 
     def table(self) -> pd.DataFrame:
-        """Return elpd_loo, p_loo and looic with their standard errors."""
+        """Return elpd_loo, p_loo and looic with their standard errors.
+
+        Raises
+        ------
+        InputError
+            If the elpd of a row is not finite.
+        """
         import pandas as pd
 
+        check_finite("elpd_loo", self.elpd)
         parts = {
             "elpd_loo": self.elpd,
             "p_loo": self.lpd - self.elpd,
@@ -146,7 +175,7 @@ class Loo:
         return pd.DataFrame([line], columns=["limit", "largest", "above", "rows"])
 
     def __repr__(self) -> str:
-        return f"{self.table().to_string(index=False)}\n\n{self.text()}\n{self.caveat}".rstrip()
+        return f"{table_text(self.table())}\n\n{self.text()}\n{self.caveat}".rstrip()
 
     def pointwise(self) -> pd.DataFrame:
         """Return one line per row: ``row`` (from 1), ``elpd_loo``, ``p_loo``, ``pareto_k``."""
@@ -214,7 +243,7 @@ def leave_one_out(posterior: Posterior, rows: Rows) -> Loo:
 
     return Loo(
         joined("elpd"), joined("lpd"), joined("pareto_k"), posterior.size,
-        conditional=in_subspace(posterior),
+        conditional=in_subspace(posterior), whole=left_whole(rows.given.get("weights")),
     )  # fmt: skip
 
 
@@ -237,32 +266,16 @@ def psis_loo(log_lik: Array, temperature: float = 1.0) -> Loo:
 
     by_row = log_lik.T
     log_weights, pareto_k = psis_weights(log_lik, temperature)
-    elpd = logsumexp(by_row + log_weights, axis=1)
     lpd = logsumexp(by_row, axis=1) - np.log(len(log_lik))
+    constant = by_row.max(axis=1) <= by_row.min(axis=1) + EQUAL
+    elpd = np.where(constant, lpd, logsumexp(by_row + log_weights, axis=1))
     return Loo(np.asarray(elpd), np.asarray(lpd), pareto_k, len(log_lik))
 
 
 def psis_weights(log_lik: Array, temperature: float = 1.0) -> tuple[Array, Array]:
     """Return the log weights (N, S) with which draws leave each row out, and Pareto k (N,).
 
-    The weights of a row sum to 1. Arguments as of ``psis_loo``.
+    The weights of a row sum to 1, and are equal if its likelihood is the same in all draws.
+    Arguments as of ``psis_loo``.
     """
-    log_weights = -np.ascontiguousarray(log_lik.T) / temperature
-    smoothed, pareto_k = quiet_arviz().psislw(_lifted_ties(log_weights))
-    return np.asarray(smoothed), np.asarray(pareto_k)
-
-
-def _lifted_ties(log_weights: Array) -> Array:
-    """Lift weights of the tail that equal its cutoff by one rounding, in log weights (N, S).
-
-    Where draws repeat, ArviZ takes fewer weights for the tail than R's loo, whose tail has a
-    fixed size: it compares with the cutoff, R counts.
-    """
-    shifted = log_weights - log_weights.max(axis=1, keepdims=True)
-    size = shifted.shape[1]
-    tail = int(np.ceil(min(size / 5, 3 * np.sqrt(size))))
-    order = np.argsort(shifted, axis=1, kind="stable")
-    values = np.take_along_axis(shifted, order[:, -tail - 1 :], axis=1)
-    tied = np.where(values == values[:, :1], np.nextafter(values, np.inf), values)
-    np.put_along_axis(shifted, order[:, -tail:], tied[:, 1:], axis=1)
-    return np.asarray(shifted)
+    return pareto_smoothed(-np.ascontiguousarray(log_lik.T) / temperature)

@@ -6,6 +6,9 @@ by PSIS-LOO. The empirical distribution function of uniform values stays, at all
 a band of given probability: at each point the central interval of the binomial distribution, of a
 coverage that simulations of uniform samples adjust (Säilynoja, Bürkner and Vehtari, 2022,
 Statistics and Computing 32, algorithm 1).
+
+A row of weight 0 has no part in the fit, so that y_-i is y. The response of a row without trials is
+0 with certainty: its transform is v_i.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import log_lik, posterior_predict, row_chunks
+from semistan.posterior.scoring.finite import check_finite
 from semistan.posterior.scoring.loo import loo_obstacle, psis_weights
 
 POINTS = 100  # at which the distribution function is compared, at most
@@ -68,7 +72,8 @@ def loo_pit(posterior: Posterior, rows: Rows, generator: np.random.Generator) ->
     Raises
     ------
     InputError
-        For unordered categories, and draws whose PSIS-LOO cannot be computed.
+        For unordered categories, draws whose PSIS-LOO cannot be computed, and rows whose transform
+        is not finite.
     """
     if obstacle := pit_obstacle(posterior):
         raise InputError(obstacle)
@@ -81,7 +86,9 @@ def loo_pit(posterior: Posterior, rows: Rows, generator: np.random.Generator) ->
         below, at = ((weights * part).sum(axis=0) for part in (replicated < y, replicated == y))
         found.append(below + generator.random(len(chunk)) * at)
         above += int((~(k <= 0.7)).sum())
-    return np.clip(np.concatenate(found), 0, 1), above
+    pit = np.concatenate(found)
+    check_finite("the probability integral transform", pit)
+    return np.clip(pit, 0, 1), above
 
 
 def pit_obstacle(posterior: Posterior) -> str:

@@ -24,8 +24,8 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.layout import column_names
 from semistan.model.table.rows import Rows
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import read_chains
+from semistan.posterior.psis import pareto_smoothed
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, Matched
 
@@ -213,5 +213,5 @@ def _split(
 
 
 def _psis(log_ratios: Array) -> tuple[Array, float]:
-    weights, k = quiet_arviz().psislw(log_ratios)
-    return np.asarray(weights), float(k)
+    weights, k = pareto_smoothed(log_ratios[None])
+    return weights[0], float(k[0])

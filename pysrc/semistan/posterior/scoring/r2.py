@@ -16,7 +16,8 @@ is the sum of its parts, so that the shares of part j
     share_j = Cov_i(eta_ij, eta_i) / V_i eta_i,
 
 add up to 1; that of a part that works against the others is negative. ``alone`` is
-V_i eta_ij / V_i eta_i. All means over rows have the rows' weights.
+V_i eta_ij / V_i eta_i. All means over rows have the rows' weights; rows without trials, whose
+response is 0 whatever the model says, are left out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ from semistan.posterior.predictive import (
     posterior_linpred,
     row_chunks,
 )
+from semistan.posterior.scoring.finite import check_finite
 from semistan.posterior.scoring.loo import CONDITIONAL, loo_obstacle, psis_weights
+from semistan.posterior.weighting import counting
+from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +71,7 @@ class R2:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        tables = (self.table.to_string(index=False), self.parts.to_string(index=False))
+        tables = (table_text(self.table), table_text(self.parts))
         return "\n\n".join([*tables, "\n".join(self.notes)])
 
 
@@ -110,7 +114,7 @@ def r2(
     values = {"R2": explained}
     obstacle = loo_obstacle(posterior)
     if loo_mean is not None:
-        values["LOO-R2"] = loo_r2(_y(rows), loo_mean, _weight(rows), generator)
+        values["LOO-R2"] = loo_r2(_y(rows), loo_mean, counting(rows), generator)
     tables = [
         estimates_table(pd.DataFrame({"measure": [name]}), draws[:, None], (), interval)
         for name, draws in values.items()
@@ -139,10 +143,6 @@ def _y(rows: Rows) -> Array:
     return rows.y
 
 
-def _weight(rows: Rows) -> Array:
-    return rows.given.get("weights", np.ones(len(rows)))
-
-
 def _variance(values: Array, shares: Array) -> Array:
     """Return the variance (S,) of values (S, N) over rows of these shares (N,)."""
     means = values @ shares
@@ -168,7 +168,7 @@ class _Parts:
 def _moments(posterior: Posterior, rows: Rows) -> tuple[Array, _Parts, Array | None]:
     """Return R2 (S,), the shares of the parts, and the means of rows left out (N,) if known."""
     reweighted = loo_obstacle(posterior) is None
-    weight, start = _weight(rows) / _weight(rows).sum(), 0
+    weight, start = counting(rows) / counting(rows).sum(), 0
     left_out_means, sums = [], _Sums()
     base: dict[str, Array] = {}
     for chunk in row_chunks(posterior, rows):
@@ -193,8 +193,14 @@ def _moments(posterior: Posterior, rows: Rows) -> tuple[Array, _Parts, Array | N
     return (
         fitted / (fitted + beside),
         _shares(sums),
-        np.concatenate(left_out_means) if left_out_means else None,
+        _finite_means(left_out_means) if left_out_means else None,
     )
+
+
+def _finite_means(of_chunks: list[Array]) -> Array:
+    means = np.concatenate(of_chunks)
+    check_finite("the mean without a row", means)
+    return means
 
 
 class _Sums:
@@ -246,6 +252,9 @@ def _notes(posterior: Posterior, rows: Rows, missing: str) -> tuple[str, ...]:
     family, bundle = posterior.family, posterior.members[0].bundle
     said = {
         "Means over rows have the rows' weights.": "weights" in rows.given,
+        "Rows without trials are left out.": bool(
+            (rows.given.get("trials", np.ones(1)) == 0).any()
+        ),
         f"The residual variance is that of the residuals: family {family.name} does not say its "
         "own.": family.variance is None,
         "The structured part has what the network says along orthogonalised columns.": (

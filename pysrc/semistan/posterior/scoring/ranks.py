@@ -80,7 +80,12 @@ def fractions(ranks: Array, draws: Array, seed: int = 1) -> Array:
 
 def coverage(values: Array, probability: float) -> float:
     """Return the share of central intervals of some probability that hold the truth."""
-    return float((np.abs(2 * values - 1) <= probability).mean())
+    return float(central(values, probability).mean())
+
+
+def central(values: Array, probability: float) -> np.ndarray:
+    """Say which values lie in the central part of (0, 1) that has some probability."""
+    return np.asarray(np.abs(2 * values - 1) <= probability)
 
 
 def ranks_table(records: pd.DataFrame) -> pd.DataFrame:

@@ -17,16 +17,25 @@ With p_ik = (1/S) sum_s P(y_i = k | draw s), a response of categories has beside
 and an unordered one, which has neither mean nor quantiles, the score of Brier (1950, Monthly
 Weather Review 78), that is mean_i sum_k (p_ik - 1[y_i = k])^2, from 0 to 2. The CRPS of an ordinal
 response is its ranked probability score.
+
+The central interval of a discrete response holds at least its probability, and mostly more, since
+no part of a value can be left out. What can be compared with the probability is the share of rows
+whose transform pit_i, which is uniform if the model is right, lies in the central part of 0 to 1:
+the randomised coverage.
+
+A row without trials has no response, and counts 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
@@ -34,6 +43,9 @@ from semistan.posterior.categories import observed_shares
 from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import distribution, log_density, row_chunks
+from semistan.posterior.scoring.finite import check_finite
+from semistan.posterior.scoring.ranks import central
+from semistan.posterior.weighting import counting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +76,8 @@ class Pointwise:
     p : array, shape (N, K)
         Probability of each category; K = 0 of a response without.
     weight : array
-        The row's weight in averages, which its density does not know; 1 without weights().
+        How often the row counts in averages: its weight, which its density does not know, 1 without
+        weights(), and 0 without trials.
     """
 
     y: Array
@@ -89,11 +102,15 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One score with its standard error over rows."""
+    """One score with its standard error over rows.
+
+    ``column`` is what it is called where models stand in lines, empty if it is not shown there.
+    """
 
     name: str
     value: float
     se: float
+    column: str
 
 
 def pointwise(
@@ -139,10 +156,20 @@ def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
 
     Accuracy and Brier score if it is unordered; else RMSE, MAE and CRPS, and AUC and Brier score of
     a binary response, accuracy of an ordinal one, and of all others the interval. Of a response
-    that may be censored, LPPD alone: how far it is from a prediction is not known.
+    that may be censored, LPPD alone: how far it is from a prediction is not known. There is no AUC
+    of rows of one class.
+
+    Raises
+    ------
+    InputError
+        If no row counts, or a score of one that does is not finite, naming it.
     """
     weight, categories = rows.weight, rows.p.shape[1]
-    lppd = _average("LPPD", rows.lpd, weight)
+    if not weight.any():
+        raise InputError(
+            "no row counts: all have weight 0 or no trials; score rows with a response"
+        )
+    lppd = _average("LPPD", rows.lpd, weight, column="")
     accuracy = (_average("accuracy", _right(rows), weight),) if categories else ()
     if family.censored:
         return (lppd,)
@@ -152,11 +179,12 @@ def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
     covered = (rows.lower <= rows.y) & (rows.y <= rows.upper)
     percent = f"{100 * interval:g}%"
     if family.binary:
-        of_family = (_auc(rows), _average("Brier", error**2, weight))
+        of_family = (*_auc(rows), _average("Brier", error**2, weight))
     else:
         of_family = (
-            _average(f"coverage of {percent} interval", covered.astype(float), weight),
-            _average(f"width of {percent} interval", rows.upper - rows.lower, weight),
+            _average(f"coverage of {percent} interval", covered, weight, column="coverage"),
+            *_randomised(family, rows, interval, percent),
+            _average(f"width of {percent} interval", rows.upper - rows.lower, weight, column=""),
         )
     return (
         lppd,
@@ -166,6 +194,37 @@ def scores(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[Scor
         *accuracy,
         *of_family,
     )
+
+
+def scoring_notes(family: Family, rows: Pointwise, interval: float = 0.9) -> tuple[str, ...]:
+    """Say which scores these rows cannot have, and how coverage is to be read."""
+    counted = rows.weight > 0
+    percent = f"{100 * interval:g}%"
+    said = {
+        "One row counts, so that there are no standard errors.": counted.sum() == 1,
+        "There is no AUC: all rows that count are of one class.": (
+            family.binary and np.unique(rows.y[counted]).size == 1
+        ),
+        f"An interval of a discrete response holds {percent} or more, because values have "
+        f"probabilities: compare the randomised coverage with {percent}.": (
+            _has_interval(family) and family.integer
+        ),
+    }
+    return tuple(text for text, true in said.items() if true)
+
+
+def _has_interval(family: Family) -> bool:
+    return not (family.censored or family.mean is None or family.binary)
+
+
+def _randomised(
+    family: Family, rows: Pointwise, interval: float, percent: str
+) -> tuple[Score, ...]:
+    """Return the coverage that is ``interval`` if the model is right, of a discrete response."""
+    if not family.integer:
+        return ()
+    inside, column = central(rows.pit, interval), "randomised coverage"
+    return (_average(f"{column} of {percent} interval", inside, rows.weight, column=column),)
 
 
 def reliability(rows: Pointwise, bins: int = RELIABILITY_BINS) -> pd.DataFrame:
@@ -212,7 +271,7 @@ def _judge(
     parameters = distribution(posterior, rows)
     density = log_density(family, rows, eta, parameters)
     lpd = logsumexp(density, axis=0) - np.log(len(eta))
-    weight = rows.given.get("weights", np.ones(len(rows)))
+    weight = counting(rows)
     probabilities = family.probabilities
     p = probabilities(eta, parameters).mean(axis=0) if probabilities else np.zeros((len(rows), 0))
     if family.mean is None:
@@ -269,29 +328,40 @@ def _brier(rows: Pointwise) -> Array:
     return np.asarray((np.square(rows.p) - 2 * rows.p * rows.shares).sum(axis=1) + 1)
 
 
-def _average(name: str, values: Array, weight: Array) -> Score:
-    return Score(name, _mean(values, weight), _standard_error(values, weight))
+def _average(
+    name: str, values: npt.NDArray[Any], weight: Array, column: str | None = None
+) -> Score:
+    counted = np.where(weight > 0, values, 0.0)
+    check_finite(name, counted)
+    found = _mean(counted, weight), _standard_error(counted, weight)
+    return Score(name, *found, name if column is None else column)
 
 
 def _rmse(error: Array, weight: Array) -> Score:
     """Return the root mean square with the standard error of the delta method."""
-    square = np.square(error)
+    with np.errstate(over="ignore"):
+        square = np.where(weight > 0, np.square(error), 0.0)
+    check_finite("the squared error", square)
     rmse = float(np.sqrt(_mean(square, weight)))
-    return Score("RMSE", rmse, _standard_error(square, weight) / (2 * rmse) if rmse else 0.0)
+    se = _standard_error(square, weight) / (2 * rmse) if rmse else 0.0
+    return Score("RMSE", rmse, se, "RMSE")
 
 
-def _auc(rows: Pointwise) -> Score:
-    """Return the area under the ROC curve with the standard error of DeLong et al. (1988)."""
+def _auc(rows: Pointwise) -> tuple[Score, ...]:
+    """Return the area under the ROC curve with the standard error of DeLong et al. (1988), if any.
+
+    Rows of one class have none.
+    """
     positive = rows.y == 1
     (up, w_up), (down, w_down) = (
         (rows.mean[part], rows.weight[part]) for part in (positive, ~positive)
     )
     if not w_up.sum() or not w_down.sum():
-        return Score("AUC", np.nan, np.nan)
+        return ()
     # The share of the other class that each row is ranked right against.
     of_up, of_down = _share_below(up, down, w_down), _share_below(-down, -up, w_up)
     se = np.hypot(_standard_error(of_up, w_up), _standard_error(of_down, w_down))
-    return Score("AUC", _mean(of_up, w_up), float(se))
+    return (Score("AUC", _mean(of_up, w_up), float(se), "AUC"),)
 
 
 def _share_below(values: Array, others: Array, weight: Array) -> Array:

@@ -15,6 +15,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.scoring.compare import stacking_weights
 from semistan.posterior.scoring.loo import leave_one_out
+from semistan.posterior.written import written
 
 LEAST_RELIABLE = 0.5  # share of the rows below which the weights stay equal
 
@@ -40,7 +41,7 @@ class Stacked:
         basis = f"{self.reliable} of {self.rows} rows have a reliable PSIS-LOO in every subspace"
         if not self.weights:
             return f"warning: the subspaces have equal weights, because only {basis}"
-        listed = ", ".join(f"{weight:.2f}" for weight in self.weights)
+        listed = ", ".join(written(weight, 2) for weight in self.weights)
         return f"weights of the subspaces by stacking: {listed} ({basis})"
 
 

@@ -67,7 +67,7 @@ def stat_alt(
     """Say each statistic with its p."""
     parts = [
         f"{_name(each, by)} is {number(each.observed)}, replications "
-        f"{number(float(each.replicated.mean()))} on average, p = {each.p:.3f}"
+        f"{number(float(each.replicated.mean()))} on average, p = {number(each.p)}"
         for each in _checks(material, stat, by).several
     ]
     return f"{material.source} predictive checks of {material.response}: {listed(parts)}."
@@ -116,7 +116,7 @@ def _histogram(axes: Axes, each: Checked, by: str | None) -> None:
     axes.set_yticks([])
     axes.xaxis.set_major_locator(MaxNLocator(4, prune="both"))
     axes.spines["left"].set_visible(False)
-    axes.set_title(f"{wrapped(_name(each, by), 26)}   p = {each.p:.3f}", loc="left")
+    axes.set_title(f"{wrapped(_name(each, by), 26)}   p = {number(each.p)}", loc="left")
 
 
 def _handles() -> list[Any]:

@@ -1,7 +1,8 @@
 """Survival curves of the rows, or of groups of them, over Kaplan and Meier's estimate.
 
 A curve is the mean over a group's rows of P(Y > t), with its interval over the draws. The estimate
-of Kaplan and Meier (1958, JASA 53) knows no model.
+of Kaplan and Meier (1958, JASA 53) knows no model. Of rows that entered late both are conditional
+on that: a row is at risk from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.posterior.survival import kaplan_meier, survival
+from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
 from semistan.show.pictures.material import MOST_DRAWS, Material
 from semistan.show.pictures.style import colour, finish, label, new_figure
 from semistan.show.pictures.words import number
@@ -29,10 +30,7 @@ NO_STEPS = (
     "Some rows are censored to the left or in an interval, or have an upper bound: no estimate of "
     "Kaplan and Meier."
 )
-
-ENTERED_LATE = (
-    "The mean over rows that entered late, and lived until then, may lie above the steps."
-)
+LATE = "Rows are at risk from when they entered on, in the curve as in the steps."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,12 +72,12 @@ def draw_survival(material: Material, *, by: str | None = None) -> Figure:
     axes.set_ylabel(f"P({material.response} > t)")
     steps = any(curve.steps for curve in curves)
     estimate = "Steps: Kaplan and Meier's estimate." if steps else NO_STEPS
-    estimate += f" {ENTERED_LATE}" if steps and "lb" in material.rows.given else ""
+    late = "lb" in material.rows.given
+    rows = "the rows of each group" if by else "all rows"
     return finish(
         figure,
         f"{material.source} survival curves",
-        caption=f"Mean over {'the rows of each group' if by else 'all rows'} with 95% intervals. "
-        f"{estimate}",
+        caption=f"Mean over {rows} with 95% intervals. {estimate}{f' {LATE}' if late else ''}",
         handles=_handles(curves, by) if by else (),
     )
 
@@ -114,9 +112,10 @@ def _curves(material: Material, by: str | None) -> list[_Curve]:
     weight = rows.given.get("weights", np.ones(len(rows)))
     entry = rows.given.get("lb", np.zeros(len(rows)))
     times = np.linspace(0, rows.y.max(), TIMES + 1)[1:]
+    expected = survival_after_entry if "lb" in rows.given else survival
     found = []
     for level, chosen in _groups(material, by):
-        draws = survival(posterior, rows.take(np.flatnonzero(chosen)), times)
+        draws = expected(posterior, rows.take(np.flatnonzero(chosen)), times)
         lower, upper = np.quantile(draws, INTERVAL, axis=0)
         simple = set(code[chosen]) <= {0.0, 1.0} and "ub" not in rows.given
         seen = (rows.y[chosen], code[chosen] == 0, weight[chosen], entry[chosen])

@@ -8,7 +8,8 @@ from semistan.model.design import Design
 from semistan.model.families.categorical import predictor_name
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
-from semistan.posterior.summary import COLUMNS, Row, digits_of
+from semistan.posterior.summary import COLUMNS, Row
+from semistan.posterior.written import digits_of
 from semistan.program.predictors import other_labels
 from semistan.show.report.blocks import (
     Bullets,

@@ -6,12 +6,13 @@ the same rows, draws and seeds. Pictures of effects use a part of many rows or d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from semistan.errors import InputError
 from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.posterior import Posterior
@@ -26,6 +27,7 @@ from semistan.show.report.results import Results
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 MOST_WORK = 1e9  # draws times rows times weights of the pictures of one kind of effect
 FEWEST_DRAWS, MOST_DRAWS = 100, 1000
 SEED = 1  # the default of 'semistan score'
@@ -69,10 +71,12 @@ class Evidence:
     ----------
     marginal : Estimates
         Average marginal effects.
-    importance, scores : Estimates or None
-        Permutation importance, and scores on the training rows; None for draws from the prior.
-    held_out : HeldOut or None
-        What cross-validation found, if it was made.
+    importance : Estimates or None
+        Permutation importance; None for draws from the prior.
+    scores : Estimates, str or None
+        Scores on the training rows, or why there are none; None for draws from the prior.
+    held_out : HeldOut, str or None
+        What cross-validation found, if it was made, or why that cannot be shown.
     loo : Loo or None
         Leave-one-out; None for draws from the prior, and where weighting draws cannot give it.
     pictures : mapping
@@ -83,9 +87,9 @@ class Evidence:
 
     marginal: Estimates
     importance: Estimates | None = None
-    scores: Estimates | None = None
+    scores: Estimates | str | None = None
     loo: Loo | None = None
-    held_out: HeldOut | None = None
+    held_out: HeldOut | str | None = None
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     conditional: Effects = field(default_factory=Effects)
     dependence: Effects = field(default_factory=Effects)
@@ -106,13 +110,21 @@ def gather(results: Results, generator: np.random.Generator) -> Evidence:
     return Evidence(
         marginal=_estimates(marginal_answer(results.posterior, results.table)),
         importance=importance,
-        scores=_scores(results) if judged else None,
-        held_out=_held_out(results),
+        scores=_or_fault(_scores, results) if judged else None,
+        held_out=_or_fault(_held_out, results),
         loo=_loo(results) if judged else None,
         pictures=run_pictures(results),
         conditional=_conditional(results, importance),
         dependence=_dependence(results, importance, generator),
     )
+
+
+def _or_fault(compute: Callable[[Results], T], results: Results) -> T | str:
+    """Return what is computed, or why it cannot be."""
+    try:
+        return compute(results)
+    except InputError as error:
+        return f"{error}."
 
 
 def _estimates(answer: Answer) -> Estimates:

@@ -23,7 +23,7 @@ from semistan.show.report.blocks import (
     Section,
     Table,
 )
-from semistan.show.report.numbers import count, significant
+from semistan.show.report.numbers import count, number, significant
 from semistan.show.report.results import Results
 
 LIBRARIES = {"torch": "PyTorch", "python": "Python", "numpy": "NumPy"}
@@ -146,7 +146,7 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
     subspace, train = bundles[0].subspace, bundles[0].config.train
     if len(bundles) > 1:
         weights = results.manifest.get("weights", [])
-        listed = ", ".join(f"{weight:.2f}" for weight in weights)
+        listed = ", ".join(number(weight, 2) for weight in weights)
         how = f"the weights {listed}, by stacking" if weights else "equal weights"
         yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with {how}")
     if bundles[0].model.moves == "all":

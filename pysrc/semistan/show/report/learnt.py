@@ -8,8 +8,9 @@ import numpy as np
 
 from semistan.model.describe import left_out
 from semistan.posterior.posterior import One
+from semistan.posterior.scoring.finite import fault_of
 from semistan.posterior.scoring.loo import Loo, loo_obstacle
-from semistan.posterior.summary import digits_of
+from semistan.posterior.written import digits_of
 from semistan.show.report.blocks import (
     Block,
     Cell,
@@ -23,7 +24,7 @@ from semistan.show.report.blocks import (
 )
 from semistan.show.report.evidence import Effects, Estimates, Evidence, HeldOut
 from semistan.show.report.illustrate import gallery_at
-from semistan.show.report.numbers import count, joined, part_of
+from semistan.show.report.numbers import count, joined, number, part_of
 from semistan.show.report.results import Comparison, Results
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ NO_FOLDS = (
 LOO = "Each row's predictive density as if it had been left out, by importance sampling."
 WORDS = ("term", "contrast", "category", "measure", "score", "model", "")
 DIGITS = {"Relative": 2, "weight": 2, "largest_k": 2, "k_above": 0}
-FIGURES = ("RMSE", "MAE", "CRPS", "AUC", "Brier", "accuracy", "seconds")  # without an error
+FIGURES = (  # without an error
+    "RMSE", "MAE", "CRPS", "AUC", "Brier", "accuracy", "coverage", "randomised coverage", "seconds"
+)  # fmt: skip
 ERRORS = ("Est.Error", "SE", "se")
 
 
@@ -126,12 +129,12 @@ def pareto_text(loo: Loo) -> str:
     if not bad:
         return (
             f"All Pareto k are below {limit} ({largest}): the importance sampling is reliable. "
-            f"{loo.ways}"
+            f"{loo.remarks}"
         ).rstrip()
     return (
         f"{part_of(bad, loo.pareto_k.size, 'row')} have a Pareto k above {limit} ({largest}): "
         "their elpd is unreliable. Look at these rows, and use `semistan loo --reloo` or "
-        f"`semistan kfold`. {loo.ways}"
+        f"`semistan kfold`. {loo.remarks}"
     ).rstrip()
 
 
@@ -147,7 +150,7 @@ def directions_table(member: One) -> Table:
             (
                 number_cell(j + 1, 0),
                 number_cell(values[j], digits_of(values[j]) + 1),
-                Cell(f"{100 * share[j]:.1f}%", float(share[j])),
+                Cell(f"{number(100 * share[j], 1)}%", float(share[j])),
                 number_cell(phi[:, j].mean(), 2),
                 number_cell(phi[:, j].std(ddof=1), 2),
             )
@@ -179,10 +182,12 @@ def _caveat(results: Results) -> tuple[Block, ...]:
     return (Paragraph(text),) if text and not results.prior_only else ()
 
 
-def _cross_validation(found: HeldOut | None) -> tuple[Block, ...]:
+def _cross_validation(found: HeldOut | str | None) -> tuple[Block, ...]:
     heading = Heading("Rows held out")
     if found is None:
         return heading, Paragraph(NO_FOLDS)
+    if isinstance(found, str):
+        return heading, Paragraph(found)
     failed = (
         f" The fits without fold {joined(tuple(map(str, found.failed)))} failed a diagnostic."
         if found.failed
@@ -211,16 +216,18 @@ def _marginal_text(evidence: Evidence) -> str:
 def _cell(name: str, value: str | float, error: float) -> Cell:
     if isinstance(value, str):
         return Cell(value)
-    if name in FIGURES or name.startswith("coverage"):
+    if name in FIGURES:
         return number_cell(value, digits_of(value / 10))
     return number_cell(value, DIGITS[name] if name in DIGITS else digits_of(error))
 
 
-def _estimated(title: str, text: str, estimates: Estimates | None) -> tuple[Block, ...]:
+def _estimated(title: str, text: str, estimates: Estimates | str | None) -> tuple[Block, ...]:
     if estimates is None:
         return ()
     heading = (Heading(title),) if title else ()
     paragraph = (Paragraph(text),) if text else ()
+    if isinstance(estimates, str):
+        return (*heading, *paragraph, Paragraph(estimates))
     return (*heading, *paragraph, frame_table(estimates.frame, f"From {estimates.basis}"))
 
 
@@ -244,10 +251,11 @@ def _left_out(results: Results, evidence: Evidence) -> tuple[Block, ...]:
         said = obstacle is not None and not results.prior_only
         return (Heading("Leave-one-out"), Paragraph(f"{obstacle}.")) if said else ()
     rows = part_of(loo.pareto_k.size, len(results.rows), "row")
+    fault = fault_of("elpd_loo", loo.elpd)
     return (
         Heading("Leave-one-out"),
         Paragraph(f"{LOO} {loo.caveat}".rstrip().replace("'semistan kfold'", "`semistan kfold`")),
-        frame_table(loo.table(), f"PSIS-LOO over {rows}"),
+        Paragraph(f"{fault}.") if fault else frame_table(loo.table(), f"PSIS-LOO over {rows}"),
         Paragraph(pareto_text(loo)),
         *gallery_at(evidence.pictures, "leave-one-out"),
     )

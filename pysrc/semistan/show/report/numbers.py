@@ -1,8 +1,8 @@
-"""Numbers as they are printed: as many digits as their error leaves sense."""
+"""Numbers and their nouns as the page prints them, with a real minus."""
 
 from __future__ import annotations
 
-import math
+from semistan.posterior import written
 
 MINUS = "\N{MINUS SIGN}"
 MISSING = "\N{EN DASH}"
@@ -10,17 +10,12 @@ MISSING = "\N{EN DASH}"
 
 def number(value: float, digits: int) -> str:
     """Return a number with some decimals, or a dash for one that does not exist."""
-    if not math.isfinite(value):
-        return MISSING
-    text = f"{value:.{digits}f}"
-    return (text if float(text) else text.lstrip("-")).replace("-", MINUS)
+    return written.written(value, digits, MISSING).replace("-", MINUS)
 
 
 def significant(value: float, digits: int = 3) -> str:
     """Return a number with some significant digits."""
-    return (
-        f"{value:#.{digits}g}".rstrip(".").replace("-", MINUS) if math.isfinite(value) else MISSING
-    )
+    return written.significant(value, digits, MISSING).replace("-", MINUS)
 
 
 def count(value: int, noun: str) -> str:
