@@ -9,6 +9,7 @@ from semistan.posterior.posterior import One
 from semistan.posterior.scoring.loo_pit import loo_pit, uniform_band
 from semistan.show.pictures import alt_text, draw
 from semistan.show.pictures.material import memory_material
+from semistan.show.pictures.words import number
 from support.drawn import random_draws
 from support.figures import texts, untidy
 from support.small import category_bundle, small_bundle
@@ -42,7 +43,7 @@ def test_statistics_have_a_panel_each_with_their_p(material):
     assert not untidy(figure)
     for axes, each in zip(figure.axes, found.several, strict=True):
         assert axes.get_title(loc="left") == (
-            f"{each.statistic}, g = {each.group}   p = {each.p:.3f}"
+            f"{each.statistic}, g = {each.group}   p = {number(each.p)}"
         )
         assert axes.lines[0].get_xdata()[0] == each.observed
     with pytest.raises(InputError, match="has no column 'h'"):
