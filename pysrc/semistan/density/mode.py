@@ -103,7 +103,9 @@ def _given(covariance: Array, held: np.ndarray) -> Array:
     if not held.any():
         return covariance
     across = covariance[:, held]
-    return covariance - across @ np.linalg.solve(covariance[np.ix_(held, held)], across.T)
+    given = covariance - across @ np.linalg.solve(covariance[np.ix_(held, held)], across.T)
+    given[held], given[:, held] = 0, 0
+    return given
 
 
 def _climbed(target: Target, start: Array, held: np.ndarray) -> Mode | None:
