@@ -95,8 +95,8 @@ class SubspaceConfig(_Section):
 
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.
-    ``k = "auto"`` is a curve of 8 dimensions and as many others, up to all weights, as can be
-    sampled in the time that ``[sample] budget`` gives.
+    ``k = "auto"`` is all weights if there are at most 75; else a curve of 8 dimensions and as many
+    others, up to all weights, as are counted to take the time that ``[sample] budget`` gives.
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
