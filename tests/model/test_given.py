@@ -314,3 +314,23 @@ def test_an_unknown_kind_of_censoring_is_refused_with_the_codes():
     message = "must be left (-1), none (0), right (1) or interval (2), or true of a right-censored"
     with pytest.raises(InputError, match=re.escape(message) + r" row, got '5' in row 2"):
         learn_design(parse_formula("y | cens(c) ~ x + nn(u)"), frame)
+
+
+@pytest.mark.parametrize("take", [slice(0, 1), slice(0, 5)])
+def test_new_rows_may_all_have_the_same_response_and_no_weight(take):
+    frame = small_frame()
+    bundle, _ = small_bundle("y | weights(z) ~ x + nn(u, v)", frame)
+    new = frame[take].assign(y=50.0, z=0.0)
+    rows = new_rows(bundle, new, response=True)
+    assert (rows.y == 50).all()
+    assert not rows.given["weights"].any()
+    assert np.isfinite(log_lik(One(bundle, random_draws(bundle)), rows)).all()
+    with pytest.raises(InputError, match="response 'y' is constant"):
+        small_prepared("y ~ x + nn(u, v)", frame.assign(y=50.0))
+
+
+def test_new_rows_are_still_held_to_the_familys_support():
+    frame = small_frame()
+    bundle, _ = small_bundle("count ~ x + nn(u, v)", frame, family="poisson")
+    with pytest.raises(InputError, match="response 'count' is -1 in row 1"):
+        new_rows(bundle, frame.head(1).assign(count=-1), response=True)
