@@ -192,7 +192,7 @@ def test_rows_count_by_their_weights_and_columns_that_only_name_groups_are_left_
     bundle, _ = further_bundle("gaussian")
     one, frame = One(bundle, random_draws(bundle)), small_frame()
     table = average_marginal_effects(one, frame)
-    assert list(table["term"]) == ["x", "u", "v", "z"]
+    assert list(table["term"]) == ["x", "u", "v"]
     step = 1e-4
     mu = [
         posterior_epred(
