@@ -380,7 +380,7 @@ def test_the_linear_predictor_is_that_of_the_csv_by_hand(fit, columns):
     eta = eta + np.column_stack([columns[f"s_1.{j}"] for j in (1, 2, 3)]) @ blocks(rows)[0].Z.T
     levels = sorted({f"{a}_{b}" for a, b in zip(table["g"], table["h"], strict=True)})
     for n, row in enumerate(table.itertuples()):
-        g, h = "abcd".index(row.g) + 1, row.h + 1
+        g, h = "abcd".index(row.g) + 1, int(row.h) + 1
         both = levels.index(f"{row.g}_{row.h}") + 1
         eta[:, n] += (of(f"r_1.{g}.1") + x1[n] * of(f"r_1.{g}.2") + x2[n] * of(f"r_1.{g}.3"))[:, 0]
         eta[:, n] += (of(f"r_2.{h}.1") + x1[n] * of(f"r_2.{h}.2") + of(f"r_3.{both}.1"))[:, 0]
