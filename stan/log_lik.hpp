@@ -10,6 +10,7 @@
 #define SEMISTAN_LOG_LIK_HPP
 
 #include <type_traits>
+#include <tbb/parallel_for.h>
 #include <stan/model/model_header.hpp>
 #include "network_kernel.hpp"
 
@@ -95,6 +96,119 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   return node(result.log_lik, gradient, std::is_same<Return, stan::math::var>());
 }
 
+constexpr int SLICE = 2048;  // rows that one thread takes at a time
+
+// The log-likelihood of a normal response with what eta is linear in integrated out,
+//
+//   beta = (phi at `column`, theta) ~ normal(m, S),
+//   log p(y) = -1/2 (sum of weights * log(2 pi sigma^2) + log det M + e' e / sigma^2 + z' z),
+//   M = I + S A' A S / sigma^2,   z = M^(-1) S A' (y - eta) / sigma^2,   e = y - eta - A S z,
+//
+// with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `theta_sd`
+// are S; without elements where phi or theta is sampled. The sums over the slices are taken in
+// their order, so that they do not depend on the number of threads.
+template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
+          typename PhiSd, typename ThetaSd, typename Weights, typename Phi, typename Theta,
+          typename Sigma, typename Extra>
+inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<int>& widths,
+                       int activation, const Shift& p_bar, const std::vector<int>& axes,
+                       const Basis& Pi, double eta_loc, double eta_scale,
+                       const std::vector<int>& column, const PhiSd& phi_sd,
+                       const ThetaSd& theta_sd, const Weights& weights, const Phi& phi,
+                       const Theta& theta, const Sigma& sigma, const Extra& extra) {
+  using stan::math::value_of;
+  using Vector = Eigen::VectorXd;
+  using Matrix = Eigen::MatrixXd;
+  const auto& by_row = stan::math::to_ref(weights);
+  const auto& further = stan::math::to_ref(extra);
+  const Vector phi_value = value_of(phi), theta_value = value_of(theta);
+  const Vector extra_value = value_of(further);
+  const Vector sd_of_phi = value_of(phi_sd), sd_of_theta = value_of(theta_sd);
+  const double s = value_of(sigma), precision = 1 / (s * s);
+  const int b = static_cast<int>(Pi.cols()), a = static_cast<int>(phi_value.size()) - b;
+  const auto moved = [&axes](int i) { return axes.empty() ? i : axes[i] - 1; };
+  Vector w = p_bar;
+  if (b > 0) w.noalias() += Pi * phi_value.tail(b);
+  for (int i = 0; i < a; ++i) w[moved(i)] += phi_value[i];
+
+  const int N = static_cast<int>(H.rows()), of_phi = static_cast<int>(column.size());
+  const int M = of_phi + static_cast<int>(theta_sd.size());
+  Vector sd(M);
+  Linear linear{{}, M, std::vector<double>(M), std::vector<double>(padded(of_phi) * M), precision};
+  for (int j = 0; j < of_phi; ++j) {
+    linear.inputs.push_back(column[j] - 1);
+    sd[j] = eta_scale * sd_of_phi[j];
+  }
+  for (int j = of_phi; j < M; ++j) sd[j] = sd_of_theta[j - of_phi];
+  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  const Predictor predictor{eta_loc, eta_scale, s, theta_value.data()};
+  static thread_local std::vector<Slice> kept;
+  std::vector<Slice>& slices = kept;
+  slices.resize((N + SLICE - 1) / SLICE);
+  const int n = static_cast<int>(slices.size());
+  tbb::parallel_for(0, n, [&](int i) {
+    Rows rows{};
+    rows.start = i * SLICE;
+    rows.rows = std::min(SLICE, N - rows.start);
+    rows.stride = N;
+    rows.P = static_cast<int>(theta_value.size());
+    rows.H = H.data();
+    rows.Xc = Xc.data();
+    rows.y = y.data();
+    rows.weights = by_row.size() ? by_row.data() : nullptr;
+    rows.extra = extra_value.size() ? extra_value.data() + rows.start : nullptr;
+    products_pass(slices[i], rows, network, predictor, linear);
+  });
+
+  const int size = (M + SIDE) / SIDE * SIDE;
+  Matrix products = Matrix::Zero(size, size);  // its upper part, i <= j, is at (i, j)
+  double mass = 0;
+  for (const Slice& slice : slices) {
+    products += Eigen::Map<const Matrix>(slice.result.products.data(), size, size);
+    mass += slice.result.mass;
+  }
+  const Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
+  Matrix inner = precision * (sd.asDiagonal() * gram * sd.asDiagonal());
+  inner.diagonal().array() += 1;
+  const Eigen::LLT<Matrix> factor(inner);
+  if (factor.info() != Eigen::Success)
+    stan::math::throw_domain_error("integral", "sigma", s, "is ", ", where M has no factor");
+  const Vector cross = products.col(M).head(M);
+  const Vector z = factor.solve(precision * (sd.asDiagonal() * cross));
+  const Matrix inverse = factor.solve(Matrix::Identity(M, M));
+  const Matrix covariance = sd.asDiagonal() * inverse * sd.asDiagonal();
+  const Vector mean = sd.asDiagonal() * z;
+  for (int j = 0; j < M; ++j) linear.mean[j] = mean[j];
+  for (int j = 0; j < of_phi; ++j)
+    for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = covariance(j, i);
+  tbb::parallel_for(0, n, [&](int i) { integral_pass(slices[i]); });
+
+  Vector d_w = Vector::Zero(w.size()), d_theta = Vector::Zero(theta_value.size());
+  Vector d_extra(extra_value.size());
+  double squares = 0;
+  for (int i = 0; i < n; ++i) {
+    const Result& own = slices[i].result;
+    squares += own.squares;
+    d_w += Eigen::Map<const Vector>(own.d_w.data(), w.size());
+    d_theta += Eigen::Map<const Vector>(own.d_theta.data(), d_theta.size());
+    std::copy(own.d_extra.begin(), own.d_extra.end(), d_extra.data() + i * SLICE * !!d_extra.size());
+  }
+  const double log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
+  const double value = -0.5 * (mass * std::log(2 * stan::math::pi() * s * s) + log_det
+                               + squares * precision + z.squaredNorm());
+  const double d_sigma = (squares * precision - mass + M - inverse.trace()) / s;
+
+  Gradient gradient(phi.size() + theta.size() + 1 + further.size());
+  Vector d_phi(a + b);
+  if (b > 0) d_phi.tail(b) = Pi.transpose() * d_w;
+  for (int i = 0; i < a; ++i) d_phi[i] = d_w[moved(i)];
+  gradient.add(phi, d_phi.data());
+  gradient.add(theta, d_theta.data());
+  gradient.add(sigma, d_sigma);
+  gradient.add(further, d_extra.data());
+  return node(value, gradient, std::is_same<Return, stan::math::var>());
+}
+
 // All rows of a matrix as the network's inputs.
 template <typename Matrix>
 inline Rows inputs(const Matrix& H) {
@@ -143,6 +257,20 @@ inline Eigen::Matrix<stan::math::var, -1, -1> outputs(
   return f;
 }
 
+// The units of the last hidden layer, as the outputs of a layer that takes them as they are.
+template <typename Matrix, typename T>
+inline Eigen::Matrix<T, -1, -1> hidden(const Matrix& H, const Eigen::Matrix<T, -1, 1>& w,
+                                       std::vector<int> widths, int activation) {
+  const int m = widths.back();
+  int d = 0;
+  for (std::size_t l = 1; l < widths.size(); ++l) d += (widths[l - 1] + 1) * widths[l];
+  Eigen::Matrix<T, -1, 1> every = Eigen::VectorXd::Zero(d + (m + 1) * m).template cast<T>();
+  every.head(d) = w.head(d);
+  for (int j = 0; j < m; ++j) every[d + j * m + j] = 1;
+  widths.push_back(m);
+  return outputs(H, every, widths, activation);
+}
+
 }  // namespace semistan
 
 namespace program_model_namespace {
@@ -159,6 +287,36 @@ Eigen::Matrix<stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1
 network_outputs(const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
                 std::ostream*) {
   return semistan::outputs(H, stan::math::eval(w), widths, activation);
+}
+
+template <typename T0, typename T1>
+Eigen::Matrix<stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>>, -1, -1>
+hidden_units(const T0& H, const T1& w, const std::vector<int>& widths, const int& activation,
+             std::ostream*) {
+  using Return = stan::promote_args_t<stan::value_type_t<T0>, stan::value_type_t<T1>>;
+  if (widths.size() == 1) return H.template cast<Return>();
+  return semistan::hidden(H, stan::math::eval(w), widths, activation);
+}
+
+template <typename T0, typename T1, typename T2, typename T5, typename T7, typename T11,
+          typename T12, typename T13, typename T14, typename T15, typename T16, typename T17>
+stan::promote_args_t<
+    stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
+    stan::value_type_t<T5>, stan::value_type_t<T7>,
+    stan::promote_args_t<stan::value_type_t<T11>, stan::value_type_t<T12>,
+                         stan::value_type_t<T13>, stan::value_type_t<T14>,
+                         stan::value_type_t<T15>,
+                         stan::promote_args_t<T16, stan::value_type_t<T17>>>>
+gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>& widths,
+                  const int& activation, const T5& p_bar, const std::vector<int>& axes,
+                  const T7& Pi, const double& eta_loc, const double& eta_scale,
+                  const std::vector<int>& column, const T11& phi_sd, const T12& theta_sd,
+                  const T13& weights, const T14& phi, const T15& theta, const T16& sigma,
+                  const T17& extra, std::ostream*) {
+  using Return = stan::return_type_t<T14, T15, T16, T17>;
+  return semistan::integral<Return>(y, Xc, H, widths, activation, p_bar, axes, Pi, eta_loc,
+                                    eta_scale, column, phi_sd, theta_sd, weights, phi, theta,
+                                    sigma, extra);
 }
 
 template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,

@@ -3,7 +3,9 @@
 //
 //   eta = eta_loc + eta_scale * f(H; w) + Xc * theta + extra,   w = p_bar + Pi * phi
 //
-// Each row's log-likelihood may have a weight.
+// Each row's log-likelihood may have a weight. Of a normal response, what eta is linear in, theta
+// and weights of the output layer, may be integrated out: a first pass sums the products of its
+// columns, and a second one goes back through the network with what their matrix says.
 //
 // Rows go through the network in blocks that stay in cache. Within a block the
 // values of one unit for consecutive rows are contiguous, so that every loop
@@ -65,15 +67,30 @@ struct Predictor {
   const double* theta;
 };
 
-// The gradient is with respect to w, theta, sigma and extra.
+// The gradient is with respect to w, theta, sigma and extra. `products` are sums over the rows,
+// with their weights, of the products of each two columns of what is linear, with the residual y -
+// eta behind them, and `squares` those of the residual at its mean given y.
 struct Result {
   double log_lik, d_sigma;
   std::vector<double> d_w, d_theta, d_extra, output;
+  std::vector<double> products;
+  double mass, squares;
+};
+
+// What eta is linear in: weights of some inputs of the output layer, of which the last is the
+// bias's, and then theta or not. For the second pass: its mean given y, and the first rows of its
+// covariance, padded, as if eta_scale were 1.
+struct Linear {
+  std::vector<int> inputs;
+  int columns;
+  std::vector<double> mean, covariance;
+  double precision;  // 1 / sigma^2
 };
 
 // What a pass computes: log-likelihood and gradient of a network with one output, f, or the
-// gradient of a function of f.
-enum Task { LOG_LIK, OUTPUT, PULL_BACK };
+// gradient of a function of f; or the products of what is linear, and with these the gradient of
+// the log-likelihood with that integrated out.
+enum Task { LOG_LIK, OUTPUT, PULL_BACK, PRODUCTS, INTEGRAL };
 
 // ---- Elementary functions, accurate to 4 units in the last place.
 
@@ -422,6 +439,9 @@ struct Pass {
   Predictor predictor;
   std::vector<Layer> layers;
   double *response, *trials, *weight, *eta, *adjoint, *other;
+  const Linear* linear = nullptr;
+  bool kept = false;  // what the first pass computed of each block
+  double *columns = nullptr, *moved = nullptr;
 };
 
 inline void pack(const Layer& layer) {
@@ -482,7 +502,8 @@ SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
     for (int r = 0; r < rows; ++r) pass.eta[r] += data.extra[first + r];
 }
 
-SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R, Result& result) {
+// Copies what is known of a block's rows; past the last one, the weights are 0.
+SEMISTAN_INLINE void known_of_block(const Pass& pass, int first, int rows, int R) {
   const Rows& data = pass.data;
   const int offset = data.start + first;
   if (pass.family == GAUSSIAN) {
@@ -500,14 +521,20 @@ SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R,
   std::fill(pass.response + rows, pass.response + R, 0.0);
   std::fill(pass.trials + rows, pass.trials + R, 0.0);
   std::fill(pass.weight + rows, pass.weight + R, 0.0);
+}
+
+SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R, Result& result) {
+  const Rows& data = pass.data;
+  known_of_block(pass, first, rows, R);
   const Block block{pass.response, pass.trials, pass.weight, pass.eta};
   density(pass.family, block, rows, pass.predictor.sigma, result);
   std::fill(pass.eta + rows, pass.eta + R, 0.0);
   if (data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
 }
 
-template <int TILE>
-SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
+// From eta, which holds the derivative by eta, to theta, to the output layer and to its inputs.
+SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, Result& result,
+                                     int R) {
   const int offset = pass.data.start + first, stride = pass.stride;
   for (int p = 0; p < pass.data.P; ++p) {
     const double* column = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
@@ -540,7 +567,12 @@ SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Resu
       last.d_packed[packed(last, j, i)] += total(sum);
     }
   }
+}
 
+// From the inputs of the output layer to all layers before.
+template <int TILE>
+SEMISTAN_INLINE void backward_hidden(const Pass& pass, int R) {
+  const int stride = pass.stride;
   double *adjoint = pass.adjoint, *other = pass.other;
   for (std::size_t l = pass.layers.size() - 1; l-- > 0;) {
     const Layer& layer = pass.layers[l];
@@ -554,6 +586,108 @@ SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Resu
   }
 }
 
+template <int TILE>
+SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
+  backward_output(pass, first, rows, result, R);
+  backward_hidden<TILE>(pass, R);
+}
+
+// ---- What eta is linear in, integrated out.
+
+// Copies the columns of what is linear, and the residual behind them.
+SEMISTAN_INLINE void linear_columns(const Pass& pass, int first, int rows, int R) {
+  const Layer& last = pass.layers.back();
+  const int offset = pass.data.start + first, stride = pass.stride;
+  const int of_phi = static_cast<int>(pass.linear->inputs.size()), M = pass.linear->columns;
+  double* column = pass.columns;
+  for (int j = 0; j < of_phi; ++j, column += stride) {
+    const int input = pass.linear->inputs[j];
+    if (input == last.m) {
+      std::fill(column, column + R, 1.0);
+    } else {
+      std::copy(last.in + input * stride, last.in + input * stride + R, column);
+    }
+  }
+  for (int p = 0; p < M - of_phi; ++p, column += stride) {
+    const double* from = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
+    std::copy(from, from + rows, column);
+    std::fill(column + rows, column + R, 0.0);
+  }
+  for (int r = 0; r < R; r += LANES)
+    at(column + r) = load(pass.response + r) - load(pass.eta + r);
+}
+
+// products += sum over rows of weight * column[i] * column[j] for i <= j, in tiles of SIDE x SIDE.
+SEMISTAN_INLINE void add_products(const Pass& pass, int R, Result& result) {
+  const int stride = pass.stride, all = pass.linear->columns + 1;
+  const int size = (all + SIDE - 1) / SIDE * SIDE;
+  for (int r = 0; r < R; r += LANES) result.mass += total(load(pass.weight + r));
+  for (int j = 0; j < size; j += SIDE) {
+    for (int t = 0; t < SIDE; ++t)
+      for (int r = 0; r < R; r += LANES)
+        at(pass.moved + t * stride + r)
+            = load(pass.weight + r) * load(pass.columns + (j + t) * stride + r);
+    for (int i = 0; i <= j; i += SIDE) {
+      Vec sums[SIDE * SIDE] = {};
+      for (int r = 0; r < R; r += LANES) {
+        Vec a[SIDE];
+        for (int s = 0; s < SIDE; ++s) a[s] = load(pass.columns + (i + s) * stride + r);
+        for (int t = 0; t < SIDE; ++t) {
+          const Vec b = load(pass.moved + t * stride + r);
+          for (int s = 0; s < SIDE; ++s) sums[SIDE * t + s] += b * a[s];
+        }
+      }
+      for (int t = 0; t < SIDE; ++t)
+        for (int s = 0; s < SIDE; ++s)
+          result.products[(j + t) * size + i + s] += total(sums[SIDE * t + s]);
+    }
+  }
+}
+
+// With the residual e = y - eta at the mean m of what is linear, C its covariance and v the rows'
+// weights, the derivatives of the log-likelihood by eta and by the columns A are
+//
+//   v e / sigma^2,   v (e m' - A C) / sigma^2.
+template <int TILE>
+SEMISTAN_INLINE void pull_integral(const Pass& pass, int first, int rows, int R, Result& result) {
+  const Linear& linear = *pass.linear;
+  const int stride = pass.stride, M = linear.columns;
+  const int of_phi = static_cast<int>(linear.inputs.size());
+  double* residual = pass.columns + M * stride;
+  Vec squares = {};
+  for (int r = 0; r < R; r += LANES) {
+    Vec e = load(residual + r);
+    for (int j = 0; j < M; ++j) e -= linear.mean[j] * load(pass.columns + j * stride + r);
+    at(residual + r) = e;
+    const Vec weighted = load(pass.weight + r) * e;
+    squares += weighted * e;
+    at(pass.eta + r) = weighted * linear.precision;
+  }
+  result.squares += total(squares);
+  if (pass.data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
+  backward_output(pass, first, rows, result, R);
+  const Layer& last = pass.layers.back();
+  if (of_phi)
+    product<TILE>(linear.covariance.data(), nullptr, pass.columns, pass.moved, M, of_phi, R, stride);
+  for (int j = 0; j < of_phi; ++j) {
+    if (linear.inputs[j] == last.m) continue;
+    double* adjoint = pass.adjoint + linear.inputs[j] * stride;
+    for (int r = 0; r < R; r += LANES)
+      at(adjoint + r) += load(pass.weight + r) * linear.precision
+                         * (linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r));
+  }
+  backward_hidden<TILE>(pass, R);
+}
+
+// The pass with the buffers of one block, where each block's are kept.
+inline Pass of_block(const Pass& pass, int block) {
+  Pass own = pass;
+  for (Layer& layer : own.layers)
+    layer.in += static_cast<std::size_t>(block) * padded(layer.m) * pass.stride;
+  own.eta += block * pass.stride;
+  return own;
+}
+
 inline int block_rows(const Network& network, int rows) {
   int widest = 0, units = 0;
   for (int l = 0; l < network.layers; ++l) {
@@ -564,21 +698,31 @@ inline int block_rows(const Network& network, int rows) {
   return std::min(std::max(4 * STEP, std::min(256, fitting)), (rows + STEP - 1) / STEP * STEP);
 }
 
-// Buffers for one block, taken from a workspace that each thread keeps.
+constexpr std::size_t KEPT = 1 << 20;  // doubles that a slice may keep from its first pass
+
+// Buffers for one block, taken from a workspace, or for all where they can be kept for a second
+// pass.
 inline Pass make_pass(int family, const Rows& data, const Network& network,
-                      const Predictor& predictor) {
-  static thread_local Workspace workspace;
+                      const Predictor& predictor, Workspace& workspace,
+                      const Linear* linear = nullptr) {
   const int rows = block_rows(network, data.rows);
   Pass pass{family, network.activation, rows + LANES, data, predictor, {}, 0, 0, 0, 0, 0, 0};
   int widest = PAD;
-  std::size_t size = 0;
+  std::size_t size = 0, inputs = 0;
   for (int l = 0; l < network.layers; ++l) {
     const std::size_t m = padded(network.widths[l]), n = padded(network.widths[l + 1]);
     widest = std::max(widest, padded(network.widths[l]));
-    size += 3 * m * n + 2 * n + m * pass.stride;
+    size += 3 * m * n + 2 * n;
+    inputs += m * pass.stride;
   }
+  const std::size_t blocks = (data.rows + rows - 1) / rows;
+  pass.linear = linear;
+  pass.kept = linear && blocks * (inputs + pass.stride) <= KEPT;
+  const std::size_t times = pass.kept ? blocks : 1;
+  const std::size_t columns = linear ? padded(linear->columns + 1) : 0;
   const std::size_t outputs = network.widths[network.layers];
-  workspace.clear(size + (2 * widest + 3 + outputs) * pass.stride);
+  workspace.clear(size + times * (inputs + outputs * pass.stride)
+                  + (2 * widest + 3 + 2 * columns) * pass.stride);
   const double* weights = network.w;
   for (int l = 0; l < network.layers; ++l) {
     Layer layer;
@@ -592,15 +736,17 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
     layer.d_packed = workspace.take(padded(layer.m) * padded(layer.n));
     layer.padded_bias = workspace.take(padded(layer.n));
     layer.d_bias = workspace.take(padded(layer.n));
-    layer.in = workspace.take(padded(layer.m) * pass.stride);
+    layer.in = workspace.take(times * padded(layer.m) * pass.stride);
     pass.layers.push_back(layer);
   }
   pass.response = workspace.take(pass.stride);
   pass.trials = workspace.take(pass.stride);
   pass.weight = workspace.take(pass.stride);
-  pass.eta = workspace.take(outputs * pass.stride);
+  pass.eta = workspace.take(times * outputs * pass.stride);
   pass.adjoint = workspace.take(widest * pass.stride);
   pass.other = workspace.take(widest * pass.stride);
+  pass.columns = workspace.take(columns * pass.stride);
+  pass.moved = workspace.take(columns * pass.stride);
   return pass;
 }
 
@@ -611,6 +757,18 @@ SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
   for (int first = 0; first < pass.data.rows; first += most) {
     const int rows = std::min(most, pass.data.rows - first);
     const int R = (rows + STEP - 1) / STEP * STEP;
+    if (task == PRODUCTS || task == INTEGRAL) {
+      const Pass own = pass.kept ? of_block(pass, first / most) : pass;
+      if (task == PRODUCTS || !pass.kept) forward<TILE>(own, first, rows, R);
+      known_of_block(own, first, rows, R);
+      linear_columns(own, first, rows, R);
+      if (task == PRODUCTS) {
+        add_products(own, R, result);
+      } else {
+        pull_integral<TILE>(own, first, rows, R, result);
+      }
+      continue;
+    }
     forward<TILE>(pass, first, rows, R);
     const int outputs = pass.layers.back().n, all = pass.data.rows;
     if (task == OUTPUT) {
@@ -668,11 +826,17 @@ inline std::vector<double> unpacked(const Pass& pass) {
   return d_w;
 }
 
+// The workspace that each thread keeps.
+inline Workspace& own_workspace() {
+  static thread_local Workspace workspace;
+  return workspace;
+}
+
 // Log-likelihood and gradient for the given rows and weights.
 inline Result log_lik_pass(int family, const Rows& data, const Network& network,
                            const Predictor& predictor) {
-  const Pass pass = make_pass(family, data, network, predictor);
-  Result result{0, 0, {}, std::vector<double>(data.P), {}, {}};
+  const Pass pass = make_pass(family, data, network, predictor, own_workspace());
+  Result result{0, 0, {}, std::vector<double>(data.P), {}, {}, {}, 0, 0};
   if (data.extra) result.d_extra.resize(data.rows);
   run(pass, LOG_LIK, result);
   result.d_w = unpacked(pass);
@@ -685,16 +849,39 @@ constexpr Predictor JUST_F{0, 1, 1, nullptr};
 inline std::vector<double> output_pass(const Rows& data, const Network& network) {
   Result result{};
   result.output.resize(static_cast<std::size_t>(data.rows) * network.widths[network.layers]);
-  run(make_pass(GAUSSIAN, data, network, JUST_F), OUTPUT, result);
+  run(make_pass(GAUSSIAN, data, network, JUST_F, own_workspace()), OUTPUT, result);
   return result.output;
 }
 
 // The derivatives by the weights of a function whose derivatives by f are data.adjoint.
 inline std::vector<double> pull_back_pass(const Rows& data, const Network& network) {
-  const Pass pass = make_pass(GAUSSIAN, data, network, JUST_F);
+  const Pass pass = make_pass(GAUSSIAN, data, network, JUST_F, own_workspace());
   Result result{};
   run(pass, PULL_BACK, result);
   return unpacked(pass);
+}
+
+// Some rows between the two passes of an integral.
+struct Slice {
+  Workspace workspace;
+  Pass pass;
+  Result result;
+};
+
+inline void products_pass(Slice& slice, const Rows& data, const Network& network,
+                          const Predictor& predictor, const Linear& linear) {
+  slice.pass = make_pass(GAUSSIAN, data, network, predictor, slice.workspace, &linear);
+  const std::size_t size = (linear.columns + SIDE) / SIDE * SIDE;
+  slice.result = Result{0, 0, {}, std::vector<double>(data.P), {}, {},
+                        std::vector<double>(size * size), 0, 0};
+  if (data.extra) slice.result.d_extra.resize(data.rows);
+  run(slice.pass, PRODUCTS, slice.result);
+}
+
+// By the same `linear`, whose mean and covariance are known then.
+inline void integral_pass(Slice& slice) {
+  run(slice.pass, INTEGRAL, slice.result);
+  slice.result.d_w = unpacked(slice.pass);
 }
 
 }  // namespace semistan

@@ -58,26 +58,35 @@ struct Case {
   std::vector<int> count, trials;
   double sigma = 0.7, eta_loc = 0.1, eta_scale = 1.3;
 
+  // eta of a row, and the inputs of the output layer with a 1 behind them.
+  double eta_of(int i, std::vector<double>& inputs) const {
+    std::vector<double> a;
+    for (int q = 0; q < widths[0]; ++q) a.push_back(H[q * N + i]);
+    std::size_t at = 0;
+    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+      const int m = widths[l], n = widths[l + 1];
+      std::vector<double> z(n);
+      for (int j = 0; j < n; ++j) {
+        z[j] = w[at + m * n + j];
+        for (int q = 0; q < m; ++q) z[j] += w[at + j * m + q] * a[q];
+        if (l + 2 < widths.size()) z[j] = act(activation, z[j]);
+      }
+      at += (m + 1) * n;
+      inputs = a;
+      inputs.push_back(1);
+      a = z;
+    }
+    double eta = eta_loc + eta_scale * a[0];
+    for (int p = 0; p < P; ++p) eta += theta[p] * X[p * N + i];
+    if (!extra.empty()) eta += extra[i - start];
+    return eta;
+  }
+
   double naive() const {
     double total = 0;
     for (int i = start; i < start + rows; ++i) {
-      std::vector<double> a;
-      for (int q = 0; q < widths[0]; ++q) a.push_back(H[q * N + i]);
-      std::size_t at = 0;
-      for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
-        const int m = widths[l], n = widths[l + 1];
-        std::vector<double> z(n);
-        for (int j = 0; j < n; ++j) {
-          z[j] = w[at + m * n + j];
-          for (int q = 0; q < m; ++q) z[j] += w[at + j * m + q] * a[q];
-          if (l + 2 < widths.size()) z[j] = act(activation, z[j]);
-        }
-        at += (m + 1) * n;
-        a = z;
-      }
-      double eta = eta_loc + eta_scale * a[0];
-      for (int p = 0; p < P; ++p) eta += theta[p] * X[p * N + i];
-      if (!extra.empty()) eta += extra[i - start];
+      std::vector<double> inputs;
+      const double eta = eta_of(i, inputs);
       total += (weights.empty() ? 1 : weights[i]) * density(i, eta);
     }
     return total;
@@ -129,12 +138,85 @@ struct Case {
         fail("pulled back", d_w[i], expected.d_w[i]);
   }
 
+  // A row's columns of what is linear, and y - eta.
+  std::vector<double> columns_of(int i, const Linear& linear) const {
+    std::vector<double> inputs, found;
+    const double rest = y[i] - eta_of(i, inputs);
+    for (int input : linear.inputs) found.push_back(inputs[input]);
+    for (int p = 0; static_cast<int>(found.size()) < linear.columns; ++p)
+      found.push_back(X[p * N + i]);
+    found.push_back(rest);
+    return found;
+  }
+
+  // What the second pass differentiates: with the mean m and the covariance C of what is linear,
+  // -1/2 sum of weights * ((y - eta - A m)^2 + A C A') / sigma^2.
+  double naive_integral(const Linear& linear, const std::vector<double>& C) const {
+    double total = 0;
+    const int M = linear.columns;
+    for (int i = start; i < start + rows; ++i) {
+      const std::vector<double> a = columns_of(i, linear);
+      double e = a[M], spread = 0;
+      for (int j = 0; j < M; ++j) e -= a[j] * linear.mean[j];
+      for (int j = 0; j < M; ++j)
+        for (int k = 0; k < M; ++k) spread += a[j] * C[j * M + k] * a[k];
+      total -= 0.5 * (weights.empty() ? 1 : weights[i]) * (e * e + spread) * linear.precision;
+    }
+    return total;
+  }
+
+  // Both passes of the integral over some inputs of the output layer and theta, or not.
+  void by_integral(bool of_theta, std::mt19937& random) {
+    std::normal_distribution<double> normal;
+    Linear linear{{}, 0, {}, {}, 1 / (sigma * sigma)};
+    const int inputs = widths[widths.size() - 2] + 1;
+    for (int i = inputs - 1; i >= 0; i -= 1 + inputs % 2) linear.inputs.push_back(i);
+    const int of_phi = static_cast<int>(linear.inputs.size());
+    const int M = linear.columns = of_phi + (of_theta ? P : 0);
+    linear.mean.resize(M);
+    linear.covariance.resize(padded(of_phi) * M);
+    Slice slice;
+    const Predictor predictor{eta_loc, eta_scale, sigma, theta.data()};
+    products_pass(slice, data(), network(), predictor, linear);
+    const int size = (M + SIDE) / SIDE * SIDE;
+    for (int j = 0; j <= M; ++j)
+      for (int i = 0; i <= j; ++i) {
+        double expected = 0;
+        for (int n = start; n < start + rows; ++n) {
+          const std::vector<double> a = columns_of(n, linear);
+          expected += (weights.empty() ? 1 : weights[n]) * a[i] * a[j];
+        }
+        const double got = slice.result.products[j * size + i];
+        if (std::fabs(got - expected) > 1e-11 * (1 + std::fabs(expected)))
+          fail("product", got, expected);
+      }
+    std::vector<double> root(M * M), C(M * M);
+    for (double& value : linear.mean) value = normal(random);
+    for (double& value : root) value = 0.5 * normal(random);
+    for (int i = 0; i < M * M; ++i)
+      for (int k = 0; k < M; ++k) C[i] += root[i / M * M + k] * root[i % M * M + k];
+    for (int i = 0; i < of_phi * M; ++i) linear.covariance[i] = C[i];
+    integral_pass(slice);
+    const auto value = [&] { return naive_integral(linear, C); };
+    const int d = static_cast<int>(w.size());
+    if (activation != RELU)
+      for (int i = 0; i < d; i += 1 + d / 7)
+        difference("d_w of integral", w[i], slice.result.d_w[i], value);
+    for (std::size_t i = 0; i < extra.size(); i += 1 + rows / 5)
+      difference("d_extra of integral", extra[i], slice.result.d_extra[i], value);
+  }
+
   void difference(const char* what, double& parameter, double got) {
+    difference(what, parameter, got, [&] { return naive(); });
+  }
+
+  template <typename Function>
+  void difference(const char* what, double& parameter, double got, Function function) {
     const double value = parameter, h = 1e-5;
     parameter = value + h;
-    const double up = naive();
+    const double up = function();
     parameter = value - h;
-    const double down = naive();
+    const double down = function();
     parameter = value;
     const double expected = (up - down) / (2 * h);
     if (std::fabs(got - expected) > 1e-4 * (1 + std::fabs(expected))) fail(what, got, expected);
@@ -224,6 +306,7 @@ int main() {
             for (std::size_t i = 0; i < c.extra.size(); i += 1 + rows / 5)
               c.difference("d_extra", c.extra[i], result.d_extra[i]);
             if (family == GAUSSIAN && which == 0) c.by_output(result);
+            if (family == GAUSSIAN && activation < SIGMOID) c.by_integral(rows % 2, random);
             if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
             ++cases;
           }

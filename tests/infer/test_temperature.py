@@ -22,7 +22,7 @@ from semistan.density.target import log_marginal_likelihood, make_target, negati
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.infer.starts import curve_states
-from semistan.model.bundle import with_temper
+from semistan.model.bundle import as_sampled
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.families.families import family
 from semistan.program.data import stan_data
@@ -121,7 +121,7 @@ def test_generated_quantities_are_not_tempered():
 
 def test_a_runs_own_temperature_replaces_the_bundles_and_nothing_else():
     bundle, _ = random_bundle("gaussian", sample={"chains": 3})
-    own = with_temper(bundle, SampleConfig(temperature=3, temper="subspace", chains=9))
+    own = as_sampled(bundle, SampleConfig(temperature=3, temper="subspace", chains=9))
     expected = {"sample.temperature": 3, "sample.temper": "subspace"}
     assert own.config == with_overrides(bundle.config, expected)
     assert own.trained is bundle.trained
@@ -334,7 +334,7 @@ def test_draws_have_the_closed_form(temperature, temper, kernel, trained, toolch
     config = with_overrides(bundle.config, {**overrides, "sample.kernel": kernel})
     said = []
     used = compile_model(bundle.model.replace(config=config), toolchain, said.append)
-    used = trusted_kernel(used, with_temper(bundle, config.sample), rows, toolchain, said.append)
+    used = trusted_kernel(used, as_sampled(bundle, config.sample), rows, toolchain, said.append)
     assert used == ("cpp" if kernel == "cpp" else "stan")
     assert any("theta is integrated out" in line for line in said) == (kernel == "auto")
     run = new_run(bundle, rows, tmp_path / "run", config.sample, toolchain, kernel=used)

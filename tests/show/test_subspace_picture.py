@@ -12,7 +12,7 @@ import semistan
 from semistan.bundle.bundle import write_bundle
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.model.bundle import with_temper
+from semistan.model.bundle import as_sampled
 from semistan.model.config import SampleConfig
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
@@ -280,7 +280,7 @@ def test_points_are_evaluated_some_at_a_time(monkeypatch):
 def test_a_tempered_posterior_is_sliced_as_it_is_sampled(temper):
     measured = small_measured(draws=True)
     options = SampleConfig(temperature=3.0, temper=temper)
-    plane = replace(measured.plane, bundle=with_temper(measured.bundle, options))
+    plane = replace(measured.plane, bundle=as_sampled(measured.bundle, options))
     points = np.array([[0.0, 0.1], [0.4, -0.2]])
     target = make_target(plane.bundle, plane.rows)
     expected = []

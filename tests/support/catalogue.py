@@ -19,6 +19,7 @@ SHEARED = {"orthogonalise": "all", "orthogonalise_in": "model"}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
 BOTH = {"feature": "axes", "subspace": {"free": "bias", "k": 3}}
 AXES = {"feature": "axes", "subspace": {"construction": "subnetwork", "k": 3}}
+INTEGRATED = {"sample": {"integrate": "auto"}}
 ALL = {"feature": "axes", "subspace": {"construction": "full"}}
 
 
@@ -138,6 +139,23 @@ PROGRAMS = (
              formula="y ~ x1 + nn(u1, u2) + nn(v)", **tempered(2.5, "subspace")),
     _program("Laplace's integral", "poisson", "kernel", temper="subspace",
              priors={"b": "normal(0, 2)"}, **tempered(2.5, "subspace")),
+    # what is linear integrated out
+    _program("output layers and theta", "gaussian", "kernel",
+             "linear offset smooth group networks", **ALL, **INTEGRATED,
+             formula=f"y | weights(w) ~ {TERMS} + nn(v, hidden=[2, 3], activation='relu')"),
+    _program("output layer and theta, kernel", "gaussian", "kernel",
+             "linear offset smooth", kernel="cpp", **ALL, **INTEGRATED,
+             formula=f"y | weights(w) ~ x1 + offset(z) + s(v, k=5) + {NETWORK}"),
+    _program("output layers, kernel", "gaussian", "kernel", "linear networks", kernel="cpp",
+             **ALL, **INTEGRATED, formula="y ~ x1 + nn(u1, u2) + nn(v, hidden=[2, 2])"),
+    _program("theta integrated out, kernel", "gaussian", "kernel", kernel="cpp", **BOTH,
+             **INTEGRATED, n=5000),
+    _program("theta integrated out", "gaussian", "kernel", frozen=1, hidden=(4, 3),
+             priors={"b": "normal(3, 0.7)"}, **INTEGRATED),
+    _program("output layer alone", "gaussian", "kernel", "", formula="y ~ nn(u1, u2)",
+             **INTEGRATED, **ALL),
+    _program("output bias, theta sampled", "gaussian", "kernel", **BOTH, **INTEGRATED,
+             priors={"b": "student_t(3, 1, 2)"}, formula=f"y | weights(w) ~ x1 + {NETWORK}"),
     # theta in the subspace
     _program("naive", "poisson", "kernel", feature="naive", **NAIVE),
     _program("naive, kernel", "gaussian", "kernel", kernel="cpp", feature="naive", **NAIVE),

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from semistan.density.columns import program_columns
 from semistan.density.derivatives import derivatives
+from semistan.density.integral import integrated_constant, log_integrated
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
 from semistan.infer.starts import curve_states
+from semistan.model.integral import PHI_SAMPLED
+from semistan.model.layout import column_names
 from semistan.program.data import stan_data
 from support.programs import evaluate
 
@@ -26,8 +30,43 @@ def states(bundle, n=6):
     return on_curve + 0.3 * generator.normal(size=on_curve.shape)
 
 
+def assert_integrated(bundle, rows, toolchain, tmp_path, kernel="stan"):
+    """Hold the density, the gradient and the columns at what is drawn equal to PyTorch's."""
+    target, layout = make_target(bundle, rows), bundle.layout
+    x = states(bundle)[:, layout.sampled]
+    stan = evaluate(bundle, stan_data(bundle, rows), x, toolchain, tmp_path, kernel)
+    for row, lp, gradient in zip(x, stan.lp, stan.gradient, strict=True):
+        leaf = torch.tensor(row, requires_grad=True)
+        expected = log_integrated(target, leaf)
+        (slope,) = torch.autograd.grad(expected, leaf)
+        assert lp == pytest.approx(expected.item() + integrated_constant(target), rel=TOLERANCE)
+        assert np.max(np.abs(gradient - slope.numpy())) < TOLERANCE * float(slope.abs().max())
+    values = [_values(layout, stan.written, s) for s in range(len(x))]
+    q = np.stack([layout.pack(one) for one in values])
+    assert q[:, layout.sampled] == pytest.approx(x, rel=1e-9, abs=1e-12)
+    drawn = q[:, layout.integrated]
+    assert len(np.unique(drawn)) == drawn.size
+    ours = program_columns(target, q)
+    assert {name for name in stan.written if not name.startswith(PHI_SAMPLED)} == set(ours)
+    for name, column in ours.items():
+        assert column == pytest.approx(stan.written[name], rel=TOLERANCE, abs=1e-12), name
+
+
+def _values(layout, written, s):
+    """The parameters of one line that a program wrote."""
+    found = {}
+    for p in layout.parameters:
+        found[p.name] = np.zeros(p.shape)
+        for name, index in column_names(p.name, p.shape).items():
+            found[p.name][index] = written[name][s]
+    return found
+
+
 def assert_program(bundle, rows, toolchain, tmp_path, kernel="stan"):
     """Hold the program's density, gradient and columns at states equal to PyTorch's."""
+    if bundle.model.integral:
+        assert_integrated(bundle, rows, toolchain, tmp_path, kernel)
+        return
     q = states(bundle)
     # slices of four rows begin anywhere
     data = stan_data(bundle, rows, **({"grainsize": 4} if kernel == "cpp" else {}))

@@ -15,6 +15,7 @@ from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.model.model import whole_networks
 from semistan.model.names import MU
+from semistan.model.networks.networks import output_layers
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Columns, Rows
 from semistan.model.trained import Trained
@@ -113,7 +114,9 @@ def random_bundle(
         count = {"both": 1, "axes": k, "all": spec.d}[moves]
         axes, Pi = np.arange(spec.d), subspace.Pi[:, count if moves == "both" else subspace.k :]
         if moves != "all":
-            axes = np.random.default_rng(seed).permutation(axes)[:count]
+            free = output_layers(spec)[0][-1:]  # as it would be; otherwise any weights
+            chosen = np.random.default_rng(seed).permutation(axes)[:count]
+            axes = free if moves == "both" and config.sample.integrate == "auto" else chosen
         scale = np.linspace(0.5, 2, count + Pi.shape[1])
         subspace = Subspace(subspace.p_bar, Pi, "random axes", scale, axes)
     if config.subspace.holds_theta:

@@ -237,6 +237,9 @@ SAMPLE_FLAGS = (
          _number_or_auto),
     Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
          SAMPLING),
+    Flag("integrate", ("sample.integrate",), str,
+         "auto (integrate out, and draw exactly, what a gaussian predictor is linear in) or none.",
+         SAMPLING),
 )  # fmt: skip
 WHERE_FLAGS = (
     Flag("backend", ("sample.backend",), str,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import numpy as np
 
 from semistan.bundle.files import atomic_file, write_json
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle
+from semistan.model.layout import Layout
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
@@ -53,7 +56,7 @@ def write_stan_folder(
         _write(folder / FUNCTIONS, included_functions(bundle.model, kernel))
     data = stan_data(bundle, rows, grainsize=grainsize, prior_only=prior_only)
     write_stan_json(folder / "data.json", data)
-    write_starts(folder, starts)
+    write_starts(folder, starts, bundle.layout)
 
 
 def write_program(model: Model, program: str, folder: Path, kernel: Kernel) -> None:
@@ -71,9 +74,16 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8")
 
 
-def write_starts(folder: Path, starts: Starts) -> None:
-    """Write where each chain starts, and its mode if that is known."""
+def write_starts(folder: Path, starts: Starts, layout: Layout) -> None:
+    """Write where each chain starts, and its mode if that is known.
+
+    Of what is integrated out, a mode has neither a place nor a metric: what is left is the
+    covariance of the other coordinates.
+    """
+    sampled = layout.sampled
     for chain, values in enumerate(starts.values, start=1):
         write_stan_json(start_file(folder, chain), values)
     for chain, mode in enumerate(starts.modes, start=1):
-        write_stan_json(metric_file(folder, chain), asdict(mode))
+        inv_metric = mode.inv_metric[np.ix_(sampled, sampled)]
+        own = replace(mode, q=mode.q[sampled], inv_metric=inv_metric)
+        write_stan_json(metric_file(folder, chain), asdict(own))

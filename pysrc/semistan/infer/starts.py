@@ -18,7 +18,9 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
+from semistan.model.integral import PHI_SAMPLED
 from semistan.model.names import MU
+from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows
 from semistan.subspace.curve import curve_points
 
@@ -307,8 +309,14 @@ def curve_states(bundle: Bundle, chains: int) -> Array:
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
-    """Turn an unconstrained state into the parameters' values in the user's units."""
+    """Turn an unconstrained state into values of what the program samples, in the user's units."""
     values = bundle.layout.unpack(torch.tensor(state))
+    if integral := bundle.model.integral:
+        if integral.theta:
+            del values[bundle.design.mean.theta]
+        if integral.phi:
+            phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
+            values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 
 

@@ -8,21 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
 from semistan.model.families.family import Family
+from semistan.model.integral import output_coordinates
 from semistan.model.layout import Layout
 from semistan.model.model import Model
 from semistan.model.modules import Modules
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks
-from semistan.model.priors.prior import prior_data
+from semistan.model.priors.prior import PHI, prior_data
 from semistan.model.sampled import parameters_of
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
+
+OF_PROGRAM = ("method", "temperature", "temper", "integrate")  # options that change the density
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +83,19 @@ class Bundle:
     def layout(self) -> Layout:
         """The order of the unconstrained coordinates and of the program's columns."""
         phi_scale, information = self.subspace.phi_scale, self.trained.information
-        return Layout(parameters_of(self.model, phi_scale, prior_data(self), information))
+        every = Layout(parameters_of(self.model, phi_scale, prior_data(self), information))
+        if self.model.integral is None:
+            return every
+        of_phi = every.slices[PHI].start + self.linear
+        theta = every.positions([self.design.mean.theta] * self.model.integral.theta)
+        return Layout(every.parameters, np.concatenate([of_phi, theta]))
+
+    @cached_property
+    def linear(self) -> Index:
+        """Which coordinates of phi are integrated out: those of weights of output layers."""
+        if self.model.integral is None or not self.model.integral.phi:
+            return np.zeros(0, dtype=np.int64)
+        return output_coordinates(self.model.network, self.subspace)
 
     @property
     def family(self) -> Family:
@@ -167,8 +182,8 @@ def arrays_hash(arrays: dict[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def with_temper(bundle: Bundle, options: SampleConfig) -> Bundle:
-    """Return the bundle with a run's own temperature, which its program and data then have."""
-    own = {"temperature": options.temperature, "temper": options.temper}
+def as_sampled(bundle: Bundle, options: SampleConfig) -> Bundle:
+    """Return the bundle with a run's own options that its program and data depend on."""
+    own = {name: getattr(options, name) for name in OF_PROGRAM}
     sample = bundle.config.sample.model_copy(update=own)
     return replace(bundle, config=bundle.config.model_copy(update={"sample": sample}))

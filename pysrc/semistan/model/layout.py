@@ -8,7 +8,7 @@ numbered with the first index running fastest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.lazy import torch
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.parameter import Parameter, Shape
 
 if TYPE_CHECKING:
@@ -25,9 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The parameters of a program in its order."""
+    """The parameters of a model in their order.
+
+    Attributes
+    ----------
+    parameters : tuple of Parameter
+        All of them, whether a program samples them or draws them afterwards.
+    integrated : array of int
+        Where q has what a program integrates out, and draws in its generated quantities.
+    """
 
     parameters: tuple[Parameter, ...]
+    integrated: Index = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @cached_property
     def slices(self) -> dict[str, slice]:
@@ -42,6 +51,11 @@ class Layout:
     def size(self) -> int:
         """Number of coordinates n."""
         return sum(parameter.size for parameter in self.parameters)
+
+    @property
+    def sampled(self) -> Index:
+        """Where q has the coordinates in which a chain moves."""
+        return np.setdiff1d(np.arange(self.size), self.integrated)
 
     def __contains__(self, name: str) -> bool:
         return name in self.slices
@@ -103,9 +117,15 @@ class Layout:
         return tuple(p for p in self.parameters if p.centring)
 
     @cached_property
+    def log_unit(self) -> Array:
+        """The logarithm (n,) of the constant unit of each coordinate."""
+        each = [np.log(np.broadcast_to(np.ravel(p.unit), (p.size,))) for p in self.parameters]
+        return np.concatenate([np.zeros(0), *each])
+
+    @property
     def log_units(self) -> float:
         """The logarithms of all constant units, summed: the rest of the log Jacobian."""
-        return float(sum(np.log(np.broadcast_to(p.unit, p.shape)).sum() for p in self.parameters))
+        return float(self.log_unit.sum())
 
     def columns(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Return the columns (S,) of the file by name, given the parameters (S, ...)."""

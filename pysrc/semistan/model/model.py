@@ -18,6 +18,7 @@ from semistan.model.families.family import Family
 from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
+from semistan.model.integral import Integral, integral_of
 from semistan.model.modules import Modules
 from semistan.model.networks.architecture import Architecture
 from semistan.model.networks.conv import Convolutional
@@ -128,9 +129,16 @@ class Model:
         """How the posterior is tempered, if it is."""
         return temper_of(self.config, self.design)
 
+    @cached_property
+    def integral(self) -> Integral | None:
+        """What is integrated out and drawn afterwards, if anything is."""
+        return integral_of(
+            self.config, self.design, self.family, self.network, self.moves, self.priors
+        )
+
     @property
     def integrates_theta(self) -> bool:
-        """Whether theta is integrated out, which only pure Stan does, on one thread."""
+        """Whether theta is integrated out to temper phi, in pure Stan on one thread."""
         return self.temper is not None and self.temper.integral is not None
 
     @cached_property

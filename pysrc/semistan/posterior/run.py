@@ -39,7 +39,7 @@ from semistan.infer.folder import write_stan_folder
 from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
-from semistan.model.bundle import Bundle, with_temper
+from semistan.model.bundle import Bundle, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
@@ -95,7 +95,7 @@ class Run:
     @property
     def options(self) -> SampleConfig:
         """How the run is sampled; ``chains`` are those of each subspace."""
-        return SampleConfig.model_validate(self.manifest["sample"])
+        return options_of(self.manifest)
 
     @property
     def config(self) -> ModelConfig:
@@ -266,7 +266,7 @@ def create_run(
     with atomic_folder(path) as folder:
         write_bundle(bundle, folder / "bundle")
         write_stan_folder(
-            with_temper(bundle, options), rows, folder, starts,
+            as_sampled(bundle, options), rows, folder, starts,
             grainsize=plan.grainsize, kernel=kernel, prior_only=prior_only,
         )  # fmt: skip
         (folder / "chains").mkdir()
@@ -367,8 +367,12 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
             str(path / "bundle"),
             f"'{path}/bundle' is not the bundle that this run was sampled with; {RESTORE}",
         )
-    options = SampleConfig.model_validate(manifest["sample"])
-    return Run(path, with_temper(bundle, options), manifest)
+    return Run(path, as_sampled(bundle, options_of(manifest)), manifest)
+
+
+def options_of(manifest: dict[str, Any]) -> SampleConfig:
+    """Return how a run is sampled; those of earlier versions integrate nothing out."""
+    return SampleConfig.model_validate({"integrate": "none"} | manifest["sample"])
 
 
 def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:

@@ -11,6 +11,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.model import Model
+from semistan.model.networks.networks import output_layers
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.program.parts import known_of_rows
@@ -69,6 +70,7 @@ def stan_data(
         **_information(bundle),
         **_theta_inside(bundle),
         **_orthogonal(bundle.model),
+        **_integral(bundle),
         **prior_data(bundle),
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),
@@ -96,10 +98,29 @@ def _orthogonal(model: Model) -> dict[str, Any]:
     return {"n_orth": len(model.orthogonal), "orth": [j + 1 for j in model.orthogonal]}
 
 
+def _integral(bundle: Bundle) -> dict[str, Any]:
+    """Return which coordinates of phi are integrated out, if any can be."""
+    if bundle.model.integral is None or not bundle.model.integral.phi:
+        return {}
+    linear, outputs = bundle.linear, np.concatenate(output_layers(bundle.network))
+    place = {int(weight): i for i, weight in enumerate(outputs)}
+    weights = bundle.subspace.axes[linear]
+    return {
+        "n_linear": len(linear),
+        "linear": linear + 1,
+        "sampled": np.setdiff1d(np.arange(bundle.subspace.k), linear) + 1,
+        "n_inputs": len(outputs),
+        "output": outputs + 1,
+        "column": np.array([place[int(weight)] + 1 for weight in weights], dtype=np.int64),
+    }
+
+
 def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:
     """Return what only a tempered program reads, and what one that integrates theta does not."""
     temper = bundle.model.temper
     data = {"temperature": temper.temperature} if temper else {}
+    if bundle.model.integral:
+        return data
     if temper is None or temper.integral is None:
         return data | {"grainsize": grainsize}
     return data | ({"theta_hat": bundle.trained.theta} if temper.integral == "laplace" else {})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.stan_text import WIDTH, declarations, heading, statement
+from semistan.program.integral import integral_lines, sampled_parameters
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
     centred_columns,
@@ -39,6 +43,7 @@ def data_block(parts: Parts) -> str:
     return declarations(
         [
             *data_lines(parts),
+            *_integral_section(parts),
             heading("Priors"),
             *scales_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),
@@ -50,9 +55,14 @@ def data_block(parts: Parts) -> str:
             heading("How to sample"),
             ("int<lower=0, upper=1> prior_only;", "leave the likelihood out?"),
             *_temper_lines(parts),
-            *([] if parts.integrates_theta else [GRAINSIZE]),
+            *([] if parts.integral or parts.integrates_theta else [GRAINSIZE]),
         ]
     )
+
+
+def _integral_section(parts: Parts) -> list[tuple[str, str]]:
+    lines = integral_lines(parts)
+    return [heading("Integrated out"), *lines] if lines else []
 
 
 def _temper_lines(parts: Parts) -> list[tuple[str, str]]:
@@ -158,6 +168,8 @@ def _member_lines(item: PriorGroup) -> list[tuple[str, str]]:
 
 def transformed_data(parts: Parts) -> str:
     """Declare what is made of the data once."""
+    if parts.integral:
+        return prepared_inputs(parts)
     if parts.integrates_theta:
         return prepared_inputs(parts) + declarations(marginal_data(parts))
     split = ("array[N] int slice = linspaced_int_array(N, 1, N);", "rows to be split")
@@ -180,13 +192,14 @@ def prepared_inputs(parts: Parts) -> str:
     )
 
 
-def parameters(parts: Parts, *, theta: bool = True) -> str:
-    """Declare what is sampled, with or without the structured coefficients."""
-    lines = [
-        (statement(item.declaration, WIDTH - 2).rstrip(), item.text)
-        for item in parts.parameters
-        if theta or item.name != parts.design.mean.theta
-    ]
+def parameters(parts: Parts) -> str:
+    """Declare what is sampled."""
+    return declared_parameters(sampled_parameters(parts) if parts.integral else parts.parameters)
+
+
+def declared_parameters(items: Iterable[Parameter]) -> str:
+    """Declare parameters."""
+    lines = [(statement(item.declaration, WIDTH - 2).rstrip(), item.text) for item in items]
     return declarations(lines)
 
 

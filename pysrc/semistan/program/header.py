@@ -25,6 +25,11 @@ from semistan.program.subspace import TEXTS
 from semistan.version import __version__
 
 TIED = "\0"  # stands for a blank at which no line is broken
+INTEGRAL = (
+    "Integrated out, and drawn given y in the generated quantities, is beta:",
+    "y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is sampled has",
+    "y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')",
+)
 SHORT = 60  # characters of a summand that is kept on one line
 MOST = 12  # names, or priors of one kind, that are listed
 
@@ -78,6 +83,9 @@ def _model_lines(model: Model) -> Iterator[str]:
     yield TEXTS[model.moves].model
     if model.config.subspace.holds_theta:
         yield "theta = theta_bar + theta_Pi phi"
+    if model.integral:
+        yield from INTEGRAL
+        yield f"beta = {model.integral.text}"
 
 
 def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> str:

@@ -83,10 +83,13 @@ class NetworkText:
         """The likelihood's arguments that say how large the networks are."""
         return [f"data {kind} {name}" for kind, name in self.architecture.passed]
 
-    def arguments(self, rows: str = "") -> list[str]:
-        """Return the function's arguments at phi, for all rows or some, as ``[start : end]``."""
+    def arguments(self, rows: str = "", weights: str = "") -> list[str]:
+        """Return the function's arguments, for all rows or some, as ``[start : end]``.
+
+        The weights are those at phi, or an expression for others.
+        """
         passed = [name for _, name in self.architecture.passed]
-        return [f"H{rows}", self.subspace.weights, *passed]
+        return [f"H{rows}", weights or self.subspace.weights, *passed]
 
     def call(self, column: int = 0, predictor: str = MU) -> str:
         """Return the expression that is the sum of a predictor's networks at phi, for all rows.

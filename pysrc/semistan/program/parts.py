@@ -8,6 +8,7 @@ from typing import Literal
 
 from semistan.model.design import Design
 from semistan.model.families.family import Family
+from semistan.model.integral import Integral
 from semistan.model.model import Model
 from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PriorGroup
@@ -70,13 +71,18 @@ class Parts:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What is sampled, in order."""
+        """What is sampled or integrated out, in order."""
         return parameters_of(self.model)
 
     @property
     def beside_network(self) -> str:
         """Name of the coefficients that multiply X beside the network as it is."""
         return "theta_raw" if self.orthogonal else "theta"
+
+    @property
+    def integral(self) -> Integral | None:
+        """What is integrated out and drawn afterwards, if anything is."""
+        return self.model.integral
 
     @property
     def integrates_theta(self) -> bool:

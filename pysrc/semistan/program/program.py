@@ -11,6 +11,7 @@ from textwrap import indent
 
 from semistan.model.bundle import Bundle
 from semistan.model.families.cumulative import intercept_names
+from semistan.model.integral import PHI_SAMPLED, Integral
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
 from semistan.model.priors.prior import PriorGroup
@@ -25,12 +26,14 @@ from semistan.model.stan_text import (
 )
 from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
 from semistan.program.header import header
+from semistan.program.integral import integral_draws, integral_functions, integral_model
 from semistan.program.likelihood import kernel_likelihood, signature, stan_likelihood
 from semistan.program.parts import Kernel, Parts, has_log_lik, parts_of
 from semistan.program.predictors import other_labels, other_quantities, term_quantity_lines
 from semistan.program.sources import stan_source
 from semistan.program.tempered import marginal_functions, marginal_model
 
+LPRIOR = ("real lprior = 0;", "log prior density")
 NO_PROGRAM = "// The network {network} is computed by PyTorch alone: it has no Stan program.\n"
 
 
@@ -71,7 +74,7 @@ def stan_program(
         ("generated quantities", _generated_quantities(parts)),
     )
     tempered = "\n".join(comment(parts.temper.text)) + "\n" if parts.temper else ""
-    return header(model, bundle) + tempered + program_text(blocks)
+    return header(model, bundle) + tempered + program_text(block for block in blocks if block[1])
 
 
 def bundle_program(bundle: Bundle, kernel: Kernel = "stan", *, include: str = "") -> str:
@@ -105,7 +108,9 @@ def raw_labels(model: Model) -> dict[str, str]:
 
 
 def _functions(parts: Parts, include: str) -> str:
-    if parts.integrates_theta:
+    if parts.integral:
+        likelihood = integral_functions(parts)
+    elif parts.integrates_theta:
         likelihood = marginal_functions(parts)
     else:
         in_cpp = parts.kernel == "cpp" and has_log_lik(parts.family, parts.design)
@@ -150,25 +155,36 @@ def _theta_raw(parts: Parts) -> str:
 
 
 def _transformed_parameters(parts: Parts) -> str:
-    lines = [*fixed_lines(parts), ("real lprior = 0;", "log prior density")]
-    densities = "".join(_prior_density(parts, item) for item in parts.sampled)
-    densities += "".join(
-        f"lprior += {item.prior.stan(item.name)};\n"
+    if parts.integral:
+        return declarations(fixed_lines(parts))
+    return theta_text(parts) + declarations([*fixed_lines(parts), LPRIOR]) + _densities(parts)
+
+
+def _densities(parts: Parts, to: str = "lprior", *, sampled: bool = False) -> str:
+    """Add the log prior densities of all parameters, or of those that are not integrated out."""
+    integral, theta = parts.integral if sampled else None, parts.design.mean.theta
+    return "".join(
+        _prior_density(parts, item, to, integral)
+        for item in parts.sampled
+        if not (integral and integral.theta and item.parameter == theta)
+    ) + "".join(
+        f"{to} += {item.prior.stan(item.name)};\n"
         for item in parts.parameters
         if item.prior is not None
     )
-    return theta_text(parts) + declarations(lines) + densities
 
 
-def _prior_density(parts: Parts, item: PriorGroup) -> str:
+def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral | None) -> str:
     if item.density.joint:  # its parameters have priors of their own
         return ""
-    density, (first, *rest) = item.density, item.data_names
+    density, (first, *rest), target = item.density, item.data_names, item.target
     if item.is_phi and parts.model.weight_scales:
         rest = [*rest[:-1], stan_scale(rest[-1])]
+    if item.is_phi and integral and integral.phi:
+        target, first, *rest = PHI_SAMPLED, *(f"{name}[sampled]" for name in (first, *rest))
     text = call(
-        f"lprior += {density.name}_lpdf",
-        [f"{item.target} | {first}", *rest],
+        f"{to} += {density.name}_lpdf",
+        [f"{target} | {first}", *rest],
         "" if item.is_truncated else ";",
         width=WIDTH - 2,
     )
@@ -178,6 +194,8 @@ def _prior_density(parts: Parts, item: PriorGroup) -> str:
 
 
 def _model(parts: Parts) -> str:
+    if parts.integral:
+        return integral_model(parts) + _densities(parts, "target", sampled=True)
     if parts.integrates_theta:
         return marginal_model(parts) + "target += lprior;\n"
     passed = [argument.split()[-1] for argument in signature(parts)[2:]]
@@ -193,6 +211,9 @@ def _model(parts: Parts) -> str:
 
 
 def _generated_quantities(parts: Parts) -> str:
+    drawn = ""
+    if parts.integral:
+        drawn = integral_draws(parts) + declarations([LPRIOR]) + _densities(parts)
     mean = f"mean({parts.network.call(13)})"
     beside = parts.design.mean.terms or parts.design.mean.offsets
     eta = parts.design.mean_name or "eta"
@@ -208,7 +229,7 @@ def _generated_quantities(parts: Parts) -> str:
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
     reported = term_quantity_lines(parts.design.mean)
     others = other_quantities(parts.network)
-    return intercept + declarations([*coefficients, *raw, *reported]) + others
+    return drawn + intercept + declarations([*coefficients, *raw, *reported]) + others
 
 
 def _intercept(parts: Parts, mean: str, words: str) -> str:

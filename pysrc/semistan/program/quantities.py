@@ -11,11 +11,12 @@ from __future__ import annotations
 from textwrap import indent
 
 from semistan.model.bundle import Bundle
+from semistan.model.parameter import Parameter
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
 from semistan.program.declared import (
     data_lines,
+    declared_parameters,
     fixed_lines,
-    parameters,
     prepared_inputs,
     prior_lines,
     scales_lines,
@@ -46,12 +47,18 @@ def quantities_program(bundle: Bundle) -> str:
         ("functions", _functions(parts)),
         ("data", _data(parts)),
         ("transformed data", prepared_inputs(parts)),
-        ("parameters", parameters(parts, theta=_has_theta(parts))),
+        ("parameters", declared_parameters(_parameters(parts))),
         ("transformed parameters", theta_text(parts) + declarations(fixed_lines(parts))),
         ("generated quantities", _generated_quantities(parts)),
     )
     top = header(bundle.model, bundle) + "\n".join(comment(PURPOSE)) + "\n"
     return top + program_text(block for block in blocks if block[1])
+
+
+def _parameters(parts: Parts) -> list[Parameter]:
+    """Return all parameters, whether a chain samples or draws them, that have columns."""
+    theta = parts.design.mean.theta
+    return [item for item in parts.parameters if item.name != theta or _has_theta(parts)]
 
 
 def _has_theta(parts: Parts) -> bool:

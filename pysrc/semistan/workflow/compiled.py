@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from semistan.errors import ToolchainError
 from semistan.infer.cmdstan.compile import compile_program, is_compiled
 from semistan.infer.cmdstan.kernel import kernel_failure
@@ -13,7 +15,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
-from semistan.program.parts import Kernel, has_kernel
+from semistan.program.integral import in_one_pass
+from semistan.program.parts import Kernel, has_kernel, parts_of
 from semistan.program.program import bundle_program, stan_program
 from semistan.workflow.prepare import Say
 
@@ -111,7 +114,11 @@ def plan_of(
     if toolchain is None:
         activations = len(rows) * bundle.network.widest
         return Plan(plan_in_torch(options, method, activations), 1, len(rows))
-    if not method.hamiltonian or bundle.model.integrates_theta:
+    model = bundle.model
+    one_thread = model.integral and not in_one_pass(parts_of(model, kernel))
+    if not method.hamiltonian or model.integrates_theta or one_thread:
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
+    if model.integral:  # the kernel has slices of its own
+        return replace(default_plan(options, len(rows)), grainsize=len(rows))
     compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
     return timed_plan(bundle, rows, options, compiled.executable)

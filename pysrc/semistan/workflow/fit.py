@@ -24,7 +24,7 @@ from semistan.infer.plan import default_plan
 from semistan.infer.scripts import write_scripts
 from semistan.infer.starts import find_starts
 from semistan.infer.task import ChainTask
-from semistan.model.bundle import Bundle, with_temper
+from semistan.model.bundle import Bundle, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig, anywhere, with_overrides
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
@@ -394,7 +394,7 @@ def new_run(
     say: Say = _silent,
 ) -> Run:
     """Find the chains' starts, plan the cores, and write the run's folder."""
-    started, sampled = time.monotonic(), with_temper(bundle, options)
+    started, sampled = time.monotonic(), as_sampled(bundle, options)
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
     check_computable(method, bundle.network)
@@ -431,7 +431,7 @@ def start_run(
     toolchain = toolchain_for(config.sample)
     model = bundle.model.replace(config=config)
     kernel = compile_model(model, toolchain, say)
-    kernel = trusted_kernel(kernel, with_temper(bundle, config.sample), rows, toolchain, say)
+    kernel = trusted_kernel(kernel, as_sampled(bundle, config.sample), rows, toolchain, say)
     return new_run(
         bundle, rows, out, config.sample, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, say=say,
@@ -458,7 +458,7 @@ def export_stan(
         raise InputError(f"'{out}' is a run, which has its program already; choose another name")
     check_output_folder(out, "program.stan", overwrite=overwrite)
     check_computable(method_named("nuts"), bundle.network)
-    bundle = with_temper(bundle, options)
+    bundle = as_sampled(bundle, options)
     starts = find_starts(bundle, rows, options, prior_only=prior_only)
     resolved = starts.resolve(options)
     kernel: Kernel = "cpp" if options.kernel == "cpp" and has_kernel(bundle.model) else "stan"

@@ -17,7 +17,7 @@ from semistan.infer.chain_store import ChainProgress
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.arrays import Array
-from semistan.model.bundle import Bundle, arrays_hash, bundle_arrays, with_temper
+from semistan.model.bundle import Bundle, arrays_hash, as_sampled, bundle_arrays
 from semistan.model.modules import codes
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run, create_run
@@ -101,7 +101,7 @@ def _trained_again(
     bundle = train(prepared, progress, backend=backend)
     say(f"trained again: loss {bundle.trained.history['loss'][-1]:.4f}")
     starts = starts_of(
-        with_temper(bundle, options), prepared.rows, options, prior_only=member.prior_only
+        as_sampled(bundle, options), prepared.rows, options, prior_only=member.prior_only
     )
     return create_run(
         bundle, prepared.rows, out, options, starts, member.plan, toolchain,

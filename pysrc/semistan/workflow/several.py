@@ -25,7 +25,7 @@ from semistan.infer.folder import write_program
 from semistan.infer.methods import method_of
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
-from semistan.model.bundle import Bundle, Source, with_temper
+from semistan.model.bundle import Bundle, Source, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.modules import Given, Modules, codes
 from semistan.posterior.manifest import FORMAT_VERSION, MARKER, TRAINING, read_manifest
@@ -116,7 +116,7 @@ class SubspaceTask:
         begun = time.monotonic()
         bundle = TrainTask(self.prepared, self.left).run(report)
         trained, options = time.monotonic(), self.prepared.config.sample
-        starts = starts_of(with_temper(bundle, options), self.prepared.rows, options)
+        starts = starts_of(as_sampled(bundle, options), self.prepared.rows, options)
         seconds = {"train": trained - begun, "starts": time.monotonic() - trained}
         return TrainedSubspace(bundle, starts, seconds)
 
@@ -318,7 +318,7 @@ def _plan(bundle: Bundle, prepared: Prepared, toolchain: Toolchain | None, kerne
     config = prepared.config
     chains = config.sample.chains * config.subspace.subspaces
     options = config.sample.model_copy(update={"chains": chains})
-    return plan_of(with_temper(bundle, options), prepared.rows, options, toolchain, kernel)
+    return plan_of(as_sampled(bundle, options), prepared.rows, options, toolchain, kernel)
 
 
 def _write_member(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from semistan.density.integral import integrated_constant, log_integrated
 from semistan.density.target import log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
@@ -76,9 +77,15 @@ def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str 
 
 
 def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
-    """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,)."""
+    """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,).
+
+    Where something is integrated out, it is out of their sum too.
+    """
     target, layout = make_target(bundle, rows), bundle.layout
     states = [torch.tensor(layout.pack(values)) for values in _drawn_parameters(bundle, fit)]
+    if bundle.model.integral:
+        constant, sampled = integrated_constant(target), layout.sampled
+        return np.array([float(log_integrated(target, q[sampled])) + constant for q in states])
     log_lik = [float(log_likelihood(target, q)) for q in states]
     jacobian = [float(layout.log_jacobian(q)) + layout.log_units for q in states]
     return np.asarray(fit.stan_variable("lprior") + log_lik + jacobian)

@@ -64,12 +64,16 @@ class StanText:
         What those functions take behind H and w: its type, and its name.
     has_kernel : bool
         Whether the C++ kernel computes these networks.
+    output_inputs : str
+        The file of ``output_inputs(H, w, ...)``, the inputs of the output layers side by side, each
+        with a 1 for its bias; without it, output layers cannot be integrated out.
     """
 
     files: tuple[str, ...]
     data: Lines
     passed: Lines
     has_kernel: bool
+    output_inputs: str = ""
 
 
 class Architecture(Protocol):

@@ -159,7 +159,7 @@ class FullyConnected:
         added = "networks" if predictors else "networks, whose outputs are added"
         return StanText(
             files=(
-                "layers.stanfunctions",
+                f"layers{'_in_cpp' * kernel}.stanfunctions",
                 f"network{'_outputs' * predictors}{'_in_cpp' * kernel}.stanfunctions",
                 *["widths.stanfunctions"] * several,
                 *["networks.stanfunctions"] * (several and not predictors),
@@ -179,6 +179,7 @@ class FullyConnected:
                 ("array[] int" if several else "int", "activation"),
             ),
             has_kernel=True,
+            output_inputs=f"output{'s' * several}_inputs.stanfunctions",
         )
 
     @staticmethod

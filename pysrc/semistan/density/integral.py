@@ -1,0 +1,147 @@
+"""The posterior with what eta is linear in integrated out, and exact draws of that, in PyTorch.
+
+Given the sampled coordinates of q, the others, beta, have a normal prior N(m, S^2) and
+
+    eta = eta_m + A (beta - m),    y ~ normal(eta, sigma / sqrt(weights)).
+
+With r = (y - eta_m) sqrt(weights) / sigma, Z = diag(sqrt(weights) / sigma) A S, M = I + Z' Z and
+b = Z' r, Woodbury's identity and the determinant lemma give
+
+    log p(y | rest) = sum of weights * log N(0 | 0, sigma) - 1/2 (r' r + log det M - b' M^(-1) b),
+    (beta - m) / S given y ~ N(M^(-1) b, M^(-1)).
+
+eta is affine in beta whatever the network and the terms are, so that differences of eta, one for
+each coordinate, are the columns of A S.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semistan.density.target import Target, log_prior
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.names import MU
+from semistan.model.priors.prior import PHI, log_mass_inside
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """What is linear in standardised beta at a point: the log-likelihood's parts.
+
+    Attributes
+    ----------
+    residual : torch.Tensor, shape (N,)
+        r.
+    columns : torch.Tensor, shape (N, m)
+        Z.
+    level : torch.Tensor
+        sum of weights * log N(0 | 0, sigma).
+    """
+
+    residual: Tensor
+    columns: Tensor
+    level: Tensor
+
+    @property
+    def factor(self) -> Tensor:
+        """The lower Cholesky factor L of M."""
+        gram = self.columns.T @ self.columns
+        L: Tensor = torch.linalg.cholesky(gram + torch.eye(len(gram), dtype=gram.dtype))
+        return L
+
+    def solved(self) -> tuple[Tensor, Tensor]:
+        """Return L and L^(-1) b."""
+        L, b = self.factor, self.columns.T @ self.residual
+        return L, torch.linalg.solve_triangular(L, b[:, None], upper=False)[:, 0]
+
+    def log_integral(self) -> Tensor:
+        """Return log p(y | rest)."""
+        L, half = self.solved()
+        squares = self.residual.square().sum() - half.square().sum()
+        return self.level - squares / 2 - L.diagonal().log().sum()
+
+
+def prior_moments(target: Target) -> tuple[Array, Array]:
+    """Return the prior means and standard deviations (n,) of q; NaN where they are not normal."""
+    layout = target.layout
+    mean, sd = np.full(layout.size, np.nan), np.full(layout.size, np.nan)
+    for prior in target.priors:
+        if prior.parameter not in (PHI, target.bundle.design.mean.theta):
+            continue
+        (parameter,) = (p for p in layout.parameters if p.name == prior.parameter)
+        at, unit = layout.slices[parameter.name], np.broadcast_to(parameter.unit, parameter.shape)
+        if isinstance(prior.distribution, torch.distributions.Normal) and prior.members is None:
+            mean[at] = prior.distribution.loc.numpy() / unit
+            sd[at] = prior.distribution.scale.numpy() / unit
+    return mean, sd
+
+
+def whole(target: Target, x: Tensor, beta: Tensor) -> Tensor:
+    """Return q (n,) of its sampled (n_s,) and its integrated coordinates (m,)."""
+    q = x.new_zeros(target.layout.size)
+    q = q.index_add(0, torch.from_numpy(target.layout.sampled), x)
+    return q.index_add(0, torch.from_numpy(target.layout.integrated), beta)
+
+
+def linear_part(target: Target, x: Tensor) -> Linear:
+    """Return what is linear at sampled coordinates (n_s,)."""
+    at = target.layout.integrated
+    mean, sd = (torch.from_numpy(every[at]) for every in prior_moments(target))
+
+    def eta(z: Tensor) -> Tensor:
+        values = target.values(whole(target, x, mean + sd * z))
+        return torch.cat([chunk[MU] for chunk in target.predictors(values)])
+
+    at_mean = eta(torch.zeros_like(mean))
+    moved: Tensor = torch.func.vmap(eta)(torch.eye(len(mean), dtype=mean.dtype))
+    sigma = target.values(whole(target, x, mean))["sigma"]
+    y = torch.cat([chunk.y for chunk in target.chunks])
+    weights = [chunk.given.get("weights", torch.ones_like(chunk.y)) for chunk in target.chunks]
+    precision = torch.cat(weights).sqrt() / sigma
+    level = -torch.cat(weights).sum() * (sigma.log() + math.log(2 * math.pi) / 2)
+    return Linear(precision * (y - at_mean), (precision * (moved - at_mean)).T, level)
+
+
+def log_integrated(target: Target, x: Tensor) -> Tensor:
+    """Return the log density that the program samples at coordinates (n_s,), up to a constant.
+
+    It is that of ``log_likelihood`` plus ``log_prior``, integrated over the other coordinates.
+    """
+    mean, sd = (every[target.layout.integrated] for every in prior_moments(target))
+    at_mean = log_prior(target, whole(target, x, torch.from_numpy(mean)))
+    units = target.layout.log_unit[target.layout.integrated].sum()
+    total = at_mean + float(np.log(sd).sum() + units + len(sd) * math.log(2 * math.pi) / 2)
+    return total if target.prior_only else total + linear_part(target, x).log_integral()
+
+
+def integrated_constant(target: Target) -> float:
+    """Return what lp__ has besides ``log_integrated``: units, and what cuts densities off."""
+    layout = target.layout
+    return float(layout.log_unit[layout.sampled].sum()) - log_mass_inside(target.bundle)
+
+
+def completed_draws(target: Target, x: Array, generator: np.random.Generator) -> Array:
+    """Return q (S, n) at draws (S, n_s) of the sampled coordinates: the others are drawn exactly.
+
+    Without a likelihood they are drawn from their prior.
+    """
+    at = target.layout.integrated
+    mean, sd = (every[at] for every in prior_moments(target))
+    found = []
+    with torch.no_grad():
+        for row in torch.tensor(x):
+            z = torch.tensor(generator.normal(size=len(at)))
+            if not target.prior_only:
+                L, half = linear_part(target, row).solved()
+                z = torch.linalg.solve_triangular(L.T, (half + z)[:, None], upper=True)[:, 0]
+            beta = torch.from_numpy(mean) + torch.from_numpy(sd) * z
+            found.append(whole(target, row, beta).numpy())
+    return np.stack(found)

@@ -1,0 +1,117 @@
+"""What is integrated out: what the linear predictor is linear in, given the rest.
+
+Of a gaussian response with identity link,
+
+    y ~ normal(known + A beta, sigma),    beta ~ normal(location, scale),
+
+where beta has theta and those coordinates of phi that move weights or biases of output layers by
+themselves. The matrix A depends on what is sampled: the inputs of the output layers are columns of
+it. The program samples all but beta, from a posterior of far fewer stiff directions, and draws
+beta, given the rest and y, from its normal distribution in the generated quantities.
+
+What stays sampled: coefficients whose prior is not normal, or which move with phi or are
+orthogonalised in the program; output layers behind ``skip`` or ``norm``, in a ``subnetwork``, or
+with a prior other than a normal one of known scale, and all of phi where sigma is known; smooths,
+groups and Gaussian processes. Nothing is integrated out with
+a temperature other than 1, of censored or truncated responses, where sigma has a predictor, and by
+other methods than CmdStan's NUTS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistan.model.arrays import Index
+from semistan.model.config import ModelConfig
+from semistan.model.construction import Moves
+from semistan.model.design import Design
+from semistan.model.families.family import Family
+from semistan.model.names import MU
+from semistan.model.networks.networks import Networks, output_layers
+from semistan.model.orthogonal import in_model
+from semistan.model.priors.prior import PriorGroup
+from semistan.model.subspace import Subspace
+
+NORMAL = "normal"
+PHI_SAMPLED = "phi_sampled"  # in the program, where phi is not sampled as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Integral:
+    """What is integrated out.
+
+    Attributes
+    ----------
+    theta : bool
+        Whether the structured coefficients are.
+    phi : bool
+        Whether those coordinates of phi are that move weights of output layers by themselves.
+    """
+
+    theta: bool
+    phi: bool
+
+    @property
+    def text(self) -> str:
+        """It in words."""
+        of_phi = ["those coordinates of phi that move single weights of output layers"] * self.phi
+        return " and ".join([*["theta"] * self.theta, *of_phi])
+
+
+def integral_of(
+    config: ModelConfig,
+    design: Design,
+    family: Family,
+    networks: Networks,
+    moves: Moves,
+    priors: tuple[PriorGroup, ...],
+) -> Integral | None:
+    """Return what is integrated out of a model's posterior, or None if nothing is.
+
+    Parameters
+    ----------
+    config, design, family
+        The model; ``[sample] integrate`` may be ``none``.
+    networks : Networks
+        Those whose weights are Bayesian.
+    moves : str
+        What phi moves.
+    priors : tuple of PriorGroup
+        Of all parameters.
+    """
+    options = config.sample
+    apart = options.integrate == "none" or options.method != "nuts" or options.temperature != 1
+    if apart or not family.is_normal or design.others or not networks.in_stan:
+        return None
+    if config.subspace.holds_theta or in_model(config, design):
+        return None
+    of_theta = {item.density.name for item in priors if item.parameter == design.mean.theta}
+    theta = bool(design.coefficients) and of_theta == {NORMAL}
+    phi = moves in ("both", "all") and _free_output_layers(config, networks, priors)
+    return Integral(theta, phi) if theta or phi else None
+
+
+def _free_output_layers(
+    config: ModelConfig, networks: Networks, priors: tuple[PriorGroup, ...]
+) -> bool:
+    """Say whether coordinates of output layers can be integrated out.
+
+    Where sigma is known, all that is sampled might be: a chain needs something to move in.
+    """
+    several = len(networks.parts) > 1
+    text = networks.kind.stan_text(several=several, predictors=False, kernel=False)
+    (of_phi,) = (item for item in priors if item.is_phi)
+    known = any(item.density.is_constant for item in priors if item.parameter == "sigma")
+    return (
+        bool(text.output_inputs)
+        and of_phi.density.name == NORMAL
+        and not (config.priors.sd_w or known)
+    )
+
+
+def output_coordinates(networks: Networks, subspace: Subspace) -> Index:
+    """Return which coordinates of phi move a weight of an output layer by itself."""
+    outputs = np.concatenate(output_layers(networks, MU))
+    return np.flatnonzero(np.isin(subspace.axes, outputs))

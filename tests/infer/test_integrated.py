@@ -1,0 +1,127 @@
+"""A run whose program integrates theta out: its files, its draws, and what comes later."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import semistan
+from semistan.density.integral import linear_part, prior_moments
+from semistan.density.target import make_target
+from semistan.infer.chain_store import chain_file
+from semistan.model.config import SampleConfig
+from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.draws import read_draws
+from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.predictive import log_lik
+from semistan.posterior.run import read_run
+from semistan.posterior.scoring.moment_match import unconstrained
+from semistan.workflow.fit import new_run
+from support.untrained import random_bundle
+
+OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5, integrate="auto")
+
+
+def drawn(options, toolchain, folder, **settings):
+    bundle, rows = random_bundle("gaussian")
+    run = new_run(bundle, rows, folder, options, toolchain, **settings)
+    return semistan.sample(run, toolchain).run
+
+
+@pytest.fixture(scope="module")
+def run(toolchain, tmp_path_factory):
+    return drawn(OPTIONS, toolchain, tmp_path_factory.mktemp("integrated") / "run")
+
+
+def test_starts_and_metrics_are_of_what_is_sampled(run):
+    inits = json.loads((run.path / "inits-1.json").read_text())
+    assert list(inits) == ["phi", "sigma"]
+    metric = json.loads((run.path / "metric-1.json").read_text())
+    assert np.shape(metric["inv_metric"]) == (4, 4)
+    assert len(metric["q"]) == 4
+
+
+def standardised(run):
+    """The integrated coordinates (S, m) of the draws, less their mean, over their sd given y."""
+    target, q = make_target(run.bundle, run.rows()), unconstrained(run)
+    layout, found = run.bundle.layout, []
+    mean, sd = (every[layout.integrated] for every in prior_moments(target))
+    for row in q:
+        L, half = linear_part(target, torch.tensor(row[layout.sampled])).solved()
+        z = torch.tensor((row[layout.integrated] - mean) / sd)
+        found.append((L.T @ z - half).numpy())
+    return np.stack(found)
+
+
+def test_theta_is_drawn_from_its_distribution_given_the_rest(run):
+    z = standardised(run)
+    S = len(z)
+    assert np.abs(z.mean(axis=0)).max() < 4 / S**0.5
+    assert np.abs(z.T @ z / S - np.eye(z.shape[1])).max() < 4 * (2 / S) ** 0.5
+    # independent of the draw before, given the rest
+    assert np.abs((z[1:] * z[:-1]).mean(axis=0)).max() < 4 / S**0.5
+
+
+@pytest.fixture(scope="module")
+def other(toolchain, tmp_path_factory):
+    options = OPTIONS.model_copy(update={"integrate": "none", "seed": 6})
+    return drawn(options, toolchain, tmp_path_factory.mktemp("sampled") / "run")
+
+
+def test_the_posterior_is_that_of_chains_that_sample_everything(run, other):
+    one, all_sampled = read_draws(run), read_draws(other)
+    assert list(one.interpreted) == list(all_sampled.interpreted)
+    for name, x in {**one.interpreted, "lprior": one.lprior}.items():
+        y = all_sampled.interpreted.get(name, all_sampled.lprior)
+        for statistic in ("mean", "sd"):
+            errors = [float(quiet_arviz().mcse(each, method=statistic)) for each in (x, y)]
+            gap = getattr(np, {"sd": "std"}.get(statistic, "mean"))
+            assert abs(gap(x) - gap(y)) < 4.5 * np.hypot(*errors), (name, statistic)
+
+
+def test_more_draws_go_on(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    longer = semistan.sample(read_run(tmp_path / "run"), toolchain, more=50)
+    assert longer.posterior.draws.theta.shape == (4, 350, 2)
+    z = standardised(longer.run)
+    assert np.abs(z.mean(axis=0)).max() < 4 / len(z) ** 0.5
+
+
+def test_a_lost_chain_is_drawn_anew_with_the_same_draws(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    path = chain_file(tmp_path / "run" / "chains", 2)
+    before = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    path.unlink()
+    semistan.sample(read_run(tmp_path / "run"), toolchain)
+    after = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert after == before
+
+
+def test_stan_computes_quantities_at_the_drawn_values(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    copy = read_run(tmp_path / "run")
+    generate_quantities(copy, toolchain)
+    ours = log_lik(read_posterior(copy), copy.rows())
+    assert read_generated(copy).log_lik == pytest.approx(ours, rel=1e-6, abs=1e-6)
+
+
+def test_without_a_likelihood_theta_is_drawn_from_its_prior(tmp_path, toolchain):
+    prior = drawn(OPTIONS, toolchain, tmp_path / "run", prior_only=True)
+    theta = read_draws(prior).theta.reshape(-1, 2)
+    scale = np.array(json.loads((prior.path / "data.json").read_text())["prior_b_scale"])
+    z = theta / scale
+    assert np.abs(z.mean(axis=0)).max() < 4 / len(z) ** 0.5
+    assert np.abs(z.var(axis=0) - 1).max() < 4 * (2 / len(z)) ** 0.5
+
+
+def test_runs_of_earlier_versions_integrate_nothing_out(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    path = tmp_path / "run" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["sample"]["integrate"]
+    path.write_text(json.dumps(manifest))
+    with semistan.trust_edited():
+        assert read_run(tmp_path / "run").options.integrate == "none"
