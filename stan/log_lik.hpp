@@ -9,6 +9,7 @@
 #ifndef SEMISTAN_LOG_LIK_HPP
 #define SEMISTAN_LOG_LIK_HPP
 
+#include <stdexcept>
 #include <type_traits>
 #include <tbb/parallel_for.h>
 #include <stan/model/model_header.hpp>
@@ -48,8 +49,30 @@ inline stan::math::var node(double value, const Gradient& gradient, std::true_ty
 }
 inline double node(double value, const Gradient&, std::false_type) { return value; }
 
-// `weights` of all rows and `extra` of rows start to end may have no elements. The first elements
-// of phi move the weights at `axes`, or all weights where neither axes nor directions are given.
+// The weights at phi: its first elements move those at `axes`, or all weights where neither axes
+// nor directions are given.
+template <typename Shift, typename Basis>
+inline Eigen::VectorXd weights_at(const Eigen::VectorXd& phi, const Shift& p_bar,
+                                  const std::vector<int>& axes, const Basis& Pi) {
+  const int b = static_cast<int>(Pi.cols()), a = static_cast<int>(phi.size()) - b;
+  Eigen::VectorXd w = p_bar;
+  if (b > 0) w.noalias() += Pi * phi.tail(b);
+  for (int i = 0; i < a; ++i) w[axes.empty() ? i : axes[i] - 1] += phi[i];
+  return w;
+}
+
+// The derivatives by k coordinates phi, given those by the weights.
+template <typename Basis>
+inline Eigen::VectorXd along_phi(const Eigen::VectorXd& d_w, int k, const std::vector<int>& axes,
+                                 const Basis& Pi) {
+  const int b = static_cast<int>(Pi.cols()), a = k - b;
+  Eigen::VectorXd d_phi(k);
+  if (b > 0) d_phi.tail(b) = Pi.transpose() * d_w;
+  for (int i = 0; i < a; ++i) d_phi[i] = d_w[axes.empty() ? i : axes[i] - 1];
+  return d_phi;
+}
+
+// `weights` of all rows and `extra` of rows start to end may have no elements.
 template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
           typename Weights, typename Phi, typename Theta, typename Sigma, typename Extra>
 inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
@@ -62,13 +85,8 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   using Vector = Eigen::VectorXd;
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
-  const Vector phi_value = value_of(phi), theta_value = value_of(theta);
-  const Vector extra_value = value_of(further);
-  const int b = static_cast<int>(Pi.cols()), a = static_cast<int>(phi_value.size()) - b;
-  const auto moved = [&axes](int i) { return axes.empty() ? i : axes[i] - 1; };
-  Vector w = p_bar;
-  if (b > 0) w.noalias() += Pi * phi_value.tail(b);
-  for (int i = 0; i < a; ++i) w[moved(i)] += phi_value[i];
+  const Vector theta_value = value_of(theta), extra_value = value_of(further);
+  const Vector w = weights_at(value_of(phi), p_bar, axes, Pi);
   Rows rows{};
   rows.start = start - 1;
   rows.rows = end - start + 1;
@@ -86,10 +104,8 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   const Result result = log_lik_pass(family, rows, network, predictor);
 
   Gradient gradient(phi.size() + theta.size() + 1 + further.size());
-  Vector d_phi(a + b);
-  if (b > 0) d_phi.tail(b) = Pi.transpose() * Eigen::Map<const Vector>(result.d_w.data(), w.size());
-  for (int i = 0; i < a; ++i) d_phi[i] = result.d_w[moved(i)];
-  gradient.add(phi, d_phi.data());
+  const Eigen::Map<const Vector> d_w(result.d_w.data(), w.size());
+  gradient.add(phi, along_phi(d_w, static_cast<int>(phi.size()), axes, Pi).data());
   gradient.add(theta, result.d_theta.data());
   gradient.add(sigma, result.d_sigma);
   gradient.add(further, result.d_extra.data());
@@ -98,6 +114,36 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
 
 constexpr int SLICE = 2048;  // rows that one thread takes at a time
 
+// Sums over the rows become the distribution of beta given y, N(S z, S M^(-1) S), for `linear`.
+struct GivenY {
+  double mass, log_det, trace, norm;  // of the weights; log det M, tr M^(-1), z' z
+
+  GivenY(const std::vector<Slice>& slices, const Eigen::VectorXd& sd, Linear& linear) {
+    using Matrix = Eigen::MatrixXd;
+    const int M = linear.columns, size = (M + SIDE) / SIDE * SIDE;
+    Matrix products = Matrix::Zero(size, size);  // in its upper part
+    mass = 0;
+    for (const Slice& slice : slices) {
+      products += Eigen::Map<const Matrix>(slice.result.products.data(), size, size);
+      mass += slice.result.mass;
+    }
+    const Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
+    Matrix inner = linear.precision * (sd.asDiagonal() * gram * sd.asDiagonal());
+    inner.diagonal().array() += 1;
+    const Eigen::LLT<Matrix> factor(inner);
+    if (factor.info() != Eigen::Success) throw std::domain_error("I + Z'Z has no Cholesky factor");
+    const Eigen::VectorXd cross = products.col(M).head(M);
+    const Eigen::VectorXd z = factor.solve(linear.precision * (sd.asDiagonal() * cross));
+    const Matrix inverse = factor.solve(Matrix::Identity(M, M));
+    log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
+    trace = inverse.trace();
+    norm = z.squaredNorm();
+    for (int j = 0; j < M; ++j) linear.mean[j] = sd[j] * z[j];
+    for (std::size_t j = 0; j < linear.inputs.size(); ++j)
+      for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = sd[j] * inverse(j, i) * sd[i];
+  }
+};
+
 // The log-likelihood of a normal response with what eta is linear in integrated out,
 //
 //   beta = (phi at `column`, theta) ~ normal(m, S),
@@ -105,8 +151,8 @@ constexpr int SLICE = 2048;  // rows that one thread takes at a time
 //   M = I + S A' A S / sigma^2,   z = M^(-1) S A' (y - eta) / sigma^2,   e = y - eta - A S z,
 //
 // with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `theta_sd`
-// are S; without elements where phi or theta is sampled. The sums over the slices are taken in
-// their order, so that they do not depend on the number of threads.
+// are S, and have no elements where phi or theta is sampled. The slices' sums are added in their
+// order, so that they do not depend on the number of threads.
 template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
           typename PhiSd, typename ThetaSd, typename Weights, typename Phi, typename Theta,
           typename Sigma, typename Extra>
@@ -118,34 +164,26 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
                        const Theta& theta, const Sigma& sigma, const Extra& extra) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
-  using Matrix = Eigen::MatrixXd;
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
-  const Vector phi_value = value_of(phi), theta_value = value_of(theta);
-  const Vector extra_value = value_of(further);
-  const Vector sd_of_phi = value_of(phi_sd), sd_of_theta = value_of(theta_sd);
-  const double s = value_of(sigma), precision = 1 / (s * s);
-  const int b = static_cast<int>(Pi.cols()), a = static_cast<int>(phi_value.size()) - b;
-  const auto moved = [&axes](int i) { return axes.empty() ? i : axes[i] - 1; };
-  Vector w = p_bar;
-  if (b > 0) w.noalias() += Pi * phi_value.tail(b);
-  for (int i = 0; i < a; ++i) w[moved(i)] += phi_value[i];
-
+  const Vector theta_value = value_of(theta), extra_value = value_of(further);
+  const Vector w = weights_at(value_of(phi), p_bar, axes, Pi);
+  const double s = value_of(sigma);
   const int N = static_cast<int>(H.rows()), of_phi = static_cast<int>(column.size());
   const int M = of_phi + static_cast<int>(theta_sd.size());
   Vector sd(M);
-  Linear linear{{}, M, std::vector<double>(M), std::vector<double>(padded(of_phi) * M), precision};
-  for (int j = 0; j < of_phi; ++j) {
-    linear.inputs.push_back(column[j] - 1);
-    sd[j] = eta_scale * sd_of_phi[j];
-  }
-  for (int j = of_phi; j < M; ++j) sd[j] = sd_of_theta[j - of_phi];
+  sd.head(of_phi) = eta_scale * value_of(phi_sd);
+  sd.tail(M - of_phi) = value_of(theta_sd);
+  Linear linear{{}, M, std::vector<double>(M), {}, 1 / (s * s)};
+  linear.covariance.resize(padded(of_phi) * M);
+  for (int input : column) linear.inputs.push_back(input - 1);
+
   const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
   const Predictor predictor{eta_loc, eta_scale, s, theta_value.data()};
-  static thread_local std::vector<Slice> kept;
+  static thread_local std::vector<Slice> kept;  // its memory is used again
   std::vector<Slice>& slices = kept;
-  slices.resize((N + SLICE - 1) / SLICE);
-  const int n = static_cast<int>(slices.size());
+  const int n = (N + SLICE - 1) / SLICE;
+  slices.resize(n);
   tbb::parallel_for(0, n, [&](int i) {
     Rows rows{};
     rows.start = i * SLICE;
@@ -159,53 +197,26 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
     rows.extra = extra_value.size() ? extra_value.data() + rows.start : nullptr;
     products_pass(slices[i], rows, network, predictor, linear);
   });
-
-  const int size = (M + SIDE) / SIDE * SIDE;
-  Matrix products = Matrix::Zero(size, size);  // its upper part, i <= j, is at (i, j)
-  double mass = 0;
-  for (const Slice& slice : slices) {
-    products += Eigen::Map<const Matrix>(slice.result.products.data(), size, size);
-    mass += slice.result.mass;
-  }
-  const Matrix gram = products.topLeftCorner(M, M).template selfadjointView<Eigen::Upper>();
-  Matrix inner = precision * (sd.asDiagonal() * gram * sd.asDiagonal());
-  inner.diagonal().array() += 1;
-  const Eigen::LLT<Matrix> factor(inner);
-  if (factor.info() != Eigen::Success)
-    stan::math::throw_domain_error("integral", "sigma", s, "is ", ", where M has no factor");
-  const Vector cross = products.col(M).head(M);
-  const Vector z = factor.solve(precision * (sd.asDiagonal() * cross));
-  const Matrix inverse = factor.solve(Matrix::Identity(M, M));
-  const Matrix covariance = sd.asDiagonal() * inverse * sd.asDiagonal();
-  const Vector mean = sd.asDiagonal() * z;
-  for (int j = 0; j < M; ++j) linear.mean[j] = mean[j];
-  for (int j = 0; j < of_phi; ++j)
-    for (int i = 0; i < M; ++i) linear.covariance[j * M + i] = covariance(j, i);
+  const GivenY given(slices, sd, linear);
   tbb::parallel_for(0, n, [&](int i) { integral_pass(slices[i]); });
 
   Vector d_w = Vector::Zero(w.size()), d_theta = Vector::Zero(theta_value.size());
-  Vector d_extra(extra_value.size());
+  std::vector<double> d_extra;
   double squares = 0;
-  for (int i = 0; i < n; ++i) {
-    const Result& own = slices[i].result;
-    squares += own.squares;
+  for (const Slice& slice : slices) {
+    const Result& own = slice.result;
+    squares += own.squares * linear.precision;
     d_w += Eigen::Map<const Vector>(own.d_w.data(), w.size());
     d_theta += Eigen::Map<const Vector>(own.d_theta.data(), d_theta.size());
-    std::copy(own.d_extra.begin(), own.d_extra.end(), d_extra.data() + i * SLICE * !!d_extra.size());
+    d_extra.insert(d_extra.end(), own.d_extra.begin(), own.d_extra.end());
   }
-  const double log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
-  const double value = -0.5 * (mass * std::log(2 * stan::math::pi() * s * s) + log_det
-                               + squares * precision + z.squaredNorm());
-  const double d_sigma = (squares * precision - mass + M - inverse.trace()) / s;
-
   Gradient gradient(phi.size() + theta.size() + 1 + further.size());
-  Vector d_phi(a + b);
-  if (b > 0) d_phi.tail(b) = Pi.transpose() * d_w;
-  for (int i = 0; i < a; ++i) d_phi[i] = d_w[moved(i)];
-  gradient.add(phi, d_phi.data());
+  gradient.add(phi, along_phi(d_w, static_cast<int>(phi.size()), axes, Pi).data());
   gradient.add(theta, d_theta.data());
-  gradient.add(sigma, d_sigma);
+  gradient.add(sigma, (squares - given.mass + M - given.trace) / s);
   gradient.add(further, d_extra.data());
+  const double value = -0.5 * (given.mass * std::log(2 * stan::math::pi() * s * s)
+                               + given.log_det + squares + given.norm);
   return node(value, gradient, std::is_same<Return, stan::math::var>());
 }
 

@@ -533,8 +533,8 @@ SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R,
 }
 
 // From eta, which holds the derivative by eta, to theta, to the output layer and to its inputs.
-SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, Result& result,
-                                     int R) {
+SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, int R,
+                                     Result& result) {
   const int offset = pass.data.start + first, stride = pass.stride;
   for (int p = 0; p < pass.data.P; ++p) {
     const double* column = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
@@ -588,7 +588,7 @@ SEMISTAN_INLINE void backward_hidden(const Pass& pass, int R) {
 
 template <int TILE>
 SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
-  backward_output(pass, first, rows, result, R);
+  backward_output(pass, first, rows, R, result);
   backward_hidden<TILE>(pass, R);
 }
 
@@ -665,16 +665,18 @@ SEMISTAN_INLINE void pull_integral(const Pass& pass, int first, int rows, int R,
   }
   result.squares += total(squares);
   if (pass.data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
-  backward_output(pass, first, rows, result, R);
+  backward_output(pass, first, rows, R, result);
   const Layer& last = pass.layers.back();
   if (of_phi)
-    product<TILE>(linear.covariance.data(), nullptr, pass.columns, pass.moved, M, of_phi, R, stride);
+    product<TILE>(linear.covariance.data(), nullptr, pass.columns, pass.moved, M, of_phi, R,
+                  stride);
   for (int j = 0; j < of_phi; ++j) {
     if (linear.inputs[j] == last.m) continue;
     double* adjoint = pass.adjoint + linear.inputs[j] * stride;
-    for (int r = 0; r < R; r += LANES)
-      at(adjoint + r) += load(pass.weight + r) * linear.precision
-                         * (linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r));
+    for (int r = 0; r < R; r += LANES) {
+      const Vec slope = linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r);
+      at(adjoint + r) += load(pass.weight + r) * linear.precision * slope;
+    }
   }
   backward_hidden<TILE>(pass, R);
 }
@@ -686,6 +688,19 @@ inline Pass of_block(const Pass& pass, int block) {
     layer.in += static_cast<std::size_t>(block) * padded(layer.m) * pass.stride;
   own.eta += block * pass.stride;
   return own;
+}
+
+template <int TILE>
+SEMISTAN_INLINE void linear_block(const Pass& pass, Task task, int first, int rows, int R,
+                                  Result& result) {
+  if (task == PRODUCTS || !pass.kept) forward<TILE>(pass, first, rows, R);
+  known_of_block(pass, first, rows, R);
+  linear_columns(pass, first, rows, R);
+  if (task == PRODUCTS) {
+    add_products(pass, R, result);
+  } else {
+    pull_integral<TILE>(pass, first, rows, R, result);
+  }
 }
 
 inline int block_rows(const Network& network, int rows) {
@@ -759,14 +774,7 @@ SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
     const int R = (rows + STEP - 1) / STEP * STEP;
     if (task == PRODUCTS || task == INTEGRAL) {
       const Pass own = pass.kept ? of_block(pass, first / most) : pass;
-      if (task == PRODUCTS || !pass.kept) forward<TILE>(own, first, rows, R);
-      known_of_block(own, first, rows, R);
-      linear_columns(own, first, rows, R);
-      if (task == PRODUCTS) {
-        add_products(own, R, result);
-      } else {
-        pull_integral<TILE>(own, first, rows, R, result);
-      }
+      linear_block<TILE>(own, task, first, rows, R, result);
       continue;
     }
     forward<TILE>(pass, first, rows, R);

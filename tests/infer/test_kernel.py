@@ -52,12 +52,12 @@ def test_the_self_check_knows_further_terms(toolchain):
     assert kernel_failure(bundle, rows, compiled.executable) is None
 
 
-def spoiled(monkeypatch, old, new):
+def spoiled(monkeypatch, old, new, file="network_kernel.hpp"):
     """Compile another kernel than the one that is shipped."""
 
     def source(name):
         text = stan_source(name)
-        if name == "network_kernel.hpp":
+        if name == file:
             assert old in text
             return text.replace(old, new)
         return text
@@ -105,3 +105,22 @@ def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, tool
     assert workflow.compile_model(bundle.model, toolchain, lines.append) == "stan"
     (said,) = [line for line in lines if "pure Stan is used" in line]
     assert "this compiler has no vectors" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("+ given.log_det +", "+ 0.999 * given.log_det +", "its log density is off"),
+        ("= eta_scale * value_of(phi_sd)", "= 1.01 * eta_scale * value_of(phi_sd)", "is off"),
+        ("= sd[j] * inverse(j, i) * sd[i]", "= inverse(j, i) * sd[i]", "its gradient is off"),
+    ],
+    ids=["determinant", "prior scale", "covariance"],
+)
+@pytest.mark.lengthy
+def test_a_wrong_integral_is_found(monkeypatch, toolchain, old, new, message):
+    spoiled(monkeypatch, old, new, "log_lik.hpp")
+    bundle, rows = random_bundle(
+        "gaussian", sample={"integrate": "auto"}, subspace={"construction": "full"}
+    )
+    compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
+    assert message in kernel_failure(bundle, rows, compiled.executable)
