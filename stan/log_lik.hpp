@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <type_traits>
 #include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 #include <stan/model/model_header.hpp>
 #include "network_kernel.hpp"
 
@@ -114,6 +115,13 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
 
 constexpr int SLICE = 2048;  // rows that one thread takes at a time
 
+// Calls a function for each of n slices, on the threads that are free. A thread that waits for the
+// others begins nothing else meanwhile: another chain of the process would use the same slices.
+template <typename Function>
+inline void for_each_slice(int n, const Function& function) {
+  tbb::this_task_arena::isolate([&] { tbb::parallel_for(0, n, function); });
+}
+
 // Sums over the rows become the distribution of beta given y, N(S z, S M^(-1) S), for `linear`.
 struct GivenY {
   double mass, log_det, trace, norm;  // of the weights; log det M, tr M^(-1), z' z
@@ -184,7 +192,7 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
   std::vector<Slice>& slices = kept;
   const int n = (N + SLICE - 1) / SLICE;
   slices.resize(n);
-  tbb::parallel_for(0, n, [&](int i) {
+  for_each_slice(n, [&](int i) {
     Rows rows{};
     rows.start = i * SLICE;
     rows.rows = std::min(SLICE, N - rows.start);
@@ -198,7 +206,7 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
     products_pass(slices[i], rows, network, predictor, linear);
   });
   const GivenY given(slices, sd, linear);
-  tbb::parallel_for(0, n, [&](int i) { integral_pass(slices[i]); });
+  for_each_slice(n, [&](int i) { integral_pass(slices[i]); });
 
   Vector d_w = Vector::Zero(w.size()), d_theta = Vector::Zero(theta_value.size());
   std::vector<double> d_extra;
