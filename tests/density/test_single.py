@@ -77,7 +77,7 @@ def test_draws_are_predicted_in_it_where_that_is_asked_for(trained):
     assert np.array_equal(one, double[1])
 
 
-METHODS = ["elliptical-slice", "nuts-torch", "mclmc"]
+METHODS = ["elliptical-slice", "nuts-torch", "mclmc-torch"]
 
 
 @pytest.mark.parametrize("warmup", [1, 2, 5])

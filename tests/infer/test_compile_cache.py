@@ -128,7 +128,7 @@ def test_a_program_is_built_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SEMISTAN_CACHE", str(tmp_path))
     built = []
 
-    def build(program, folder, toolchain, _kernel):
+    def build(program, folder, toolchain, *_):
         built.append((program, toolchain))
         folder.mkdir()
         module._executable(folder).write_text("binary")

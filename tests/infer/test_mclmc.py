@@ -1,272 +1,268 @@
-"""Microcanonical Langevin Monte Carlo: its steps, its adaptation, and closed forms."""
+"""Microcanonical Langevin Monte Carlo over the compiled program: its draws and its files."""
 
+import json
+import shutil
+import threading
 from dataclasses import replace
-from functools import partial
-from types import SimpleNamespace
 
+import cmdstanpy
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.integrate import solve_ivp
 
 import semistan
-from semistan.density.target import make_target
+from semistan.density.target import make_target, value_and_gradient
 from semistan.errors import InputError, SemistanError
-from semistan.infer.backends.backend import SILENT
-from semistan.infer.methods import mclmc, reservations
-from semistan.infer.methods.mclmc import (
-    ENERGY_VARIANCE,
-    Adaptation,
-    Motion,
-    Place,
-    adapted,
-    correlation_time,
-    integrated,
-    refreshed,
-    turned,
-)
-from semistan.infer.starts import curve_states, find_starts
-from semistan.infer.walk import walked
+from semistan.infer.backends.backend import SILENT, Report
+from semistan.infer.chain_store import chain_tasks
+from semistan.infer.children import Children, working_with
+from semistan.infer.content import Content
+from semistan.infer.continuation import parsed
+from semistan.infer.folder import write_stan_folder
+from semistan.infer.methods import method_named
+from semistan.infer.microcanonical import ENERGY_VARIANCE
+from semistan.infer.stan_csv import NUTS_COLUMNS
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.posterior.diagnostics import diagnose, worst
-from semistan.posterior.posterior import One, read_posterior
-from semistan.workflow.fit import draw_missing, new_run
-from support.assertions import Z, assert_mean, mcse
-from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains
-from support.drawn import random_draws
-from support.gradients import assert_gradient
-from support.small import small_config, small_frame
+from semistan.model.layout import column_names
+from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.predictive import log_lik
+from semistan.posterior.run import options_of, read_run
+from semistan.program.data import stan_data
+from semistan.workflow.fit import new_run
+from support.assertions import assert_correlation, assert_mean, assert_sd
+from support.chains import columns_of, complete_folder
+from support.programs import evaluate
 from support.untrained import random_bundle
 
-PRIORS = {"phi": "normal(0, 0.5)", "b": "normal(0, 1)"}
-SHORT = SampleConfig(method="mclmc", chains=2, warmup=16, draws=30, seed=7)
+PRIORS = {"phi": "normal(0, 0.5)", "b": "normal(0, 1)", "sigma": "constant(15)"}
+OPTIONS = SampleConfig(method="mclmc", chains=4, warmup=200, draws=1000, seed=7)
 
 
-def unit(generator, n):
-    u = generator.normal(size=n)
-    return u / np.linalg.norm(u)
+@pytest.fixture(scope="module")
+def linear():
+    """A gaussian model with a linear network and known sigma: its posterior is a normal."""
+    return random_bundle("gaussian", activation="identity", hidden=[], priors=PRIORS)
 
 
-def correlated(n=20):
-    """A Gaussian with standard deviations from 0.3 to 3: mean, covariance, and its density."""
-    generator = np.random.default_rng(1)
-    A = generator.normal(size=(n, n))
-    covariance = A @ A.T / n + 0.3 * np.eye(n)
-    scale = np.geomspace(0.3, 3, n) / np.sqrt(np.diag(covariance))
-    covariance = covariance * np.outer(scale, scale)
-    mean, precision = generator.normal(size=n), np.linalg.inv(covariance)
-
-    def density(q):
-        slope = precision @ (q - mean)
-        return float((q - mean) @ slope / 2), slope
-
-    return mean, covariance, density
-
-
-def chain_of(density, start, number, warmup=400, draws=500):
-    options = SampleConfig(method="mclmc", warmup=warmup, draws=draws, seed=2)
-    task = SimpleNamespace(options=options, number=number, left=None)
-    return walked(
-        task,
-        lambda generator: mclmc._first(density, start, number, generator),
-        lambda walk, generator: mclmc._moved(density, task, walk, generator),
-        SILENT,
-    )
-
-
-@pytest.mark.parametrize("time", [0.01, 0.7, 5.0])
-def test_a_turn_solves_its_differential_equation(time):
-    generator, n = np.random.default_rng(0), 6
-    u, slope = unit(generator, n), 4 * generator.normal(size=n)
-
-    def right(_, y):
-        v = y[:n]
-        along = v @ slope
-        return [*(-(slope - along * v) / (n - 1)), -along]
-
-    solution = solve_ivp(right, (0, time), [*u, 0.0], rtol=1e-11, atol=1e-12).y[:, -1]
-    new, gain = turned(u, slope, time)
-    assert new == pytest.approx(solution[:n], abs=1e-8)
-    assert gain == pytest.approx(solution[n], abs=1e-7)
-
-
-def test_a_turn_is_stable_where_the_slope_is_steep_or_zero():
-    u = np.array([1.0, 0, 0])
-    for slope in (np.array([1e8, 0, 0]), np.array([-1e8, 0, 0]), np.array([0, 1e8, 0])):
-        new, gain = turned(u, slope, 1.0)
-        assert np.linalg.norm(new) == pytest.approx(1)
-        assert np.isfinite(gain)
-    assert turned(u, np.zeros(3), 1.0) == (u, 0.0)
-
-
-def test_energy_is_conserved_to_the_square_of_the_step_without_noise():
-    _, covariance, density = correlated()
-    generator = np.random.default_rng(3)
-    start, direction = generator.multivariate_normal(np.zeros(20), covariance), unit(generator, 20)
-    worst_error = []
-    for step in (0.4, 0.2, 0.1):
-        motion, total, found = Motion(step, np.inf, np.ones(20)), 0.0, []
-        place, u = Place(start, *density(start)), direction
-        for _ in range(round(8 / step)):
-            place, u, error = integrated(density, place, u, motion)
-            assert np.linalg.norm(u) == pytest.approx(1, abs=1e-12)
-            found.append(total := total + error)
-        worst_error.append(np.abs(found).max())
-    assert worst_error[0] / worst_error[1] == pytest.approx(4, rel=0.5)
-    assert worst_error[1] / worst_error[2] == pytest.approx(4, rel=0.5)
-
-
-def test_a_step_goes_back_when_the_velocity_is_turned_round():
-    _, _, density = correlated()
-    generator = np.random.default_rng(3)
-    q, u = generator.normal(size=20), unit(generator, 20)
-    motion = Motion(0.3, np.inf, np.linspace(0.5, 2, 20))
-    there, new, error = integrated(density, Place(q, *density(q)), u, motion)
-    back, old, other = integrated(density, there, -new, motion)
-    assert back.q == pytest.approx(q)
-    assert old == pytest.approx(-u)
-    assert other == pytest.approx(-error)
-
-
-def test_noise_keeps_the_length_and_forgets_over_the_distance():
-    generator, n = np.random.default_rng(0), 200
-    motion, u = Motion(0.1, 2.0, np.ones(n)), unit(generator, n)
-    new = [refreshed(u, motion, generator) for _ in range(400)]
-    assert np.linalg.norm(new, axis=1) == pytest.approx(1)
-    assert np.mean(new @ u) == pytest.approx(np.exp(-0.1 / 2.0), abs=1e-3)
-
-
-def test_the_step_is_adapted_to_the_variance_of_the_energy():
-    generator, n, adaptation, step = np.random.default_rng(0), 50, Adaptation(), 30.0
-    for _ in range(600):
-        error = generator.normal() * 0.01 * step**3
-        adaptation, step = adapted(adaptation, step, error, n)
-    assert (0.01 * step**3) ** 2 / n == pytest.approx(ENERGY_VARIANCE, rel=0.5)
-    bounded, shorter = adapted(adaptation, step, np.nan, n)
-    assert shorter == bounded.largest == 0.8 * step
-
-
-def test_the_correlation_time_is_that_of_an_autoregression():
-    generator, rho = np.random.default_rng(0), 0.8
-    draws = np.zeros((20_000, 3))
-    for i in range(1, len(draws)):
-        draws[i] = rho * draws[i - 1] + generator.normal(size=3)
-    assert correlation_time(draws) == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
-    assert correlation_time(generator.normal(size=(1000, 3))) == pytest.approx(1, abs=0.2)
-    assert correlation_time(np.ones((9, 2))) == 1
-
-
-@pytest.mark.lengthy
-def test_a_correlated_gaussian_has_its_moments():
-    mean, covariance, density = correlated()
-    sd = np.sqrt(np.diag(covariance))
-    chains = [chain_of(density, mean + 3 * sd, number) for number in (1, 2, 3, 4)]
-    z = (np.stack([chain["q"] for chain in chains]) - mean) / sd
-    for j in range(20):
-        assert_mean(z[..., j], 0)
-        assert abs(z[..., j].var() - 1) < 0.03 + Z * mcse(z[..., j] ** 2, "mean")
-    assert z.var(axis=(0, 1)).mean() == pytest.approx(1, abs=0.05)
-    correlation = covariance / np.outer(sd, sd)
-    assert np.corrcoef(z.reshape(-1, 20).T) == pytest.approx(correlation, abs=0.15)
-    assert np.mean([chain["energy_error"] for chain in chains]) < 2 * ENERGY_VARIANCE
-    assert np.all(chains[0]["gradients"] == 10)
-
-
-@pytest.mark.parametrize("name", ["gaussian", "poisson"])
-def test_the_gradient_is_that_of_the_posterior(name):
-    bundle, rows = random_bundle(name)
-    target, q = make_target(bundle, rows), curve_states(bundle, 1)[0]
-    assert_gradient(target, q)
-
-
-def sampled(bundle, rows, folder, options=SHORT, **settings):
-    """Sample, and return the columns (C, S) by name."""
+def prepared(bundle, rows, folder, options=OPTIONS):
     starts = find_starts(bundle, rows, options, from_mode=False)
-    draw_chains(bundle, rows, folder, options, starts, **settings)
-    return columns_of(folder, options.chains)
+    write_stan_folder(bundle, rows, folder, starts, grainsize=len(rows))
+    (folder / "chains").mkdir()
 
 
-@pytest.mark.lengthy
-def test_its_predictors_are_those_of_elliptical_slice_sampling(tmp_path):
-    bundle, rows = random_bundle("gaussian", hidden=(2,), k=2, priors=PRIORS)
+def task_of(bundle, folder, options, chain=1):
+    return chain_tasks(folder, method_named("mclmc"), bundle, options, chains=[chain])[0]
+
+
+@pytest.fixture(scope="module")
+def folder(linear, toolchain, tmp_path_factory):
+    bundle, rows = linear
+    folder = tmp_path_factory.mktemp("mclmc")
+    prepared(bundle, rows, folder)
+    complete_folder(folder, bundle, OPTIONS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def drawn(linear, folder):
+    """Columns (C, S) by name, and the coordinates q (C, S, n) of the draws."""
+    bundle, columns = linear[0], columns_of(folder, OPTIONS.chains)
+    return columns, packed(bundle, columns)
+
+
+def packed(bundle, columns):
+    """Return q (C, S, n) at the columns of parameters."""
+    C, S = columns["lp__"].shape
+
+    def values(c, s):
+        for p in bundle.layout.parameters:
+            value = np.zeros(p.shape)
+            for name, index in column_names(p.name, p.shape).items():
+                value[index] = columns[name][c, s]
+            yield p.name, value
+
+    return np.array([[bundle.layout.pack(dict(values(c, s))) for s in range(S)] for c in range(C)])
+
+
+def test_a_normal_posterior_has_its_moments(linear, drawn):
+    """The mean and covariance are those at which the quadratic density has its top."""
+    columns, q = drawn
+    target, n = make_target(*linear), q.shape[-1]
+    at_zero = value_and_gradient(target, np.zeros(n))[1]  # the gradient is linear in q
+    precision = np.stack([value_and_gradient(target, unit)[1] - at_zero for unit in np.eye(n)])
+    mean = np.linalg.solve(precision, -at_zero)
+    covariance = np.linalg.inv(precision)
+    sd = np.sqrt(np.diag(covariance))
+    z = (q - mean) / sd
+    for i in range(n):
+        assert_mean(z[..., i], 0, f"q[{i}]")
+        assert_sd(z[..., i], 1, f"q[{i}]")
+    for i, j in ((0, 1), (0, n - 1), (1, n - 1)):
+        assert_correlation(z[..., i], z[..., j], covariance[i, j] / sd[i] / sd[j], f"{i}, {j}")
+    squares = np.einsum("csi,ij,csj->cs", q - mean, precision, q - mean)
+    assert_mean(squares, n, "squared distance from the mean")
+    assert np.ptp(columns["lp__"] + squares / 2) < 1e-5
+
+
+def test_densities_and_columns_are_those_of_cmdstan(linear, drawn, toolchain, tmp_path):
+    (bundle, rows), (columns, q) = linear, drawn
+    some = [(0, 0), (1, 500), (3, 999)]
+    states = np.array([q[at] for at in some])
+    found = evaluate(bundle, stan_data(bundle, rows), states, toolchain, tmp_path)
+    ours = {name: np.array([x[at] for at in some]) for name, x in columns.items()}
+    assert ours["lp__"] == pytest.approx(found.lp, rel=1e-8)
+    own = [name for name in columns if not name.endswith("__")]
+    assert own == list(found.written)
+    for name in own:
+        assert ours[name] == pytest.approx(found.written[name], rel=1e-7, abs=1e-8)
+
+
+def test_the_step_has_the_error_that_it_is_adapted_to(drawn):
+    columns, _ = drawn
+    assert 0.2 * ENERGY_VARIANCE < columns["energy_error__"].mean() < 3 * ENERGY_VARIANCE
+    assert set(columns["n_leapfrog__"].ravel()) == {10}
+    assert all(len(set(steps)) == 1 for steps in columns["stepsize__"])
+    assert np.all(columns["divergent__"] == 0)
+
+
+def test_its_file_is_one_of_stan(folder):
+    paths = [str(folder / "chains" / f"chain-{c}.csv") for c in (1, 2, 3, 4)]
+    fit = cmdstanpy.from_csv(paths, method="sample")
+    assert (fit.chains, fit.num_draws_sampling) == (4, OPTIONS.draws)
+    table = pd.read_csv(paths[0], comment="#")
+    assert list(table)[:7] == list(NUTS_COLUMNS.values())
+    assert list(table)[-1] == "energy_error__"
+    assert fit.step_size[0] == pytest.approx(table["stepsize__"][0])
+    assert fit.inv_metric.shape == (4, 5)
+
+
+def test_the_seed_decides_and_each_chain_has_its_own(linear, folder, drawn, tmp_path):
+    bundle, _ = linear
+    columns, _ = drawn
+
+    def phi(options, chain):
+        content = method_named("mclmc").chain(task_of(bundle, folder, options, chain), SILENT)
+        (tmp_path / "chain.csv").write_bytes(content)
+        return pd.read_csv(tmp_path / "chain.csv", comment="#")["phi.1"].to_numpy()
+
+    assert np.array_equal(phi(OPTIONS, 2), columns["phi.1"][1])
+    assert not np.allclose(columns["phi.1"][0], columns["phi.1"][1])
+    other = OPTIONS.model_copy(update={"seed": OPTIONS.seed + 1})
+    assert not np.allclose(phi(other, 2), columns["phi.1"][1])
+
+
+def test_it_tells_of_its_iterations(linear, folder):
+    seen = []
+    report = Report(lambda *now: seen.append(now), lambda _: None)
+    options = OPTIONS.model_copy(update={"warmup": 30, "draws": 70})
+    method_named("mclmc").chain(task_of(linear[0], folder, options), report)
+    assert seen == [(1, 100), *((done, 100) for done in range(2, 101, 2))]
+
+
+def test_a_start_without_density_is_an_error(linear, folder):
+    bundle, _ = linear
+    task = task_of(bundle, folder, OPTIONS, 3)
+    start = json.loads(task.start.read()) | {"theta": [1e300, 1e300]}
+    task = replace(task, start=Content("start.json", None, json.dumps(start).encode()))
+    with pytest.raises(SemistanError, match="chain 3 starts where the posterior is not finite"):
+        method_named("mclmc").chain(task, SILENT)
+
+
+def test_an_interruption_ends_its_process(linear, folder):
+    """Another thread ends a chain that would take minutes."""
+    children, begun = Children(), threading.Event()
+    options = OPTIONS.model_copy(update={"draws": 10_000_000})
     found = []
-    for method, draws in (("mclmc", 250), ("elliptical-slice", 400)):
-        options = SampleConfig(method=method, chains=2, warmup=120, draws=draws, seed=3)
-        run = new_run(bundle, rows, tmp_path / method, options, None)
-        draw_missing(run)
-        found.append(read_posterior(run).predictor(rows).reshape(2, draws, -1))
-    for i in range(len(rows)):
-        for moment, kind, bias in ((np.mean, "mean", 0.05), (np.std, "sd", 0.05)):
-            ours, theirs = (moment(eta[..., i]) for eta in found)
-            limit = Z * np.hypot(*(mcse(eta[..., i], kind) for eta in found))
-            assert abs(ours - theirs) < limit + bias * found[1][..., i].std()
 
+    def draw():
+        report = Report(lambda *_: begun.set(), lambda _: None)
+        with working_with(children), pytest.raises(SemistanError) as caught:
+            method_named("mclmc").chain(task_of(linear[0], folder, options), report)
+        found.append(str(caught.value))
 
-@pytest.mark.lengthy
-def test_an_interrupted_chain_goes_on_to_the_same_bytes(tmp_path):
-    bundle, rows = random_bundle("gaussian")
-    assert_goes_on(partial(sampled, bundle, rows), tmp_path, ((1, 1), (1, 12), (1, 46), (2, 33)))
-
-
-@pytest.mark.lengthy
-def test_the_seed_decides_and_each_chain_has_its_own(tmp_path):
-    bundle, rows = random_bundle("gaussian")
-    assert_seed_decides(partial(sampled, bundle, rows), tmp_path, SHORT)
-
-
-def test_chains_start_on_the_curve_and_look_for_no_mode(monkeypatch, tmp_path):
-    bundle, rows = random_bundle("gaussian")
-    monkeypatch.setattr("semistan.infer.starts.find_mode", lambda *_: 1 / 0)
-    said = []
-    run = new_run(bundle, rows, tmp_path / "run", SHORT, None, say=said.append)
-    assert said == ["they start on the curve"]
-    assert run.options.warmup == 16
-    assert not list(run.path.glob("metric-*.json"))
+    thread = threading.Thread(target=draw)
+    thread.start()
+    assert begun.wait(60)
+    children.end()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert not children.running
+    assert len(found) == 1
 
 
 def test_it_cannot_move_in_one_dimension(tmp_path):
     bundle, rows = random_bundle(
         "gaussian", formula="y ~ nn(u1)", k=1, priors={"sigma": "constant(15)"}
     )
+    prepared(bundle, rows, tmp_path)
     with pytest.raises(InputError, match="needs at least two parameters to sample, got one"):
-        sampled(bundle, rows, tmp_path)
+        method_named("mclmc").chain(task_of(bundle, tmp_path, OPTIONS), SILENT)
 
 
-def test_a_start_without_density_is_an_error():
-    with pytest.raises(SemistanError, match="chain 3 starts where the posterior is not finite"):
-        mclmc._first(lambda _: (np.nan, np.zeros(2)), np.zeros(2), 3, np.random.default_rng(0))
+# ----------------------------------------------------------------------------- runs
 
 
-def test_a_chain_stays_where_it_would_leave_the_support():
-    def density(q):
-        return (float(q @ q / 2) if q[0] > 0 else np.inf), q
-
-    drawn = chain_of(density, np.array([1.0, 0.0, 0.0]), 1, warmup=40, draws=60)
-    assert (drawn["q"][:, 0] > 0).all()
-    assert np.isfinite(drawn["log_density"]).all()
-
-
-def judged(error):
-    bundle, _ = random_bundle("gaussian")
-    draws = random_draws(bundle)
-    sampler = {"energy_error": np.full(draws.lprior.shape, error)}
-    posterior = One(bundle, replace(draws, sampler=sampler, method=mclmc.MCLMC))
-    return diagnose(posterior, worst([]), worst([]))[0]
+@pytest.fixture(scope="module")
+def run(linear, toolchain, tmp_path_factory):
+    bundle, rows = linear
+    options = OPTIONS.model_copy(update={"chains": 2, "warmup": 40, "draws": 150})
+    said = []
+    run = new_run(
+        bundle, rows, tmp_path_factory.mktemp("run") / "run", options, toolchain, say=said.append
+    )
+    assert said == ["they start on the curve"]
+    assert not list(run.path.glob("metric-*.json"))
+    return semistan.sample(run, toolchain).run
 
 
-def test_the_errors_of_the_energy_are_judged():
-    assert judged(5e-4).passed
-    for error in (0.1, np.nan):
-        check = judged(error)
-        assert (check.name, check.passed) == ("energy error", False)
+def test_a_lost_chain_is_drawn_anew_with_the_same_draws(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    path = tmp_path / "run" / "chains" / "chain-2.csv"
+    before = parsed(path.read_bytes())
+    path.unlink()
+    semistan.sample(read_run(tmp_path / "run"), toolchain)
+    assert parsed(path.read_bytes()).rows == before.rows
 
 
-def test_a_fit_says_that_it_is_unadjusted(tmp_path):
+def test_more_draws_go_on_with_the_same_motion(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    fit = semistan.sample(read_run(tmp_path / "run"), toolchain, more=1000)
+    assert fit.posterior.draws.phi.shape[:2] == (2, 1150)
+    assert "the last 1000 by --more" in fit.run.facts()["Draws"]
+    for old, new in zip(run.csv_files, fit.run.csv_files, strict=True):
+        before, after = parsed(old.read_bytes()), parsed(new.read_bytes())
+        assert after.rows[:150] == before.rows
+        table = pd.read_csv(new, comment="#")
+        assert len(set(table["stepsize__"])) == 1
+        error = table["energy_error__"]
+        assert error[150:].mean() == pytest.approx(error[:150].mean(), rel=0.5)
+    phi = fit.posterior.draws.phi
+    assert_mean(phi[:, 150:, 0] - phi[:, :150, 0].mean(), 0)
+
+
+def test_stan_computes_quantities_at_its_draws(run, tmp_path, toolchain):
+    shutil.copytree(run.path, tmp_path / "run")
+    copy = read_run(tmp_path / "run")
+    generate_quantities(copy, toolchain)
+    ours = log_lik(read_posterior(copy), copy.rows())
+    assert read_generated(copy).log_lik == pytest.approx(ours, rel=1e-6, abs=1e-6)
+
+
+def test_a_run_says_what_it_is(run, tmp_path):
+    fit = semistan.read_fit(run)
     text = "unadjusted (microcanonical Langevin Monte Carlo: the errors of its steps are a bias)"
-    assert reservations(SHORT) == (text,)
-    sample = {"method": "mclmc", "chains": 2, "warmup": 20, "draws": 20}
-    config = small_config("y ~ x + nn(u, v)", sample=sample)
-    fit = semistan.fit(config, small_frame(), out=tmp_path / "run")
     assert f"Not the posterior: {text}." in repr(fit)
-    assert fit.run.facts()["Draws"] == "2 chains x 20 after 20 warm-up draws"
     assert fit.summary.checks[0].name == "energy error"
     assert set(fit.posterior.sampler) == {"lp", "energy_error"}
+    page = semistan.report(run, tmp_path / "page.html").read_text()
+    assert "Monte Carlo over the program compiled by CmdStan" in page
+
+
+def test_runs_that_pytorch_drew_are_those_of_its_method(run):
+    manifest = run.manifest | {"cmdstan": "not used"}
+    assert options_of(run.manifest).method == "mclmc"
+    assert options_of(manifest).method == "mclmc-torch"
+    laplace = manifest["sample"] | {"method": "laplace"}
+    assert options_of(manifest | {"sample": laplace}).method == "laplace"

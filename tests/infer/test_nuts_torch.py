@@ -294,9 +294,10 @@ def test_a_start_without_density_is_an_error():
         )  # fmt: skip
 
 
-def test_it_takes_the_place_of_nuts_where_stan_cannot_compute():
+def test_methods_of_pytorch_take_the_place_of_those_of_the_program_where_stan_cannot_compute():
     for in_stan, method, found in (
-        (True, "nuts", "nuts"), (False, "nuts", "nuts-torch"), (False, "mclmc", "mclmc"),
+        (True, "nuts", "nuts"), (False, "nuts", "nuts-torch"), (True, "mclmc", "mclmc"),
+        (False, "mclmc", "mclmc-torch"), (False, "laplace", "laplace"),
     ):  # fmt: skip
         networks = SimpleNamespace(in_stan=in_stan)
         assert suited(SampleConfig(method=method), networks).method == found

@@ -234,10 +234,10 @@ def test_chains_fill_the_cores_first(chains, threads, cores, plan):
 @pytest.mark.parametrize(
     ("method", "draws", "activations", "at_once"),
     [
-        ("mclmc", 1000, 10_000, 3),
-        ("mclmc", 1000, 1_000_000, 3),
-        ("mclmc", 100, 10_000, 1),
-        ("mclmc", 100, 1_000_000, 3),
+        ("mclmc-torch", 1000, 10_000, 3),
+        ("mclmc-torch", 1000, 1_000_000, 3),
+        ("mclmc-torch", 100, 10_000, 1),
+        ("mclmc-torch", 100, 1_000_000, 3),
         ("nuts-torch", 1000, 10_000, 3),
         ("elliptical-slice", 1000, 10_000, 1),
         ("elliptical-slice", 10_000, 10_000, 3),

@@ -480,15 +480,20 @@ def test_methods_of_stan_need_all_convolutional_layers_to_be_constants(method, f
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
-def test_nuts_is_that_of_pytorch_where_stan_cannot_compute(frozen):
-    prepared = prepared_of(network__frozen=frozen, sample__method="nuts")
-    assert prepared.config.sample.method == "nuts-torch"
-    assert any("NUTS runs in PyTorch" in note for note in prepared.notes)
-    assert prepared_of(network__frozen=2, sample__method="nuts").config.sample.method == "nuts"
+@pytest.mark.parametrize(
+    ("method", "text"), [("nuts", "NUTS"), ("mclmc", "microcanonical Langevin Monte Carlo")]
+)
+def test_a_method_is_that_of_pytorch_where_stan_cannot_compute(method, text, frozen):
+    prepared = prepared_of(network__frozen=frozen, sample__method=method)
+    assert prepared.config.sample.method == f"{method}-torch"
+    assert any(f"{text} runs in PyTorch" in note for note in prepared.notes)
+    assert prepared_of(network__frozen=2, sample__method=method).config.sample.method == method
 
 
 @pytest.mark.parametrize("frozen", [0, 1])
-@pytest.mark.parametrize("method", ["laplace", "elliptical-slice", "mclmc", "flow", "nuts-torch"])
+@pytest.mark.parametrize(
+    "method", ["laplace", "elliptical-slice", "mclmc-torch", "flow", "nuts-torch"]
+)
 def test_methods_of_pytorch_do_not(method, frozen):
     prepared = prepared_of(network__frozen=frozen, sample__method=method)
     assert isinstance(prepared.model.network.parts[0], Convolutional)

@@ -800,7 +800,9 @@ def test_methods_of_pytorch_sample_convolutional_layers(data, method, tmp_path):
         data[0], network__frozen=0, train__epochs=3, sample=QUICK | {"method": method}
     )
     fit = semistan.fit(config, out=tmp_path / "run")
-    assert fit.run.options.method == ("nuts-torch" if method == "nuts" else method)
+    assert fit.run.options.method == {"nuts": "nuts-torch", "mclmc": "mclmc-torch"}.get(
+        method, method
+    )
     rows = fit.run.rows()
     assert np.isfinite(semistan.log_lik(fit.posterior, rows)).all()
     assert read_run(tmp_path / "run").bundle.sha256 == fit.run.bundle.sha256

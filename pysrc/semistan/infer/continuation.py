@@ -1,7 +1,7 @@
-"""A chain of NUTS that goes on: from its last draw, with its step size and its metric.
+"""A chain of the compiled program that goes on: from its last draw, moving as it did.
 
-The continuation is a chain of CmdStan without warm-up and with random numbers of its own. Its
-draws follow those before in one file, so that all that reads chains reads both.
+The continuation is a chain without warm-up and with random numbers of its own. Its draws follow
+those before in one file, so that all that reads chains reads both.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import json
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Report
-from semistan.infer.cmdstan.process import cmdstan_chain
 from semistan.infer.content import Content
-from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.infer.task import ChainTask
 from semistan.model.layout import column_names
 
 METRIC = re.compile(r"# (?:Diagonal elements|Elements) of inverse mass matrix:")
+LENGTH = re.compile(r"# Length = ([\d.e+-]+)")
 SECONDS = re.compile(r"([\d.e+-]+)( seconds \((?:Warm-up|Sampling|Total)\))")
 DRAWS = re.compile(r"(num_samples = )\d+[^\n]*")
 
@@ -49,6 +48,32 @@ class ChainFile:
     tail: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Motion:
+    """How a chain moved at its end.
+
+    Attributes
+    ----------
+    step : float
+        Its step size.
+    metric : list, optional
+        Its inverse metric, of numbers or of rows; None for the unit matrix.
+    length : float, optional
+        Distance over which its velocity forgets its direction, if it has one.
+    """
+
+    step: float
+    metric: list[Any] | None
+    length: float | None
+
+
+class Continued(Protocol):
+    """Samples without warm-up, moving as a chain did, from the start of a task."""
+
+    def __call__(self, task: ChainTask, report: Report, *, motion: Motion) -> bytes:
+        """Return the text of the continuation's CSV file."""
+
+
 def parsed(content: bytes) -> ChainFile:
     """Split a chain's file into its parts."""
     lines = content.decode("utf-8", "replace").splitlines()
@@ -59,13 +84,17 @@ def parsed(content: bytes) -> ChainFile:
     return ChainFile(tuple(lines[:first]), columns, rows, tuple(lines[last + 1 :]))
 
 
-def continued_task(task: ChainTask, before: bytes, draws: int, seed: int) -> ChainTask:
+def continued_task(
+    task: ChainTask, continued: Continued, before: bytes, draws: int, seed: int
+) -> ChainTask:
     """Return the task of a chain's continuation.
 
     Parameters
     ----------
     task : ChainTask
         The task that the chain was drawn by.
+    continued : callable
+        What continues the chains of its method.
     before : bytes
         Its file.
     draws : int
@@ -80,26 +109,11 @@ def continued_task(task: ChainTask, before: bytes, draws: int, seed: int) -> Cha
     """
     file, shapes = parsed(before), json.loads(task.start.read())
     start = json.dumps(_last_values(file, shapes)).encode()
-    metric = _metric(file)
+    motion = Motion(float(_last(file, "stepsize__")), _metric(file), _length(file))
     options = task.options.model_copy(update={"draws": draws, "warmup": 0, "seed": seed})
     return replace(
-        task, draw=partial(continued_chain, step_size=float(_last(file, "stepsize__"))),
-        options=options, start=Content(f"last-{task.number}.json", None, start),
-        mode=None if metric is None else Content(f"metric-{task.number}.json", None, metric),
-        left=None,
-    )  # fmt: skip
-
-
-def continued_chain(task: ChainTask, report: Report, *, step_size: float) -> bytes:
-    """Sample without warm-up, with a given step size and metric."""
-    options = task.options
-    return cmdstan_chain(
-        task, "sample", report=report,
-        chains=1, chain_ids=[task.number], seed=options.seed,
-        iter_warmup=0, iter_sampling=options.per_chain, adapt_engaged=False, step_size=step_size,
-        max_treedepth=options.max_treedepth, metric=task.mode or "unit_e",
-        sig_figs=SIGNIFICANT_DIGITS, refresh=max(1, options.per_chain // 50),
-        threads_per_chain=task.threads, force_one_process_per_chain=True, show_progress=False,
+        task, draw=partial(continued, motion=motion), options=options,
+        start=Content(f"last-{task.number}.json", None, start), mode=None, left=None,
     )  # fmt: skip
 
 
@@ -148,11 +162,15 @@ def _last_values(file: ChainFile, shapes: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _metric(file: ChainFile) -> bytes | None:
-    """Return the inverse metric as CmdStan reads it; None if it is the unit matrix."""
+def _length(file: ChainFile) -> float | None:
+    found = [match for line in file.head if (match := LENGTH.match(line))]
+    return float(found[0][1]) if found else None
+
+
+def _metric(file: ChainFile) -> list[Any] | None:
+    """Return the inverse metric; None if it is the unit matrix."""
     for i, line in enumerate(file.head):
         if METRIC.match(line):
             rows = [[float(x) for x in row[1:].split(",")] for row in file.head[i + 1 :]]
-            metric = rows[0] if "Diagonal" in line else rows
-            return json.dumps({"inv_metric": metric}).encode()
+            return rows[0] if "Diagonal" in line else rows
     return None

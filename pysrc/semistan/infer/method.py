@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from semistan.infer.backends.backend import Report
+from semistan.infer.continuation import Continued
 from semistan.infer.task import ChainTask
 from semistan.model.config import ModelConfig
 
@@ -43,8 +44,7 @@ class Method:
     check : callable
         Refuses models that it cannot sample, with an ``InputError``.
     hamiltonian : bool
-        Whether it is Hamiltonian Monte Carlo, which has a metric and a tree depth. CmdStan's uses
-        threads within a chain, and its ``generate_quantities`` reads the files.
+        Whether it is Hamiltonian Monte Carlo, which has a metric and a tree depth.
     since : tuple of int
         The first CmdStan that has it.
     lines_before : int
@@ -60,6 +60,11 @@ class Method:
     unadjusted : bool
         Whether its chains follow a dynamics by steps whose errors are not corrected: a bias that
         more draws do not remove. It has the column ``energy_error``.
+    main : str, optional
+        The main program, ``stan/<main>.cpp``, to which the compiled program is linked for it; by
+        default CmdStan's own.
+    continued : callable, optional
+        Continues a finished chain by more draws.
     """
 
     name: str
@@ -78,3 +83,13 @@ class Method:
     linearised: bool = False
     from_mode: bool = True
     unadjusted: bool = False
+    main: str | None = None
+    continued: Continued | None = None
+
+    @property
+    def samples_program(self) -> bool:
+        """Whether it samples the compiled program by iterations.
+
+        Threads share a chain's rows then, and CmdStan's ``generate_quantities`` reads its files.
+        """
+        return self.by_stan and self.has_warmup

@@ -77,16 +77,17 @@ def generate_quantities(
     Raises
     ------
     InputError
-        If a chain has not been sampled, or not by CmdStan's NUTS.
+        If a chain has not been sampled, or not by a sampler of the compiled program.
     ToolchainError
         If the program does not compile.
     SemistanError
         If CmdStan fails.
     """
     method = method_of(run.options)
-    if not (method.hamiltonian and method.by_stan):
+    if not method.samples_program:
         raise InputError(
-            f"CmdStan's generate_quantities reads draws of its NUTS, this run's method is "
+            f"CmdStan's generate_quantities reads draws of the compiled program's samplers, "
+            f"'nuts' and 'mclmc'; this run's method is "
             f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
             "its log_lik unless it is tempered"
         )

@@ -17,6 +17,7 @@ from semistan.model.config import ModelConfig, SampleConfig
 
 MARKER = "manifest.json"
 TRAINING = "training.parquet"
+NOT_USED = "not used"  # of CmdStan and the compiler, by methods that PyTorch runs
 FORMAT_VERSION = 3
 SEALED_FORMAT_VERSION = 3  # the first whose record has the hashes of all files and of itself
 HASHED = {"program_sha256": "program.stan", "data_sha256": "data.json", "table_sha256": TRAINING}

@@ -36,7 +36,7 @@ from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file, missing_chains
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import method_of, reservations
+from semistan.infer.methods import IN_TORCH, method_of, reservations
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, as_sampled
@@ -48,6 +48,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.manifest import (
     FORMAT_VERSION,
     MARKER,
+    NOT_USED,
     TRAINING,
     is_sealed,
     read_manifest,
@@ -278,8 +279,8 @@ def create_run(
             "formula": bundle.config.formula,
             "family": bundle.family.name,
             "bundle_sha256": bundle.sha256,
-            "cmdstan": toolchain.version_text if toolchain else "not used",
-            "compiler": toolchain.compiler if toolchain else "not used",
+            "cmdstan": toolchain.version_text if toolchain else NOT_USED,
+            "compiler": toolchain.compiler if toolchain else NOT_USED,
             "sample": starts.resolve(options).model_dump(),
             "modes": [mode.log_density for mode in starts.found],
             "keep_metric": starts.keeps_metric,
@@ -371,8 +372,14 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
 
 
 def options_of(manifest: dict[str, Any]) -> SampleConfig:
-    """Return how a run is sampled; those of earlier versions integrate nothing out."""
-    return SampleConfig.model_validate({"integrate": "none"} | manifest["sample"])
+    """Return how a run is sampled.
+
+    Those of earlier versions integrate nothing out, and their ``mclmc`` is that of PyTorch.
+    """
+    sample = {"integrate": "none"} | manifest["sample"]
+    if manifest["cmdstan"] == NOT_USED:
+        sample["method"] = IN_TORCH.get(sample["method"], sample["method"])
+    return SampleConfig.model_validate(sample)
 
 
 def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:

@@ -48,11 +48,11 @@ def compile_model(model: Model, toolchain: Toolchain | None, say: Say) -> Kernel
     wanted: Kernel = "cpp" if in_cpp and chosen != "stan" else "stan"
     if not in_cpp and chosen != "stan":
         say(without_kernel(model))
-    program = stan_program(model, kernel=wanted)
-    if not is_compiled(program, toolchain, wanted):
+    program, main = stan_program(model, kernel=wanted), method_of(model.config.sample).main
+    if not is_compiled(program, toolchain, wanted, main):
         say("compiling the Stan program (about 20 s, and a minute more the first time) ...")
     try:
-        compiled = compile_program(program, toolchain, wanted)
+        compiled = compile_program(program, toolchain, wanted, main)
     except ToolchainError as error:
         if wanted == "stan":
             raise
@@ -70,7 +70,8 @@ def trusted_kernel(
     """Check the kernel on ten rows; fall back on pure Stan if it disagrees with the network."""
     if kernel == "stan" or toolchain is None:
         return kernel
-    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    main = method_of(bundle.config.sample).main
+    program = compile_program(bundle_program(bundle, kernel), toolchain, kernel, main)
     failure = kernel_failure(bundle, rows, program.executable)
     if failure is None:
         return kernel
@@ -116,9 +117,9 @@ def plan_of(
         return Plan(plan_in_torch(options, method, activations), 1, len(rows))
     model = bundle.model
     one_thread = model.integral and not in_one_pass(parts_of(model, kernel))
-    if not method.hamiltonian or model.integrates_theta or one_thread:
+    if not method.samples_program or model.integrates_theta or one_thread:
         return default_plan(options.model_copy(update={"threads": 1}), len(rows))
     if model.integral:  # the kernel has slices of its own
         return replace(default_plan(options, len(rows)), grainsize=len(rows))
-    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
+    compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel, method.main)
     return timed_plan(bundle, rows, options, compiled.executable)

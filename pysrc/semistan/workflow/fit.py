@@ -342,7 +342,7 @@ def draw_missing(
     toolchain = toolchain or toolchain_for(run.options)
     if toolchain is not None:  # before any chain begins, in case that it fails
         program = (run.path / "program.stan").read_text("utf-8")
-        compile_program(program, toolchain, run.kernel)
+        compile_program(program, toolchain, run.kernel, method_of(run.options).main)
     complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
 
 

@@ -27,7 +27,7 @@ from semistan.infer.chain_store import (
     complete_all,
 )
 from semistan.infer.continuation import continued_task, joined, rows_of
-from semistan.infer.methods import method_of
+from semistan.infer.methods import METHODS, method_named, method_of
 from semistan.posterior.diagnostics import RHAT_LIMIT, convergence
 from semistan.posterior.draws import Draws
 from semistan.posterior.generated import FOLDER
@@ -53,11 +53,12 @@ def ask_for_more(run: Run, draws: int) -> Run:
             f"'{run.path}' has {len(run.parts)} subspaces, whose chains cannot be continued; "
             "sample a new run with more --draws"
         )
-    if not (method.hamiltonian and method.by_stan):
+    if method.continued is None:
+        able = [f"'{name}'" for name in METHODS if method_named(name).continued]
         raise InputError(
-            f"--more continues chains of CmdStan's NUTS, this run's method is '{method.name}'; "
-            f"sample its bundle into a new run: semistan sample {run.path / 'bundle'} --draws N "
-            "--out NAME"
+            f"--more continues chains of {' and '.join(able)}, this run's method is "
+            f"'{method.name}'; sample its bundle into a new run: "
+            f"semistan sample {run.path / 'bundle'} --draws N --out NAME"
         )
     if pending is not None and pending["draws"] != draws:
         raise InputError(
@@ -110,15 +111,22 @@ def _complete(
     progress: ChainProgress | None,
 ) -> None:
     """Draw the continuations that are not there yet, or not whole."""
+    method = method_of(run.options)
+    assert method.continued
     missing = [chain for chain in files if not _is_whole(folder, chain, pending["draws"])]
     tasks = chain_tasks(
-        run.path, method_of(run.options), run.bundle, run.options, kernel=run.kernel,
+        run.path, method, run.bundle, run.options, kernel=run.kernel,
         threads=run.plan.threads, keep_metric=run.keep_metric, prior_only=run.prior_only,
         chains=missing,
     )  # fmt: skip
     filed = [
-        Filed(continued_task(t, files[t.number], pending["draws"], pending["seed"]), folder)
-        for t in tasks
+        Filed(
+            continued_task(
+                task, method.continued, files[task.number], pending["draws"], pending["seed"]
+            ),
+            folder,
+        )
+        for task in tasks
     ]
     complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
 

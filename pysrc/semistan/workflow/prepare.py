@@ -195,7 +195,10 @@ def prepare(
     check_construction(config.subspace, spec)
     if (options := suited(config.sample, spec)) is not config.sample:
         config = config.model_copy(update={"sample": options})
-        said.append(f"NUTS runs in PyTorch ({options.method}): Stan cannot compute {spec.text}")
+        method = method_of(options)
+        said.append(
+            f"{method.text} runs in PyTorch ({method.name}): Stan cannot compute {spec.text}"
+        )
     check_computable(method_of(config.sample), spec)
     check_orthogonal(config, design)
     check_priors(config, design)

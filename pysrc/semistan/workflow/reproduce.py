@@ -19,6 +19,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, arrays_hash, as_sampled, bundle_arrays
 from semistan.model.modules import codes
+from semistan.posterior.manifest import NOT_USED
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run, create_run
 from semistan.posterior.summary import summarise
@@ -119,8 +120,8 @@ def _prepared(member: Run) -> Prepared:
 def _versions(member: Run, toolchain: Toolchain | None) -> list[dict[str, object]]:
     """Name versions that are not those of the run; these are no failure by themselves."""
     now = library_versions() | {
-        "cmdstan": toolchain.version_text if toolchain else "not used",
-        "compiler": toolchain.compiler if toolchain else "not used",
+        "cmdstan": toolchain.version_text if toolchain else NOT_USED,
+        "compiler": toolchain.compiler if toolchain else NOT_USED,
     }
     then = member.bundle.versions | {
         name: str(member.manifest[name]) for name in ("cmdstan", "compiler")

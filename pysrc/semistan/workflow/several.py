@@ -28,7 +28,13 @@ from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, Source, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.modules import Given, Modules, codes
-from semistan.posterior.manifest import FORMAT_VERSION, MARKER, TRAINING, read_manifest
+from semistan.posterior.manifest import (
+    FORMAT_VERSION,
+    MARKER,
+    NOT_USED,
+    TRAINING,
+    read_manifest,
+)
 from semistan.posterior.run import (
     Run,
     create_run,
@@ -144,8 +150,8 @@ def begin_run(
             "subspaces": config.subspace.subspaces,
             "config": config.model_dump(),
             "source": asdict(prepared.source),
-            "cmdstan": toolchain.version_text if toolchain else "not used",
-            "compiler": toolchain.compiler if toolchain else "not used",
+            "cmdstan": toolchain.version_text if toolchain else NOT_USED,
+            "compiler": toolchain.compiler if toolchain else NOT_USED,
             "prior_only": False,
         }
         write_record(folder / MARKER, manifest, stamps_of(folder))

@@ -2,6 +2,9 @@
 
 The key is a hash of the program without its comments, the options, CmdStan's folder and
 version, and the compiler, so that a new formula in the header or a new bundle costs nothing.
+
+A program is linked to CmdStan's main program and, for some methods, to one of ours too, a C++ file
+in ``stan/``, which is compiled once for all programs.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from semistan.bundle.files import remove_leftovers, temporary_prefix
 from semistan.errors import ToolchainError, file_error
@@ -29,6 +33,7 @@ from semistan.program.sources import KERNEL_HEADERS, stan_source
 
 MODEL_NAME = "program"  # log_lik.hpp names it too
 CPP_OPTIONS = {"STAN_THREADS": True}
+THREADS = "_threads"  # which CmdStan's make adds to the names of object files then
 BUILDING = "building"
 PLAIN = re.compile(r"[\w./+@,-]+")  # paths that make can have
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -41,13 +46,17 @@ class Compiled:
     Attributes
     ----------
     executable : Path
-        The binary.
+        The binary with CmdStan's methods.
     cached : bool
         Whether it was there already.
     """
 
     executable: Path
     cached: bool
+
+    def linked_to(self, main: str) -> Path:
+        """Return the binary with a main program of ours that it was compiled with."""
+        return _executable(self.executable.parent, main)
 
 
 def cache_folder() -> Path:
@@ -58,11 +67,22 @@ def cache_folder() -> Path:
     return (Path(override) if override else user_cache_path("semistan")) / "programs"
 
 
-def cache_key(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> str:
-    """Return the hash under which a program's binary is kept."""
-    content = {
+def cache_key(
+    program: str, toolchain: Toolchain, kernel: Kernel = "stan", main: str | None = None
+) -> str:
+    """Return the hash under which a program's binaries are kept."""
+    content: dict[str, Any] = {
         "program": without_comments(program),
         "headers": [stan_source(name) for name in _headers(kernel)],
+    }
+    if main:
+        content["main"] = stan_source(_source(main))
+    return _hashed(content, toolchain)
+
+
+def _hashed(content: dict[str, Any], toolchain: Toolchain) -> str:
+    """Hash sources with all else that a compilation depends on."""
+    content = content | {
         "options": CPP_OPTIONS,
         "cmdstan": [str(toolchain.cmdstan), toolchain.version_text],
         "compiler": toolchain.compiler,
@@ -78,12 +98,16 @@ def without_comments(program: str) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def is_compiled(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> bool:
+def is_compiled(
+    program: str, toolchain: Toolchain, kernel: Kernel = "stan", main: str | None = None
+) -> bool:
     """Say whether the program's binary is in the cache."""
-    return _executable(cache_folder() / cache_key(program, toolchain, kernel)).is_file()
+    return _executable(cache_folder() / cache_key(program, toolchain, kernel, main)).is_file()
 
 
-def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan") -> Compiled:
+def compile_program(
+    program: str, toolchain: Toolchain, kernel: Kernel = "stan", main: str | None = None
+) -> Compiled:
     """Return the program's binary, compiling it if the cache has none.
 
     Parameters
@@ -94,6 +118,8 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
         CmdStan and the compiler.
     kernel : str
         Whether the program declares the C++ kernel (``cpp``), whose headers it then needs.
+    main : str, optional
+        A main program of ours, ``stan/<main>.cpp``, that it is linked to as well.
 
     Raises
     ------
@@ -103,7 +129,7 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
     """
     from filelock import FileLock
 
-    folder = cache_folder() / cache_key(program, toolchain, kernel)
+    folder = cache_folder() / cache_key(program, toolchain, kernel, main)
     executable = _executable(folder)
     if executable.is_file():
         return Compiled(executable, cached=True)
@@ -111,7 +137,7 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / _lock_name(folder, toolchain)):
             if not executable.is_file():
-                _build(without_comments(program), folder, toolchain, kernel)
+                _build(without_comments(program), folder, toolchain, kernel, main)
     except OSError as error:
         explained = file_error(error, folder.parent)
         hint = "the environment variable SEMISTAN_CACHE names another place for compiled programs"
@@ -119,30 +145,76 @@ def compile_program(program: str, toolchain: Toolchain, kernel: Kernel = "stan")
     return Compiled(executable, cached=False)
 
 
-def _build(program: str, folder: Path, toolchain: Toolchain, kernel: Kernel) -> None:
-    remove_leftovers(folder.parent, BUILDING)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=temporary_prefix(BUILDING)))
-    try:
+def _build(
+    program: str, folder: Path, toolchain: Toolchain, kernel: Kernel, main: str | None
+) -> None:
+    with _built(folder) as temporary:
         (temporary / f"{MODEL_NAME}.stan").write_text(program, "utf-8")
         for name in _headers(kernel):
             (temporary / name).write_text(stan_source(name), "utf-8")
-        _make(temporary, toolchain.cmdstan, kernel)
+        own = _own_main(main, toolchain) if main else None
+        _make_program(temporary, toolchain.cmdstan, kernel, own)
         (temporary / f"{MODEL_NAME}.hpp").unlink(missing_ok=True)
+
+
+@contextmanager
+def _built(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which takes a folder's place if the block comes to its end."""
+    remove_leftovers(folder.parent, BUILDING)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=temporary_prefix(BUILDING)))
+    try:
+        yield temporary
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _make(folder: Path, cmdstan: Path, kernel: Kernel) -> None:
-    """Let CmdStan's make compile the program in a folder; an interruption ends the compiler too."""
-    options = import_module("cmdstanpy.compilation").CompilerOptions
-    with in_plain_path(folder) as plain, in_plain_path(cmdstan) as tree:
+def _own_main(main: str, toolchain: Toolchain) -> Path:
+    """Return the source of a main program of ours, with its object file beside it."""
+    from filelock import FileLock
+
+    text = stan_source(_source(main))
+    folder = cache_folder() / f"{main}-{_hashed({'main': text}, toolchain)}"
+    source = folder / _source(main)
+    with FileLock(folder.parent / f".{folder.name}.lock"):
+        if not source.is_file():
+            with _built(folder) as temporary, in_plain_path(temporary) as plain:
+                (temporary / source.name).write_text(text, "utf-8")
+                made = (f"CMDSTAN_MAIN={plain / source.name}", plain / f"{main}{THREADS}.o")
+                _make(temporary, toolchain.cmdstan, made)
+    return source
+
+
+def _make_program(folder: Path, cmdstan: Path, kernel: Kernel, own: Path | None) -> None:
+    """Compile the program in a folder, and link it to CmdStan's main program and to one of ours.
+
+    For the second link, make keeps the object file that it would remove (``RM``), and compiles
+    nothing (``COMPILE.cpp``).
+    """
+    with in_plain_path(folder) as plain:
         headers = [plain / name for name in _headers(kernel)]
         header = {"user_header": str(headers[0])} if headers else {}
-        chosen = options(cpp_options=dict(CPP_OPTIONS), **header)
-        chosen.validate()
-        command = [find_make(), *chosen.compose(f"{MODEL_NAME}.stan"), _executable(plain)]
+        executable = _executable(plain)
+        if own is None:
+            _make(folder, cmdstan, (executable,), **header)
+            return
+        _make(folder, cmdstan, ("RM=:", executable), **header)
+        first = executable.rename(plain / "by_cmdstan")
+        with in_plain_path(own.parent) as place:
+            settings = (f"CMDSTAN_MAIN={place / own.name}", "COMPILE.cpp=:")
+            _make(folder, cmdstan, (*settings, executable), **header)
+        executable.rename(_executable(plain, own.stem))
+        first.rename(executable)
+
+
+def _make(folder: Path, cmdstan: Path, made: Sequence[str | Path], **header: str) -> None:
+    """Let CmdStan's make make something; an interruption ends the compiler too."""
+    options = import_module("cmdstanpy.compilation").CompilerOptions
+    chosen = options(cpp_options=dict(CPP_OPTIONS), **header)
+    chosen.validate()
+    with in_plain_path(cmdstan) as tree:
+        command = [find_make(), *chosen.compose(f"{MODEL_NAME}.stan"), *made]
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as console,
             own_children().process(
@@ -193,8 +265,12 @@ def _headers(kernel: Kernel) -> tuple[str, ...]:
     return KERNEL_HEADERS if kernel == "cpp" else ()
 
 
-def _executable(folder: Path) -> Path:
-    return folder / (MODEL_NAME + (".exe" if os.name == "nt" else ""))
+def _source(main: str) -> str:
+    return f"{main}.cpp"
+
+
+def _executable(folder: Path, name: str = MODEL_NAME) -> Path:
+    return folder / (name + (".exe" if os.name == "nt" else ""))
 
 
 def _first_error(console: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,38 @@ def cmdstan_chain(
         return written.read_bytes()
 
 
+def own_chain(task: ChainTask, main: str, report: Report = SILENT, **options: Any) -> bytes:
+    """Run a main program of ours, linked to a task's program, and return the file that it writes.
+
+    Parameters
+    ----------
+    task : ChainTask
+        Program, data and start.
+    main : str
+        The main program, ``stan/<main>.cpp``.
+    report : Report, optional
+        Where iterations are told to.
+    **options
+        Its other arguments. A ``Content`` becomes its file's name.
+
+    Raises
+    ------
+    SemistanError
+        If it fails, with what it printed.
+    """
+    compiled = compile_program(task.program, find_toolchain(), task.kernel, main)
+    with scratch_folder() as folder:
+        output, console = folder / "chain.csv", folder / "console.txt"
+        files = {"data": task.data, "init": task.start, "output": output}
+        arguments = [f"{key}={_path(value, folder)}" for key, value in (files | options).items()]
+        env = environment() | {"STAN_NUM_THREADS": str(task.threads)}
+        command: list[str | Path] = [compiled.linked_to(main), *arguments]
+        if status := _watched(command, env, console, report, own_children()):
+            *_, said = ["", *console.read_text("utf-8", errors="replace").splitlines()]
+            raise SemistanError(said or f"{main} ended with status {status}")
+        return output.read_bytes()
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a folder for temporary files, which is gone after the block.
@@ -87,7 +119,11 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _named(option: Any, folder: Path) -> Any:
-    return [str(option.file(folder))] if isinstance(option, Content) else option
+    return [_path(option, folder)] if isinstance(option, Content) else option
+
+
+def _path(option: Any, folder: Path) -> str:
+    return str(option.file(folder) if isinstance(option, Content) else option)
 
 
 @contextmanager
@@ -106,19 +142,32 @@ def _telling(report: Report, children: Children) -> Any:
 
     class Telling(quiet_cmdstanpy().CmdStanModel):  # type: ignore[misc]
         def _run_cmdstan(self, runset: Any, idx: int = 0, *_: Any, **__: Any) -> None:
-            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-            with (
-                Path(runset.stdout_files[idx]).open("w", encoding="utf-8") as console,
-                children.process(runset.cmd(idx), env=environment(), **pipes) as process,
-            ):
-                assert process.stdout is not None
-                for line in process.stdout:
-                    console.write(line)
-                    if found := ITERATION.search(line):
-                        report.step(int(found[1]), int(found[2]))
-                runset._set_retcode(idx, process.wait())
+            console = Path(runset.stdout_files[idx])
+            status = _watched(runset.cmd(idx), environment(), console, report, children)
+            runset._set_retcode(idx, status)
 
     return Telling
+
+
+def _watched(
+    command: Sequence[str | Path],
+    env: dict[str, str],
+    console: Path,
+    report: Report,
+    children: Children,
+) -> int:
+    """Run a process, keep what it prints, tell of its iterations, and return its exit status."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with (
+        console.open("w", encoding="utf-8") as file,
+        children.process(command, env=env, **pipes) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            if found := ITERATION.search(line):
+                report.step(int(found[1]), int(found[2]))
+        return process.wait()
 
 
 def console_error(folder: Path, fallback: str) -> str:

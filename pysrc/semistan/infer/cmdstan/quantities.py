@@ -16,6 +16,7 @@ from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.process import cmdstan_model, scratch_folder
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.content import Content
+from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.infer.task import chain_seed
 
 SIGNIFICANT_DIGITS = 12  # of the sampling program's ten-digit draws
@@ -100,8 +101,7 @@ def _fitted(task: QuantitiesTask, folder: Path) -> Path:
     with path.open("rb") as file:
         header = next(line for line in file if not line.startswith(b"#"))
     names = header.decode().strip().split(",")
-    sampler = [name for name in names if name.endswith("__")]
-    first = [*sampler, *task.columns]
+    first = [*NUTS_COLUMNS.values(), *task.columns]
     if names[: len(first)] == first or not set(first) <= set(names):
         return path  # which CmdStan refuses if columns are missing
     ordered = [*first, *(name for name in names if name not in set(first))]

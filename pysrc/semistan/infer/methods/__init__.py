@@ -25,8 +25,12 @@ METHODS = {
     "laplace": "semistan.infer.methods.laplace:LAPLACE",
     "elliptical-slice": "semistan.infer.methods.elliptical_slice:ELLIPTICAL_SLICE",
     "mclmc": "semistan.infer.methods.mclmc:MCLMC",
+    "mclmc-torch": "semistan.infer.methods.mclmc_torch:MCLMC_TORCH",
     "flow": "semistan.infer.methods.flow:FLOW",
 }
+
+
+IN_TORCH = {"nuts": "nuts-torch", "mclmc": "mclmc-torch"}  # for networks that Stan lacks
 
 
 def names_text() -> str:
@@ -56,10 +60,10 @@ def method_of(options: SampleConfig) -> Method:
 
 
 def suited(options: SampleConfig, networks: Networks) -> SampleConfig:
-    """Return the options with NUTS in PyTorch for NUTS, where Stan cannot compute the networks."""
-    if options.method != "nuts" or networks.in_stan:
+    """Return the options with the method in PyTorch, where Stan cannot compute the networks."""
+    if options.method not in IN_TORCH or networks.in_stan:
         return options
-    return options.model_copy(update={"method": "nuts-torch"})
+    return options.model_copy(update={"method": IN_TORCH[options.method]})
 
 
 def reservations(options: SampleConfig) -> tuple[str, ...]:

@@ -174,7 +174,9 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
 def _sampling_facts(results: Results) -> Iterator[Fact]:
     options, manifest = results.options, results.manifest
     method = results.posterior.method
-    where = f"in CmdStan {manifest['cmdstan']}" if method.by_stan else "in PyTorch"
+    cmdstan = f"CmdStan {manifest['cmdstan']}"
+    compiled = f"over the program compiled by {cmdstan}" if method.main else f"in {cmdstan}"
+    where = compiled if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
     number = count(options.chains, "chain" if method.has_warmup else "approximation")
     number += " in each subspace" * (len(results.posterior.members) > 1)
