@@ -66,13 +66,27 @@ def test_theta_is_drawn_from_its_distribution_given_the_rest(run):
 
 
 @pytest.fixture(scope="module")
+def microcanonical(toolchain, tmp_path_factory):
+    options = OPTIONS.model_copy(update={"method": "mclmc"})
+    return drawn(options, toolchain, tmp_path_factory.mktemp("microcanonical") / "run")
+
+
+def test_microcanonical_chains_draw_theta_from_its_distribution_too(microcanonical):
+    z = standardised(microcanonical)
+    S = len(z)
+    assert np.abs(z.mean(axis=0)).max() < 4 / S**0.5
+    assert np.abs(z.T @ z / S - np.eye(z.shape[1])).max() < 4 * (2 / S) ** 0.5
+
+
+@pytest.fixture(scope="module")
 def other(toolchain, tmp_path_factory):
     options = OPTIONS.model_copy(update={"integrate": "none", "seed": 6})
     return drawn(options, toolchain, tmp_path_factory.mktemp("sampled") / "run")
 
 
-def test_the_posterior_is_that_of_chains_that_sample_everything(run, other):
-    one, all_sampled = read_draws(run), read_draws(other)
+@pytest.mark.parametrize("chains", ["run", "microcanonical"])
+def test_the_posterior_is_that_of_chains_that_sample_everything(chains, request, other):
+    one, all_sampled = read_draws(request.getfixturevalue(chains)), read_draws(other)
     assert list(one.interpreted) == list(all_sampled.interpreted)
     for name, x in {**one.interpreted, "lprior": one.lprior}.items():
         y = all_sampled.interpreted.get(name, all_sampled.lprior)

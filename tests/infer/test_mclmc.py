@@ -19,11 +19,12 @@ from semistan.infer.children import Children, working_with
 from semistan.infer.content import Content
 from semistan.infer.continuation import parsed
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import method_named
+from semistan.infer.methods import METHODS, method_named
 from semistan.infer.microcanonical import ENERGY_VARIANCE
 from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
+from semistan.model.integral import SAMPLERS
 from semistan.model.layout import column_names
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import read_posterior
@@ -192,13 +193,23 @@ def test_an_interruption_ends_its_process(linear, folder):
     assert len(found) == 1
 
 
-def test_it_cannot_move_in_one_dimension(tmp_path):
+@pytest.mark.parametrize(
+    ("integrate", "sigma", "remedy"),
+    [("none", "constant(15)", "method = 'nuts'"), ("auto", "normal(0, 9)", "integrate = 'none'")],
+)
+def test_it_cannot_move_in_one_dimension(integrate, sigma, remedy, tmp_path):
+    formula, sample = "y ~ nn(u1)", {"method": "mclmc", "integrate": integrate}
     bundle, rows = random_bundle(
-        "gaussian", formula="y ~ nn(u1)", k=1, priors={"sigma": "constant(15)"}
-    )
+        "gaussian", formula=formula, k=1, priors={"sigma": sigma}, sample=sample, hidden=(),
+        subspace={"construction": "full" if integrate == "auto" else "bezier"},
+    )  # fmt: skip
     prepared(bundle, rows, tmp_path)
-    with pytest.raises(InputError, match="needs at least two parameters to sample, got one"):
+    with pytest.raises(InputError, match=f"at least two parameters .*, got one; use {remedy}"):
         method_named("mclmc").chain(task_of(bundle, tmp_path, OPTIONS), SILENT)
+
+
+def test_methods_that_sample_the_program_are_those_that_integrate_out():
+    assert {name for name in METHODS if method_named(name).samples_program} == set(SAMPLERS)
 
 
 # ----------------------------------------------------------------------------- runs

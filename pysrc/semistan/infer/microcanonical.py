@@ -11,8 +11,10 @@ ENERGY_VARIANCE = 5e-4  # of a step's error for each coordinate
 COLUMNS = {"lp": "lp__", "energy_error": "energy_error__"}
 
 
-def check_dimensions(n: int) -> None:
+def check_dimensions(n: int, *, integrated: bool = False) -> None:
     """Refuse a single coordinate, in which a velocity has nowhere to turn.
+
+    ``integrated`` says whether others are integrated out.
 
     Raises
     ------
@@ -20,6 +22,7 @@ def check_dimensions(n: int) -> None:
         Naming another method.
     """
     if n < 2:
+        other = "integrate = 'none'" if integrated else "method = 'nuts'"
         raise InputError(
-            "method = 'mclmc' needs at least two parameters to sample, got one; use method = 'nuts'"
+            f"method = 'mclmc' needs at least two parameters to sample, got one; use {other}"
         )

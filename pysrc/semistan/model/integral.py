@@ -14,7 +14,7 @@ orthogonalised in the program; output layers behind ``skip`` or ``norm``, in a `
 with a prior other than a normal one of known scale, and all of phi where sigma is known; smooths,
 groups and Gaussian processes. Nothing is integrated out with
 a temperature other than 1, of censored or truncated responses, where sigma has a predictor, and by
-other methods than CmdStan's NUTS.
+other methods than those that sample the compiled program by iterations.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from semistan.model.orthogonal import in_model
 from semistan.model.priors.prior import PriorGroup
 from semistan.model.subspace import Subspace
 
+SAMPLERS = ("nuts", "mclmc")  # methods that sample the compiled program by iterations
 NORMAL = "normal"
 PHI_SAMPLED = "phi_sampled"  # in the program, where phi is not sampled as a whole
 
@@ -82,8 +83,10 @@ def integral_of(
         Of all parameters.
     """
     options = config.sample
-    apart = options.integrate == "none" or options.method != "nuts" or options.temperature != 1
-    if apart or not family.is_normal or design.others or not networks.in_stan:
+    wanted = options.integrate == "auto" and options.method in SAMPLERS
+    if not wanted or options.temperature != 1:
+        return None
+    if not family.is_normal or design.others or not networks.in_stan:
         return None
     if config.subspace.holds_theta or in_model(config, design):
         return None

@@ -45,7 +45,8 @@ def mclmc_chain(task: ChainTask, report: Report) -> bytes:
     SemistanError
         If the density is not finite where the chain starts.
     """
-    check_dimensions(len(task.bundle.layout.sampled))
+    model = task.bundle.model
+    check_dimensions(len(task.bundle.layout.sampled), integrated=model.integral is not None)
     warmup = task.options.warmup
     assert warmup != "auto"
     return _drawn(task, report, warmup)
