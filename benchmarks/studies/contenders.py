@@ -7,7 +7,7 @@
     all-weights           all           yes     subspace.construction = "full"
     sampled-scales        all           yes     priors.sd_w = "lognormal(0, 0.7)"
     subspaces-3           all           yes     subspace.subspaces = 3
-    mclmc                 all           yes     sample.method = "mclmc"
+    mclmc                 all           yes     sample.method = "mclmc-torch"
     laplace               all           yes     sample.method = "laplace"
     bde                   not poisson   no      sklearn-contrib-bde
     deep-ensemble         all           no      five networks

@@ -23,7 +23,7 @@ SETTINGS: Mapping[str, Configuration] = {
     "all-weights": {"subspace.construction": "full"},
     "sampled-scales": {"priors.sd_w": "lognormal(0, 0.7)"},
     "subspaces-3": {"subspace.subspaces": 3},
-    "mclmc": {"sample.method": "mclmc"},
+    "mclmc": {"sample.method": "mclmc-torch"},
     "laplace": {"sample.method": "laplace"},
 }
 QUICK: Configuration = {

@@ -11,7 +11,7 @@ Two networks with tanh: 3 hidden layers of 16 units (table 1), and one of 3 unit
     k=2, k=5         the paper's subspaces and chains, and the priors of its authors' code: phi ~
                      normal(0, 1) around the trained weights, sigma ~ lognormal(0, 1)
     defaults         semistan.fit with nothing set but the network
-    mclmc            the same with sample.method = "mclmc"
+    mclmc            the same with sample.method = "mclmc-torch"
     ...-M=3, -M=4    the same with several subspaces, on split 1 alone
     bde              sklearn-contrib-bde, with silu instead of tanh and a second output for sigma
 
@@ -45,7 +45,7 @@ PAPER = {  # chains as in its section C.2, priors as in its authors' code: it na
     "sample.warmup": 200,
     "sample.draws": 600,
 }
-MCLMC = {"sample.method": "mclmc"}
+MCLMC = {"sample.method": "mclmc-torch"}
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "k=2": {"subspace.k": 2, **PAPER},
     "k=5": {"subspace.k": 5, **PAPER},
@@ -90,7 +90,7 @@ that scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 1) around the
 sigma ~ lognormal(0, 1), as in the authors' code (the paper names no widths), and the paper's 10
 chains of 200 + 600 iterations; their training is semistan's. `defaults` is `semistan.fit` with
 nothing set but the network, which samples as many weights as ten minutes allow; `mclmc` is the same
-with `sample.method = "mclmc"`; with `M=...` several subspaces are trained and pooled. `bde` is
+with `sample.method = "mclmc-torch"`; with `M=...` several subspaces are trained and pooled. `bde` is
 sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma. Lines
 with "paper" are cited; all others were run. Nothing was chosen by test rows. Of yacht, 3 units and
 k = 5, the paper's table has a standard error of 0.01, and the authors' notebook one of 0.44."""

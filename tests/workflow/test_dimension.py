@@ -197,5 +197,5 @@ def test_work_is_counted_by_what_computes_it():
 
 def test_methods_in_pytorch_run_chains_in_turn_and_may_take_as_many_gradients_in_any_dimension():
     settings = {"sample__chains": 4, "sample__warmup": 100, "sample__draws": 200}
-    *_, reason = decided(1e-3, network__hidden=[40], sample__method="mclmc", **settings)
+    *_, reason = decided(1e-3, network__hidden=[40], sample__method="mclmc-torch", **settings)
     assert "12 s" in reason  # 4 x 300 x 10 x 1 ms
