@@ -25,6 +25,7 @@ from semistan.show.pictures.material import MOST_DRAWS, evenly, memory_material
 from semistan.show.pictures.style import SERIES, wrapped
 from semistan.show.pictures.subspace import density_slice
 from semistan.show.pictures.write import write_picture
+from semistan.show.report.illustrate import SHOWN
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, ticks, untidy
 from support.small import (
@@ -111,6 +112,21 @@ def test_settings_of_matplotlib_stay_as_they_were(gaussian):
     before = dict(matplotlib.rcParams)
     draw(gaussian, "densities")
     assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("family", ["gaussian", "weibull"])
+def test_a_text_computes_no_network_that_its_picture_has_computed(family, monkeypatch):
+    material = small_material(family)
+    kinds = [kind for kind in available(material) if SHOWN[kind].place]
+    assert "survival" in kinds or family == "gaussian"
+    for kind in kinds:
+        draw(material, kind)
+
+    def refuse(*_):
+        raise AssertionError("computed once more")
+
+    monkeypatch.setattr("semistan.posterior.predictors.network_output", refuse)
+    assert all(alt_text(material, kind) for kind in kinds)
 
 
 # coefficients

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from semistan.errors import InputError
@@ -194,6 +195,7 @@ class Formula:
         return unique((*variables(self.response), *named))
 
 
+@lru_cache(maxsize=16)  # whoever applies a design asks for its formula's parts again
 def parse_formula(text: str) -> Formula:
     """Parse a formula with at least one ``nn()`` term.
 

@@ -33,7 +33,7 @@ class _Check:
 
 def draw_loo_pit(material: Material) -> Figure:
     """Draw the difference of the distribution function from the uniform one."""
-    check = _check(material)
+    check = material.once(_check)
     band = check.band
     figure = new_figure(3.0)
     axes = figure.add_subplot()
@@ -58,7 +58,7 @@ def draw_loo_pit(material: Material) -> Figure:
 
 def loo_pit_alt(material: Material) -> str:
     """Say at how many points the line leaves the band."""
-    check = _check(material)
+    check = material.once(_check)
     farthest = float(np.abs(check.band.ecdf - check.band.z).max())
     return (
         f"Difference of the LOO-PIT's distribution function from the uniform one over "

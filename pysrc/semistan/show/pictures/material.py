@@ -6,9 +6,9 @@ Rows and table are read when a picture first asks for them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from semistan.posterior.scoring.scores import Pointwise, pointwise
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 MOST_ROWS = 5000  # rows that a picture judges or shows
 MOST_DRAWS = 1000  # draws with which rows are predicted
 
@@ -55,6 +56,15 @@ class Material:
     others: tuple[tuple[str, Posterior], ...] = ()
     prior_only: bool = False
     seed: int = 1
+    _computed: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, compute: Callable[..., T], *given: Any) -> T:
+        """Return ``compute(material, *given)``: a picture and its text share what is computed."""
+        key = compute, *given
+        if key not in self._computed:
+            self._computed[key] = compute(self, *given)
+        found: T = self._computed[key]
+        return found
 
     @cached_property
     def rows(self) -> Rows:

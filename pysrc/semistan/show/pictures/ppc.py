@@ -69,7 +69,7 @@ def ppc_refusal(material: Material) -> str:
 
 def draw_ppc(material: Material) -> Figure:
     """Draw the check on the training rows; before the data are seen if the run is prior-only."""
-    check = _check(material)
+    check = material.once(_check)
     figure = new_figure(3.4)
     axes = figure.add_subplot()
     counts = material.posterior.family.integer
@@ -90,7 +90,7 @@ def draw_ppc(material: Material) -> Figure:
 
 def ppc_alt(material: Material) -> str:
     """Compare mean and spread of the response with those of replicated ones, or categories."""
-    check = _check(material)
+    check = material.once(_check)
     if material.posterior.family.mean is None:
         names = category_names(material.posterior.family, material.posterior.design)
         observed, replicated = _counts(check, _around(names))

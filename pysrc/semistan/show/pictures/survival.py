@@ -61,7 +61,7 @@ def draw_survival(material: Material, *, by: str | None = None) -> Figure:
     InputError
         For an unknown column, or one with too many values.
     """
-    curves = _curves(material, by)
+    curves = material.once(_curves, by)
     figure = new_figure(3.6)
     axes = figure.add_subplot()
     for j, curve in enumerate(curves):
@@ -85,7 +85,7 @@ def draw_survival(material: Material, *, by: str | None = None) -> Figure:
 def survival_alt(material: Material, *, by: str | None = None) -> str:
     """Say at which time half of each group survives."""
     parts = []
-    for curve in _curves(material, by):
+    for curve in material.once(_curves, by):
         of = f" of {by} = {curve.level}" if by else ""
         below = np.flatnonzero(curve.mean < 0.5)
         when = f"until {number(curve.times[below[0]])}" if below.size else "to the last time"
