@@ -89,11 +89,12 @@ that there is no theta; response and inputs are standardised by the training row
 that scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 1) around the trained weights and
 sigma ~ lognormal(0, 1), as in the authors' code (the paper names no widths), and the paper's 10
 chains of 200 + 600 iterations; their training is semistan's. `defaults` is `semistan.fit` with
-nothing set but the network, which samples as many weights as ten minutes allow; `mclmc` is the same
-with `sample.method = "mclmc-torch"`; with `M=...` several subspaces are trained and pooled. `bde` is
-sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma. Lines
-with "paper" are cited; all others were run. Nothing was chosen by test rows. Of yacht, 3 units and
-k = 5, the paper's table has a standard error of 0.01, and the authors' notebook one of 0.44."""
+nothing set but the network, which samples as many weights as ten minutes allow; `mclmc` is the
+same with `sample.method = "mclmc-torch"`; with `M=...` several subspaces are trained and pooled.
+`bde` is sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma.
+Lines with "paper" are cited; all others were run. Nothing was chosen by test rows. Of yacht, 3
+units and k = 5, the paper's table has a standard error of 0.01, and the authors' notebook one of
+0.44."""
 PICTURE = """\
 In the picture, LPPD of the given split with its standard error over test rows; black is the paper's
 (without deep ensembles and Laplace), small points are further splits."""
