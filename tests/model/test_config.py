@@ -191,6 +191,7 @@ def test_every_key_survives_the_file(tmp_path):
             "method": "fullrank", "temperature": 2.0, "temper": "subspace",
             "chains": 2, "warmup": 3, "draws": 4, "adapt_delta": 0.99, "max_treedepth": 5,
             "metric": "diag_e", "threads": 6, "kernel": "stan", "seed": 7, "budget": 2.5,
+            "integrate": "auto",
             "starts": "prior", "backend": "dask", "cluster": "tcp://host:8786",
         },
     }  # fmt: skip
