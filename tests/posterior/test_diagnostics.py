@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from semistan.infer.trees import CUT
 from semistan.posterior.diagnostics import chains_apart, convergence, diagnose, worst
 from semistan.posterior.posterior import Mixture, One
 from support.drawn import random_draws
@@ -73,7 +74,7 @@ def test_only_the_chains_of_one_subspace_are_compared(drawn):
     assert "chain 2 of subspace 2 stays apart" in check.finding
 
 
-def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn):
+def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn, monkeypatch):
     bundle, draws = drawn
     depth = draws.sampler["tree_depth"].copy()
     depth[0, :160] = draws.max_treedepth
@@ -86,6 +87,8 @@ def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn):
     depth[0, 40:160] = 0
     few = One(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
     assert not checks(few)["tree depth"].costly
+    monkeypatch.setattr("semistan.posterior.diagnostics.trees_of", lambda *_: CUT)
+    assert not checks(deep)["tree depth"].costly  # they are cut by intention
     apart = np.random.default_rng(0).normal(size=(4, 1000)) + np.array([[9.0], [0.0], [0.0], [0.0]])
     unmixed = replace(deep.draws, sampler=deep.draws.sampler | {"lp": apart})
     assert not checks(One(bundle, unmixed))["tree depth"].passed

@@ -50,6 +50,13 @@ def _number_or_auto(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
+def _real_or_auto(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # refused where options are read, unless it is auto
+
+
 def _held(pairs: list[str]) -> dict[str, str]:
     """Read ``name=value`` pairs."""
     held = {}
@@ -224,8 +231,12 @@ SAMPLE_FLAGS = (
     Flag("draws", ("sample.draws",), str,
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
          "and down to 250 where the budget asks for it.", SAMPLING, _number_or_auto),
-    Flag("adapt_delta", ("sample.adapt_delta",), float, "Target acceptance rate.", SAMPLING),
-    Flag("max_treedepth", ("sample.max_treedepth",), int, "Maximum tree depth.", SAMPLING),
+    Flag("adapt_delta", ("sample.adapt_delta",), str,
+         "Target acceptance rate; auto: 0.95, or 0.8 where the output layer is integrated out of "
+         "more than 75 dimensions.", SAMPLING, _real_or_auto),
+    Flag("max_treedepth", ("sample.max_treedepth",), str,
+         "Maximum tree depth; auto: 10, or 6 where the output layer is integrated out of more than "
+         "75 dimensions.", SAMPLING, _number_or_auto),
     Flag("metric", ("sample.metric",), str,
          "ggn (Gauss-Newton at a mode in the subspace), dense_e, diag_e or unit_e; auto: ggn in "
          "up to 75 dimensions, else diag_e.", SAMPLING),

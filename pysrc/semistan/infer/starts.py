@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from semistan.density.prior_states import prior_states
 from semistan.density.starts import start_state, trained_values
 from semistan.density.target import Target, make_target
 from semistan.errors import InputError
+from semistan.infer.trees import MOST_GAUSSIAN, WHOLE, Trees, trees_of
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
@@ -31,7 +33,6 @@ SHORT_WARMUP = 300  # with a fixed metric, only the step size is adapted
 SAME_DENSITY = 1.0  # nats within which two modes may be one
 SAME_PLACE = 1.0  # standard deviations within which two modes may be one
 MOST_DIMENSIONS = 2000  # of a subspace in which a mode is looked for, and of a dense metric
-MOST_GAUSSIAN = 75  # dimensions up to which the metric of a mode is worth more than an adapted one
 MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric is dense
 LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
 LONG = 10.0  # seconds of a climb that are worth a line
@@ -55,6 +56,8 @@ class Starts:
         Whether there are too many dimensions for a dense metric, or for one of a mode.
     at : str
         Where that is in words, if the user chose it.
+    trees : Trees
+        How far NUTS goes from there.
     """
 
     values: tuple[dict[str, Any], ...]
@@ -62,6 +65,7 @@ class Starts:
     narrows: bool = False
     large: bool = False
     at: str = ""
+    trees: Trees = WHOLE
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -94,7 +98,7 @@ class Starts:
         return climbed > 1 and all(_same(best, mode) for mode in self.modes)
 
     def resolve(self, options: SampleConfig) -> SampleConfig:
-        """Replace ``auto`` by numbers of iterations, and a metric that was not found."""
+        """Replace ``auto`` by numbers, and a metric that was not found."""
         metric = options.metric
         if metric in ("auto", "ggn"):
             metric = "ggn" if self.found else "diag_e" if self.large else "dense_e"
@@ -102,7 +106,7 @@ class Starts:
         automatic = SHORT_WARMUP if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
         update = {"warmup": warmup, "draws": options.per_chain, "metric": metric}
-        return options.model_copy(update=update)
+        return self.trees.resolve(options).model_copy(update=update)
 
     def text(self, options: SampleConfig, *, with_metric: bool) -> str:
         """Say what was found and what follows, given the resolved options.
@@ -170,10 +174,11 @@ def find_starts(
     large = k > most or funnel or penalised > MOST_PENALISED
     with_mode = from_mode and options.metric in ("auto", "ggn") and not large
     climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
+    made = partial(Starts, narrows=narrows, large=large, trees=trees_of(model, k))
     if options.starts == "prior":
         drawn = prior_states(bundle, options.chains, generator)
         priors = tuple(initial_values(bundle, state) for state in drawn)
-        return Starts(priors, (), narrows, large, "a draw from the prior")
+        return made(priors, at="a draw from the prior")
     if options.starts == "mode":
         _check_has_mode(bundle)
     if climb or model.samples_orthogonal:
@@ -183,18 +188,18 @@ def find_starts(
         found = _climbed(target, [_sides(target, values) for values in on_curve], say)
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
-            return Starts(_at(modes, bundle, options), modes * with_mode, narrows, large, "a mode")
+            return made(_at(modes, bundle, options), modes * with_mode, at="a mode")
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
-            return Starts(starts, modes, narrows, large)
+            return made(starts, modes)
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
     jitter = JITTER * generator.normal(size=(options.chains, theta))
     for values, move in zip(on_curve, jitter, strict=True):
         if theta:
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
     states = [start_state(bundle, values) for values in on_curve]
-    return Starts(tuple(initial_values(bundle, state) for state in states), (), narrows, large)
+    return made(tuple(initial_values(bundle, state) for state in states))
 
 
 def _check_has_mode(bundle: Bundle) -> None:

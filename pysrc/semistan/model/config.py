@@ -306,7 +306,8 @@ class SampleConfig(_Section):
     ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
     chain, 500 where several subspaces are pooled, and down to 250 where all weights could not be
-    sampled within the budget otherwise. ``metric = "ggn"`` starts with the
+    sampled within the budget otherwise. ``adapt_delta`` and
+    ``max_treedepth`` of ``"auto"`` are in ``infer/trees.py``. ``metric = "ggn"`` starts with the
     generalised Gauss-Newton metric of a mode inside the subspace; ``"auto"`` does so in up to 75
     dimensions, and adapts a diagonal metric in more. ``starts`` says where chains start: around a
     mode that each climbs to from the trained ``curve``, or, where the metric needs no mode, on the
@@ -329,8 +330,8 @@ class SampleConfig(_Section):
     chains: int = Field(default=4, ge=1, le=1000)
     warmup: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
     draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
-    adapt_delta: float = Field(default=0.95, gt=0, lt=1)
-    max_treedepth: int = Field(default=10, ge=1, le=30)
+    adapt_delta: Annotated[float, Field(gt=0, lt=1)] | Literal["auto"] = "auto"
+    max_treedepth: Annotated[int, Field(ge=1, le=30)] | Literal["auto"] = "auto"
     metric: Literal["auto", "ggn", "dense_e", "diag_e", "unit_e"] = "auto"
     starts: Literal["curve", "mode", "prior"] = "curve"
     budget: float = Field(default=10.0, gt=0, le=1e6)

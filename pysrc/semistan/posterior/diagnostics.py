@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from semistan.infer.trees import CUT, trees_of
 from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
@@ -253,17 +254,19 @@ def _divergences(posterior: Posterior) -> Check:
 def _tree_depth(posterior: Posterior, mixed: bool) -> Check:
     """Judge the trees that were cut: their draws are valid, so that they fail only unmixed chains.
 
-    Stan's guide to its warnings calls it a concern of efficiency, not of validity.
+    Stan's guide to its warnings calls it a concern of efficiency, not of validity. Where they are
+    cut early by intention, they are no concern.
     """
     limit, depth = posterior.max_treedepth, posterior.sampler["tree_depth"]
-    count = int((depth >= limit).sum())
+    count, bundle = int((depth >= limit).sum()), posterior.members[0].bundle
+    meant = limit >= CUT.max_treedepth and trees_of(bundle.model, bundle.subspace.k) == CUT
     return Check(
         "tree depth",
         f"{count} of {depth.size} transitions hit the maximum tree depth of {limit}",
         count == 0 or mixed,
         "the sampler is slow, not wrong; raise --max-treedepth, lengthen --warmup, or choose "
         "a smaller k",
-        costly=count > CUT_SHARE * depth.size,
+        costly=count > CUT_SHARE * depth.size and not meant,
     )
 
 

@@ -47,7 +47,7 @@ class Draws:
     sampler : dict of arrays, shape (C, S)
         What the method reports, under ArviZ's names; see ``Method.columns``.
     max_treedepth : int
-        The limit on NUTS's tree depth.
+        The limit on NUTS's tree depth; 0 where nothing was sampled.
     method : Method
         How the draws were made.
     reservations : tuple of str
@@ -219,7 +219,7 @@ def draws_of_columns(
     """Collect draws from the columns that the program writes, given for each chain by name."""
     design, method, columns = bundle.design, method_of(options), _Columns(chains)
     scalar = columns.scalar
-    sheared = bundle.model.samples_orthogonal
+    sheared, depth = bundle.model.samples_orthogonal, options.max_treedepth
     further = further_names(bundle.config, design) if sheared else {}
     varying = [name for item in design.others for name in item.names]
     intercepts = _intercepts(columns, bundle.family.categories, design.intercept)
@@ -232,7 +232,7 @@ def draws_of_columns(
         dispersion={name: scalar(name) for name in bundle.model.scalars},
         lprior=scalar("lprior"),
         sampler={name: scalar(column) for name, column in method.columns.items()},
-        max_treedepth=options.max_treedepth,
+        max_treedepth=0 if depth == "auto" else depth,
         method=method,
         reservations=reservations(options),
         spread={

@@ -11,7 +11,7 @@ busy machine as on an idle one. What was chosen is part of the configuration tha
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
 enough. More dimensions, or all weights, whose posterior has many modes, are taken to need the
-longest trees that are allowed: where the data say much, they do.
+longest trees that are allowed (``infer/trees.py``): where the data say much, they do.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, down
@@ -27,9 +27,11 @@ from math import ceil
 from semistan.errors import InputError
 from semistan.infer.methods import method_of
 from semistan.infer.plan import plan_in_torch, plan_threads
-from semistan.infer.starts import DIAGONAL_WARMUP, MOST_GAUSSIAN, WARMUP
+from semistan.infer.starts import DIAGONAL_WARMUP, WARMUP
+from semistan.infer.trees import MOST_GAUSSIAN, trees_of
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
+from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.priors.weight_scales import SD_W
 from semistan.workflow.prepare import Prepared, Say
@@ -79,7 +81,8 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     if most is not None and d > most:
         reason = f"method = '{options.method}' works well in up to {most} dimensions"
         return _narrowed(_longest(prepared), curve, [_possible(prepared, most)], reason)
-    cost, lengths = _Cost(options, seconds(every), _at_once(prepared)), _lengths(prepared.config)
+    cost = _Cost(options, every.model, seconds(every), _at_once(prepared))
+    lengths = _lengths(prepared.config)
     draws = cost.longest(d, lengths, every=True)
     if draws or d <= MOST_GAUSSIAN:
         return _all_weights(every, cost, draws or lengths[-1])
@@ -176,6 +179,8 @@ class _Cost:
     ----------
     options : SampleConfig
         How it is sampled.
+    model : Model
+        That of all weights.
     gradient : float
         Seconds of a gradient.
     at_once : int
@@ -183,6 +188,7 @@ class _Cost:
     """
 
     options: SampleConfig
+    model: Model
     gradient: float
     at_once: int
 
@@ -199,7 +205,9 @@ class _Cost:
     def seconds(self, k: int, draws: int, *, every: bool = False) -> float:
         """Return the seconds that k dimensions take, or all weights (``every``)."""
         method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
-        most = 2**self.options.max_treedepth
+        depth = trees_of(self.model, k).resolve(self.options).max_treedepth
+        assert depth != "auto"
+        most = 2**depth
         steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
         automatic = WARMUP if k <= MOST_GAUSSIAN else DIAGONAL_WARMUP
         warmup = automatic if self.options.warmup == "auto" else self.options.warmup

@@ -415,6 +415,7 @@ def _next(
     if walk.done == options.warmup:
         dynamics = replace(dynamics, step=math.exp(averaging.log_step))
     start = dynamics.begun(place.q, place.L, place.gradient, generator)
+    assert options.max_treedepth != "auto" and options.adapt_delta != "auto"
     tree, depth = transition(dynamics, start, options.max_treedepth, generator)
     acceptance, used, place = tree.accepted / tree.steps, dynamics.step, tree.drawn
     if walk.done < options.warmup:
