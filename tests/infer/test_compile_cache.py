@@ -56,6 +56,14 @@ def test_the_options_change_the_key(monkeypatch):
     assert cache_key(PROGRAM, TOOLCHAIN) != before
 
 
+def test_a_main_program_of_ours_changes_the_key_by_what_it_says(monkeypatch):
+    plain, linked = (cache_key(PROGRAM, TOOLCHAIN, main=main) for main in (None, "mclmc"))
+    assert plain == cache_key(PROGRAM, TOOLCHAIN) != linked
+    monkeypatch.setattr(module, "stan_source", lambda name: f"another {name}")
+    assert cache_key(PROGRAM, TOOLCHAIN) == plain
+    assert cache_key(PROGRAM, TOOLCHAIN, main="mclmc") != linked
+
+
 def test_new_data_networks_and_bundles_have_the_same_key():
     one, two = (
         small_bundle(frame=small_frame(seed=seed), train__seed=seed, network__hidden=[seed])[0]
