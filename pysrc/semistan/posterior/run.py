@@ -377,7 +377,7 @@ def options_of(manifest: dict[str, Any]) -> SampleConfig:
     Those of earlier versions integrate nothing out, and their ``mclmc`` is that of PyTorch.
     """
     sample = {"integrate": "none"} | manifest["sample"]
-    if manifest["cmdstan"] == NOT_USED:
+    if manifest.get("cmdstan") == NOT_USED:
         sample["method"] = IN_TORCH.get(sample["method"], sample["method"])
     return SampleConfig.model_validate(sample)
 
