@@ -2,6 +2,7 @@
 # make test   set everything up and run the linters and the tests
 # make fast-test   run the tests that need no CmdStan and less than two seconds each
 # make test-all    as make test, with the slow ones: calibration, worked models, short tutorials, R
+# make test-r      run the tests that need R
 # make test-docs   run the tutorials that take several minutes each
 # make test-faults run what breaks things on purpose, for minutes, and print its totals
 # make coverage    run every test and print the share of pysrc/ that they reach; at least 93%
@@ -18,7 +19,7 @@ BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale be
   bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
 STUDIES := study-coverage study-simulation study-toy study-tables study-images
 
-.PHONY: demo test test-all test-docs test-faults coverage lint fast-test cmdstan golden dist docs clean
+.PHONY: demo test test-all test-r test-docs test-faults coverage lint fast-test cmdstan golden dist docs clean
 .PHONY: $(BENCHMARKS) $(STUDIES)
 
 demo: .venv/installed cmdstan
@@ -29,6 +30,9 @@ test: lint cmdstan
 
 test-all: lint cmdstan
 	$(PYTEST) -m "not (tutorials or faults)"
+
+test-r: .venv/installed-dev cmdstan
+	$(PYTEST) tests/show/test_r.py
 
 test-docs: .venv/installed-dev cmdstan
 	$(PYTEST) -m tutorials
