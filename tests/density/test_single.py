@@ -95,7 +95,7 @@ def test_chains_move_in_it_however_short_their_warmup(
     options = SampleConfig(method=method, chains=1, warmup=warmup, draws=2, seed=1)
     starts = find_starts(bundle, rows, options)
     monkeypatch.setattr(Problem, "log_lik", spy)
-    draw_chains(bundle, rows, tmp_path, options, starts)
+    draw_chains(bundle, rows, tmp_path, starts.resolve(options), starts)
     assert set(seen) == {torch.float32}
 
 

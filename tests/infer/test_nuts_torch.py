@@ -63,8 +63,9 @@ def begun(dynamics, q, seed=0):
 
 def chain_of(density, start, number, metric="diag_e", warmup=300, draws=400):
     options = SampleConfig(
-        method="nuts-torch", warmup=warmup, draws=draws, seed=2, metric=metric, adapt_delta=0.8
-    )
+        method="nuts-torch", warmup=warmup, draws=draws, seed=2, metric=metric, adapt_delta=0.8,
+        max_treedepth=10,
+    )  # fmt: skip
     task = SimpleNamespace(options=options, number=number, left=None)
     ends = () if metric == "unit_e" else windows(warmup)
     first = first_metric(len(start), options, None)
