@@ -13,9 +13,10 @@
 // and residuals are computed, and it is passed backward at once: nothing of
 // size N is kept, and the autodiff stack gets a single node.
 //
-// Vectors are those of GCC and Clang. On x86-64 the pass is compiled for three
-// instruction sets, and the best that the processor has is taken. Compiles as
-// C++14 and later.
+// The pass is compiled for vectors of 8, 4 and 2 numbers (network_vectors.hpp),
+// which are those of AVX-512, of AVX2, and of SSE2 or NEON, and the widest that
+// the processor has are taken: wider ones than its registers live in memory,
+// which is ten times as slow. Compiles as C++14 and later.
 
 #ifndef SEMISTAN_NETWORK_KERNEL_HPP
 #define SEMISTAN_NETWORK_KERNEL_HPP
@@ -27,14 +28,17 @@
 #include <vector>
 
 #define SEMISTAN_INLINE static inline __attribute__((always_inline))
+#define SEMISTAN_BITS(T, v) (*reinterpret_cast<const T*>(&(v)))
+#if defined(__clang__)
+#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Int{__VA_ARGS__})
+#endif
 
 namespace semistan {
 
-typedef double Vec __attribute__((vector_size(64), aligned(8), may_alias));
-typedef std::int64_t Int __attribute__((vector_size(64), aligned(8), may_alias));
-
-constexpr int LANES = 8;           // doubles in a Vec
-constexpr int STEP = 2 * LANES;    // rows of a register tile
+constexpr int LINE = 8;            // doubles in a cache line
+constexpr int STEP = 16;           // rows of a block are a multiple of this
 constexpr int SIDE = 4;            // units on either side of a tile of derivatives
 constexpr int PAD = 8;             // units are padded to a multiple of this
 constexpr int CACHE = 128 * 1024;  // bytes that a block may take
@@ -92,240 +96,7 @@ struct Linear {
 // the log-likelihood with that integrated out.
 enum Task { LOG_LIK, OUTPUT, PULL_BACK, PRODUCTS, INTEGRAL };
 
-// ---- Elementary functions, accurate to 4 units in the last place.
-
-#define SEMISTAN_BITS(T, v) (*reinterpret_cast<const T*>(&(v)))
-
-// The subtraction folds away, as the addition of zero, which turns -0 into 0, does not.
-SEMISTAN_INLINE Vec broadcast(double x) { return x - Vec{}; }
-
-// exp(x) = 2^n (1 + p): x = n log 2 + r, p = expm1(r) = r + r^2 q(r). q is the
-// polynomial that interpolates at Chebyshev's nodes of |r| <= log(2) / 2. Adding
-// 1.5 * 2^52 + 1023 rounds x / log 2 to n and leaves n + 1023, the exponent's
-// bits, in the lowest places.
-SEMISTAN_INLINE void split_exp(const Vec& x, Vec& scale, Vec& p) {
-  const Vec magic = broadcast(6755399441056767.0);
-  const Vec shifted = x * 1.4426950408889634 + magic;
-  const Vec n = shifted - magic;
-  const Vec r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-  const Int bits = SEMISTAN_BITS(Int, shifted) << 52;
-  scale = SEMISTAN_BITS(Vec, bits);
-  // Few steps depend on one another, so that they overlap.
-  const Vec r2 = r * r, r4 = r2 * r2;
-  const Vec low = (r * 0.16666666666666669 + 0.5000000000000001)
-                  + (r * 0.008333333333330062 + 0.04166666666662413) * r2;
-  const Vec middle = (r * 0.00019841269863053618 + 0.0013888888917213717)
-                     + (r * 2.7557268459997064e-06 + 2.4801521295954376e-05) * r2;
-  const Vec high = r * 2.510038549551032e-08 + 2.7620088445409746e-07;
-  p = r2 * ((high * r4 + middle) * r4 + low) + r;
-}
-
-SEMISTAN_INLINE void vexp(const Vec& x, Vec& out) {
-  const Vec low = broadcast(-708.0), high = broadcast(709.7);
-  const Vec above = low > x ? low : x;
-  const Vec inside = high < above ? high : above;
-  Vec scale, p;
-  split_exp(inside, scale, p);
-  out = scale * p + scale;
-  out = x > high ? broadcast(INFINITY) : out;
-}
-
-// exp of a number that is not positive.
-SEMISTAN_INLINE void vdecay(const Vec& x, Vec& out) {
-  const Vec low = broadcast(-708.0);
-  Vec scale, p;
-  split_exp(low > x ? low : x, scale, p);
-  out = scale * p + scale;
-}
-
-// expm1 of a number that is not positive.
-SEMISTAN_INLINE void vexpm1(const Vec& x, Vec& out) {
-  const Vec low = broadcast(-40.0);
-  Vec scale, p;
-  split_exp(low > x ? low : x, scale, p);
-  out = scale * p + (scale - 1.0);
-}
-
-SEMISTAN_INLINE void negative_size(const Vec& x, Vec& out) {
-  const Int bits = SEMISTAN_BITS(Int, x) | INT64_MIN;
-  out = SEMISTAN_BITS(Vec, bits);
-}
-
-// tanh(|x|) = -d / (d + 2), d = expm1(-2 |x|).
-SEMISTAN_INLINE void vtanh(const Vec& x, Vec& out) {
-  Vec size, d;
-  negative_size(x, size);
-  vexpm1(2.0 * size, d);
-  const Vec negative = d / (d + 2.0);
-  const Int bits = (SEMISTAN_BITS(Int, negative) & INT64_MAX)
-                   | (SEMISTAN_BITS(Int, x) & INT64_MIN);
-  out = SEMISTAN_BITS(Vec, bits);
-}
-
-SEMISTAN_INLINE void vsigmoid(const Vec& x, Vec& out) {
-  Vec size, decay;
-  negative_size(x, size);
-  vdecay(size, decay);
-  out = (x < 0.0 ? decay : broadcast(1.0)) / (1.0 + decay);
-}
-
-// log(1 + t) for t in [0, 1]: 2 atanh(s), s = t / (2 + t), by interpolation of
-// (atanh(s) / s - 1) / s^2 as a polynomial in s^2 at Chebyshev's nodes.
-SEMISTAN_INLINE void vlog1p(const Vec& t, Vec& out) {
-  const Vec s = t / (2.0 + t), z = s * s;
-  Vec q = broadcast(0.08082022805971766);
-  q = q * z + 0.04400369243072337;
-  q = q * z + 0.06000536404795356;
-  q = q * z + 0.06657072104827468;
-  q = q * z + 0.07692785032479312;
-  q = q * z + 0.09090894718066429;
-  q = q * z + 0.11111111358713932;
-  q = q * z + 0.1428571428355438;
-  q = q * z + 0.20000000000007292;
-  q = q * z + 0.3333333333333333;
-  out = 2.0 * (s + s * z * q);
-}
-
-SEMISTAN_INLINE void vsoftplus(const Vec& x, Vec& out) {
-  Vec size, decay, tail;
-  negative_size(x, size);
-  vdecay(size, decay);
-  vlog1p(decay, tail);
-  out = (x > 0.0 ? x : Vec{}) + tail;
-}
-
-SEMISTAN_INLINE Vec load(const double* from) { return *reinterpret_cast<const Vec*>(from); }
-SEMISTAN_INLINE Vec& at(double* place) { return *reinterpret_cast<Vec*>(place); }
-
-SEMISTAN_INLINE void activate(int activation, double* values, int size) {
-  switch (activation) {
-    case TANH:
-      for (int i = 0; i < size; i += LANES) vtanh(at(values + i), at(values + i));
-      break;
-    case RELU:
-      for (int i = 0; i < size; i += LANES)
-        at(values + i) = load(values + i) < 0.0 ? Vec{} : load(values + i);
-      break;
-    case SOFTPLUS:
-      for (int i = 0; i < size; i += LANES) vsoftplus(at(values + i), at(values + i));
-      break;
-    case SIGMOID:
-      for (int i = 0; i < size; i += LANES) vsigmoid(at(values + i), at(values + i));
-      break;
-  }
-}
-
-// Multiply by the activation's derivative, written in its value a.
-SEMISTAN_INLINE void deactivate(int activation, const double* value, double* adjoint, int size) {
-  switch (activation) {
-    case TANH:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) *= 1.0 - load(value + i) * load(value + i);
-      break;
-    case RELU:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) = load(value + i) > 0.0 ? load(adjoint + i) : Vec{};
-      break;
-    case SOFTPLUS:  // sigmoid(z) = 1 - exp(-softplus(z))
-      for (int i = 0; i < size; i += LANES) {
-        Vec rest;
-        vexpm1(-load(value + i), rest);
-        at(adjoint + i) *= -rest;
-      }
-      break;
-    case SIGMOID:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) *= load(value + i) * (1.0 - load(value + i));
-      break;
-  }
-}
-
-// ---- Products of a layer. A buffer holds units x rows, `stride` doubles apart; what
-// lies in the units that pad it is never used.
-
-SEMISTAN_INLINE int padded(int units) { return (units + PAD - 1) / PAD * PAD; }
-
-// out = bias + weights * in, in tiles of TILE units; the weights' rows are padded.
-template <int TILE>
-SEMISTAN_INLINE void product(const double* matrix, const double* bias, const double* in,
-                             double* out, int inputs, int units, int rows, int stride) {
-  for (int r = 0; r < rows; r += STEP) {
-    const double* weights = matrix;
-    for (int u = 0; u < units; u += TILE, weights += TILE * inputs) {
-      Vec sums[TILE][2];
-      for (int t = 0; t < TILE; ++t)
-        sums[t][0] = sums[t][1] = broadcast(bias ? bias[u + t] : 0.0);
-      for (int i = 0; i < inputs; ++i) {
-        const Vec a = load(in + i * stride + r), b = load(in + i * stride + r + LANES);
-        for (int t = 0; t < TILE; ++t) {
-          const double weight = weights[t * inputs + i];
-          sums[t][0] += weight * a;
-          sums[t][1] += weight * b;
-        }
-      }
-      for (int t = 0; t < TILE; ++t) {
-        at(out + (u + t) * stride + r) = sums[t][0];
-        at(out + (u + t) * stride + r + LANES) = sums[t][1];
-      }
-    }
-  }
-}
-
-#if defined(__clang__)
-#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Int{__VA_ARGS__})
-#endif
-
-SEMISTAN_INLINE double total(const Vec& v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
-
-// The totals of eight vectors, in one vector.
-SEMISTAN_INLINE void totals(const Vec* v, Vec& out) {
-  Vec pairs[4], fours[2];
-  for (int i = 0; i < 4; ++i)
-    pairs[i] = SEMISTAN_SHUFFLE(v[2 * i], v[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14)
-               + SEMISTAN_SHUFFLE(v[2 * i], v[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-  for (int i = 0; i < 2; ++i)
-    fours[i] = SEMISTAN_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 0, 1, 8, 9, 4, 5, 12, 13)
-               + SEMISTAN_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 2, 3, 10, 11, 6, 7, 14, 15);
-  out = SEMISTAN_SHUFFLE(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11)
-        + SEMISTAN_SHUFFLE(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15);
-}
-
-// d_weights += sum over rows of adjoint[j] * in[i], in tiles of SIDE x SIDE;
-// d_bias += sum over rows of adjoint[j].
-SEMISTAN_INLINE void outer(const double* adjoint, const double* in, double* d_weights,
-                           double* d_bias, int inputs, int units, int rows, int stride) {
-  for (int j = 0; j < units; j += SIDE) {
-    for (int i = 0; i < inputs; i += SIDE, d_weights += SIDE * SIDE) {
-      Vec sums[SIDE * SIDE] = {};
-      for (int r = 0; r < rows; r += LANES) {
-        Vec a[SIDE];
-        for (int s = 0; s < SIDE; ++s) a[s] = load(in + (i + s) * stride + r);
-        for (int t = 0; t < SIDE; ++t) {
-          const Vec d = load(adjoint + (j + t) * stride + r);
-          for (int s = 0; s < SIDE; ++s) sums[SIDE * t + s] += d * a[s];
-        }
-      }
-      for (int t = 0; t < SIDE * SIDE; t += LANES) {
-        Vec sum;
-        totals(sums + t, sum);
-        at(d_weights + t) += sum;
-      }
-    }
-  }
-  for (int j = 0; j < units; j += LANES) {
-    Vec sums[LANES] = {}, sum;
-    for (int r = 0; r < rows; r += LANES)
-      for (int t = 0; t < LANES; ++t) sums[t] += load(adjoint + (j + t) * stride + r);
-    totals(sums, sum);
-    at(d_bias + j) += sum;
-  }
-}
-
-// ---- Families: log density of a block and its derivative with respect to eta.
+inline int padded(int units) { return (units + PAD - 1) / PAD * PAD; }
 
 inline double log_factorial(int count) {
   static const std::vector<double> table = [] {
@@ -348,74 +119,14 @@ struct Block {
   double *response, *trials, *weight, *eta;
 };
 
-// y and n - y times the log probabilities of success and failure, and the derivative. Neither
-// loses digits where the other probability is 1.
-SEMISTAN_INLINE void binomial(const Vec& y, const Vec& n, const Vec& eta, Vec& out, Vec& slope) {
-  const Vec one = broadcast(1.0), failures = n - y;
-  Vec size, decay, tail;
-  negative_size(eta, size);
-  vdecay(size, decay);
-  vlog1p(decay, tail);
-  const Vec success = (eta < 0.0 ? decay : one) / (1.0 + decay);
-  const Vec failure = (eta < 0.0 ? one : decay) / (1.0 + decay);
-  out = (eta < 0.0 ? y * eta : -failures * eta) - n * tail;
-  slope = y * failure - failures * success;
-}
-
-// Replaces eta by the residual d log_lik / d eta.
-SEMISTAN_INLINE void density(int family, const Block& block, int rows, double sigma,
-                             Result& result) {
-  const Vec zero = {};
-  const double precision = 1.0 / sigma;
-  Vec sum = {}, squares = {}, mass = {};
-  for (int r = 0; r < rows; r += LANES) {
-    const Vec y = load(block.response + r), e = load(block.eta + r);
-    const Vec weight = load(block.weight + r);
-    mass += weight;
-    if (family == GAUSSIAN) {
-      const Vec z = (y - e) * precision, weighted = weight * z;
-      squares += weighted * z;
-      at(block.eta + r) = weighted * precision;
-    } else if (family == POISSON) {
-      Vec mu;
-      vexp(e, mu);
-      sum += weight > 0.0 ? weight * (y * e - mu) : zero;
-      at(block.eta + r) = weight > 0.0 ? weight * (y - mu) : zero;
-    } else if (family == BERNOULLI) {
-      const Vec sign = 2.0 * y - 1.0;
-      Vec loss, probability;
-      vsoftplus(-sign * e, loss);
-      vsigmoid(-sign * e, probability);
-      sum -= weight * loss;
-      at(block.eta + r) = weight * sign * probability;
-    } else {
-      Vec value, slope;
-      binomial(y, load(block.trials + r), e, value, slope);
-      sum += weight * value;
-      at(block.eta + r) = weight * slope;
-    }
-  }
-  result.log_lik += total(sum);
-  if (family == GAUSSIAN) {
-    const double z2 = total(squares), m = total(mass);
-    result.log_lik -= 0.5 * z2 + m * (std::log(sigma) + 0.91893853320467274178);
-    result.d_sigma += (z2 - m) * precision;
-  } else if (family == POISSON || family == BINOMIAL) {
-    for (int r = 0; r < rows; ++r)
-      result.log_lik += block.weight[r] * log_constant(block.response[r], block.trials[r], family);
-  }
-}
-
-// ---- The pass.
-
 // Memory of one thread, used again by each pass. Pieces start at whole cache
 // lines, because a load across two of them costs two.
 struct Workspace {
   std::vector<double> values;
   double* next = nullptr;
   void clear(std::size_t size) {
-    values.assign(size + LANES, 0.0);
-    const std::size_t line = sizeof(Vec);
+    values.assign(size + LINE, 0.0);
+    const std::size_t line = LINE * sizeof(double);
     const auto address = reinterpret_cast<std::uintptr_t>(values.data());
     next = values.data() + (line - address % line) % line / sizeof(double);
   }
@@ -465,222 +176,6 @@ inline void unpack(const Layer& layer, double* d_w) {
   std::copy(layer.d_bias, layer.d_bias + layer.n, d_w + layer.n * layer.m);
 }
 
-// eta of rows first .. first + rows - 1 of the slice; R is rows in whole STEPs.
-template <int TILE>
-SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
-  const Rows& data = pass.data;
-  const int offset = data.start + first;
-  const std::vector<Layer>& layers = pass.layers;
-  for (int i = 0; i < layers[0].m; ++i) {
-    const double* column = data.H + static_cast<std::size_t>(i) * data.stride + offset;
-    double* in = layers[0].in + i * pass.stride;
-    std::copy(column, column + rows, in);
-    std::fill(in + rows, in + R, 0.0);
-  }
-  for (std::size_t l = 0; l + 1 < layers.size(); ++l) {
-    const Layer& layer = layers[l];
-    double* out = layers[l + 1].in;
-    product<TILE>(layer.padded, layer.padded_bias, layer.in, out, layer.m, layer.n, R,
-                  pass.stride);
-    for (int u = 0; u < layer.n; ++u) activate(pass.activation, out + u * pass.stride, R);
-  }
-  const Layer& last = layers.back();
-  const Predictor& predictor = pass.predictor;
-  for (int j = 0; j < last.n; ++j) {
-    const double* weights = last.weights + j * last.m;
-    for (int r = 0; r < R; r += LANES) {
-      Vec f = broadcast(last.bias[j]);
-      for (int i = 0; i < last.m; ++i) f += weights[i] * load(last.in + i * pass.stride + r);
-      at(pass.eta + j * pass.stride + r) = predictor.eta_loc + predictor.eta_scale * f;
-    }
-  }
-  for (int p = 0; p < data.P; ++p) {
-    const double* column = data.Xc + static_cast<std::size_t>(p) * data.stride + offset;
-    for (int r = 0; r < rows; ++r) pass.eta[r] += predictor.theta[p] * column[r];
-  }
-  if (data.extra)
-    for (int r = 0; r < rows; ++r) pass.eta[r] += data.extra[first + r];
-}
-
-// Copies what is known of a block's rows; past the last one, the weights are 0.
-SEMISTAN_INLINE void known_of_block(const Pass& pass, int first, int rows, int R) {
-  const Rows& data = pass.data;
-  const int offset = data.start + first;
-  if (pass.family == GAUSSIAN) {
-    std::copy(data.y + offset, data.y + offset + rows, pass.response);
-  } else {
-    std::copy(data.count + offset, data.count + offset + rows, pass.response);
-  }
-  if (pass.family == BINOMIAL)
-    std::copy(data.trials + offset, data.trials + offset + rows, pass.trials);
-  if (data.weights) {
-    std::copy(data.weights + offset, data.weights + offset + rows, pass.weight);
-  } else {
-    std::fill(pass.weight, pass.weight + rows, 1.0);
-  }
-  std::fill(pass.response + rows, pass.response + R, 0.0);
-  std::fill(pass.trials + rows, pass.trials + R, 0.0);
-  std::fill(pass.weight + rows, pass.weight + R, 0.0);
-}
-
-SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R, Result& result) {
-  const Rows& data = pass.data;
-  known_of_block(pass, first, rows, R);
-  const Block block{pass.response, pass.trials, pass.weight, pass.eta};
-  density(pass.family, block, rows, pass.predictor.sigma, result);
-  std::fill(pass.eta + rows, pass.eta + R, 0.0);
-  if (data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
-}
-
-// From eta, which holds the derivative by eta, to theta, to the output layer and to its inputs.
-SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, int R,
-                                     Result& result) {
-  const int offset = pass.data.start + first, stride = pass.stride;
-  for (int p = 0; p < pass.data.P; ++p) {
-    const double* column = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
-    Vec sum = {};
-    int r = 0;
-    for (; r + LANES <= rows; r += LANES) sum += load(pass.eta + r) * load(column + r);
-    double rest = 0;
-    for (; r < rows; ++r) rest += pass.eta[r] * column[r];
-    result.d_theta[p] += total(sum) + rest;
-  }
-
-  const Layer& last = pass.layers.back();
-  for (int j = 0; j < last.n; ++j) {
-    double* eta = pass.eta + j * stride;
-    Vec level = {};
-    for (int r = 0; r < R; r += LANES) {
-      at(eta + r) *= pass.predictor.eta_scale;
-      level += load(eta + r);
-    }
-    last.d_bias[j] += total(level);
-    for (int i = 0; i < last.m; ++i) {
-      const double weight = last.weights[j * last.m + i];
-      double* adjoint = pass.adjoint + i * stride;
-      Vec sum = {};
-      for (int r = 0; r < R; r += LANES) {
-        const Vec e = load(eta + r);
-        sum += e * load(last.in + i * stride + r);
-        at(adjoint + r) = j ? load(adjoint + r) + weight * e : weight * e;
-      }
-      last.d_packed[packed(last, j, i)] += total(sum);
-    }
-  }
-}
-
-// From the inputs of the output layer to all layers before.
-template <int TILE>
-SEMISTAN_INLINE void backward_hidden(const Pass& pass, int R) {
-  const int stride = pass.stride;
-  double *adjoint = pass.adjoint, *other = pass.other;
-  for (std::size_t l = pass.layers.size() - 1; l-- > 0;) {
-    const Layer& layer = pass.layers[l];
-    for (int u = 0; u < layer.n; ++u)
-      deactivate(pass.activation, pass.layers[l + 1].in + u * stride, adjoint + u * stride, R);
-    outer(adjoint, layer.in, layer.d_packed, layer.d_bias, layer.m, layer.n, R, stride);
-    if (l > 0) {
-      product<TILE>(layer.transposed, nullptr, adjoint, other, layer.n, layer.m, R, stride);
-      std::swap(adjoint, other);
-    }
-  }
-}
-
-template <int TILE>
-SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
-  backward_output(pass, first, rows, R, result);
-  backward_hidden<TILE>(pass, R);
-}
-
-// ---- What eta is linear in, integrated out.
-
-// Copies the columns of what is linear, and the residual behind them.
-SEMISTAN_INLINE void linear_columns(const Pass& pass, int first, int rows, int R) {
-  const Layer& last = pass.layers.back();
-  const int offset = pass.data.start + first, stride = pass.stride;
-  const int of_phi = static_cast<int>(pass.linear->inputs.size()), M = pass.linear->columns;
-  double* column = pass.columns;
-  for (int j = 0; j < of_phi; ++j, column += stride) {
-    const int input = pass.linear->inputs[j];
-    if (input == last.m) {
-      std::fill(column, column + R, 1.0);
-    } else {
-      std::copy(last.in + input * stride, last.in + input * stride + R, column);
-    }
-  }
-  for (int p = 0; p < M - of_phi; ++p, column += stride) {
-    const double* from = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
-    std::copy(from, from + rows, column);
-    std::fill(column + rows, column + R, 0.0);
-  }
-  for (int r = 0; r < R; r += LANES)
-    at(column + r) = load(pass.response + r) - load(pass.eta + r);
-}
-
-// products += sum over rows of weight * column[i] * column[j] for i <= j, in tiles of SIDE x SIDE.
-SEMISTAN_INLINE void add_products(const Pass& pass, int R, Result& result) {
-  const int stride = pass.stride, all = pass.linear->columns + 1;
-  const int size = (all + SIDE - 1) / SIDE * SIDE;
-  for (int r = 0; r < R; r += LANES) result.mass += total(load(pass.weight + r));
-  for (int j = 0; j < size; j += SIDE) {
-    for (int t = 0; t < SIDE; ++t)
-      for (int r = 0; r < R; r += LANES)
-        at(pass.moved + t * stride + r)
-            = load(pass.weight + r) * load(pass.columns + (j + t) * stride + r);
-    for (int i = 0; i <= j; i += SIDE) {
-      Vec sums[SIDE * SIDE] = {};
-      for (int r = 0; r < R; r += LANES) {
-        Vec a[SIDE];
-        for (int s = 0; s < SIDE; ++s) a[s] = load(pass.columns + (i + s) * stride + r);
-        for (int t = 0; t < SIDE; ++t) {
-          const Vec b = load(pass.moved + t * stride + r);
-          for (int s = 0; s < SIDE; ++s) sums[SIDE * t + s] += b * a[s];
-        }
-      }
-      for (int t = 0; t < SIDE; ++t)
-        for (int s = 0; s < SIDE; ++s)
-          result.products[(j + t) * size + i + s] += total(sums[SIDE * t + s]);
-    }
-  }
-}
-
-// With the residual e = y - eta at the mean m of what is linear, C its covariance and v the rows'
-// weights, the derivatives of the log-likelihood by eta and by the columns A are
-//
-//   v e / sigma^2,   v (e m' - A C) / sigma^2.
-template <int TILE>
-SEMISTAN_INLINE void pull_integral(const Pass& pass, int first, int rows, int R, Result& result) {
-  const Linear& linear = *pass.linear;
-  const int stride = pass.stride, M = linear.columns;
-  const int of_phi = static_cast<int>(linear.inputs.size());
-  double* residual = pass.columns + M * stride;
-  Vec squares = {};
-  for (int r = 0; r < R; r += LANES) {
-    Vec e = load(residual + r);
-    for (int j = 0; j < M; ++j) e -= linear.mean[j] * load(pass.columns + j * stride + r);
-    at(residual + r) = e;
-    const Vec weighted = load(pass.weight + r) * e;
-    squares += weighted * e;
-    at(pass.eta + r) = weighted * linear.precision;
-  }
-  result.squares += total(squares);
-  if (pass.data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
-  backward_output(pass, first, rows, R, result);
-  const Layer& last = pass.layers.back();
-  if (of_phi)
-    product<TILE>(linear.covariance.data(), nullptr, pass.columns, pass.moved, M, of_phi, R,
-                  stride);
-  for (int j = 0; j < of_phi; ++j) {
-    if (linear.inputs[j] == last.m) continue;
-    double* adjoint = pass.adjoint + linear.inputs[j] * stride;
-    for (int r = 0; r < R; r += LANES) {
-      const Vec slope = linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r);
-      at(adjoint + r) += load(pass.weight + r) * linear.precision * slope;
-    }
-  }
-  backward_hidden<TILE>(pass, R);
-}
-
 // The pass with the buffers of one block, where each block's are kept.
 inline Pass of_block(const Pass& pass, int block) {
   Pass own = pass;
@@ -688,19 +183,6 @@ inline Pass of_block(const Pass& pass, int block) {
     layer.in += static_cast<std::size_t>(block) * padded(layer.m) * pass.stride;
   own.eta += block * pass.stride;
   return own;
-}
-
-template <int TILE>
-SEMISTAN_INLINE void linear_block(const Pass& pass, Task task, int first, int rows, int R,
-                                  Result& result) {
-  if (task == PRODUCTS || !pass.kept) forward<TILE>(pass, first, rows, R);
-  known_of_block(pass, first, rows, R);
-  linear_columns(pass, first, rows, R);
-  if (task == PRODUCTS) {
-    add_products(pass, R, result);
-  } else {
-    pull_integral<TILE>(pass, first, rows, R, result);
-  }
 }
 
 inline int block_rows(const Network& network, int rows) {
@@ -721,7 +203,7 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
                       const Predictor& predictor, Workspace& workspace,
                       const Linear* linear = nullptr) {
   const int rows = block_rows(network, data.rows);
-  Pass pass{family, network.activation, rows + LANES, data, predictor, {}, 0, 0, 0, 0, 0, 0};
+  Pass pass{family, network.activation, rows + LINE, data, predictor, {}, 0, 0, 0, 0, 0, 0};
   int widest = PAD;
   std::size_t size = 0, inputs = 0;
   for (int l = 0; l < network.layers; ++l) {
@@ -765,62 +247,53 @@ inline Pass make_pass(int family, const Rows& data, const Network& network,
   return pass;
 }
 
-template <int TILE>
-SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
-  const int most = pass.stride - LANES;
-  for (const Layer& layer : pass.layers) pack(layer);
-  for (int first = 0; first < pass.data.rows; first += most) {
-    const int rows = std::min(most, pass.data.rows - first);
-    const int R = (rows + STEP - 1) / STEP * STEP;
-    if (task == PRODUCTS || task == INTEGRAL) {
-      const Pass own = pass.kept ? of_block(pass, first / most) : pass;
-      linear_block<TILE>(own, task, first, rows, R, result);
-      continue;
-    }
-    forward<TILE>(pass, first, rows, R);
-    const int outputs = pass.layers.back().n, all = pass.data.rows;
-    if (task == OUTPUT) {
-      for (int j = 0; j < outputs; ++j) {
-        const double* eta = pass.eta + j * pass.stride;
-        std::copy(eta, eta + rows, result.output.begin() + j * static_cast<std::size_t>(all) + first);
-      }
-      continue;
-    }
-    if (task == LOG_LIK) {
-      block_density(pass, first, rows, R, result);
-    } else {
-      for (int j = 0; j < outputs; ++j) {
-        const double* adjoint = pass.data.adjoint + j * static_cast<std::size_t>(all) + first;
-        double* eta = pass.eta + j * pass.stride;
-        std::copy(adjoint, adjoint + rows, eta);
-        std::fill(eta + rows, eta + R, 0.0);
-      }
-    }
-    backward<TILE>(pass, first, rows, R, result);
-  }
-}
+namespace eight {
+#define SEMISTAN_LANES 8
+#include "network_vectors.hpp"
+#undef SEMISTAN_LANES
+}  // namespace eight
 
-// Tiles fill the registers: 16 of 32 with AVX-512, 8 of 16 with less.
-#if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
+namespace four {
+#define SEMISTAN_LANES 4
+#include "network_vectors.hpp"
+#undef SEMISTAN_LANES
+}  // namespace four
+
+namespace two {
+#define SEMISTAN_LANES 2
+#include "network_vectors.hpp"
+#undef SEMISTAN_LANES
+}  // namespace two
+
+// What runs where no wider vectors are known of, and, in tests, instead of these. Tiles fill the
+// registers: 16 of 32 with AVX-512, 8 of 16 with less.
+#ifndef SEMISTAN_RUN
+#define SEMISTAN_RUN two::run_blocks<4>
+#ifdef __x86_64__
+#define SEMISTAN_WIDER
+#endif
+#endif
+
+#ifdef SEMISTAN_WIDER
 __attribute__((target("avx512f,avx512dq,avx512vl,fma"))) inline void run_avx512(
     const Pass& pass, Task task, Result& result) {
-  run_blocks<8>(pass, task, result);
+  eight::run_blocks<8>(pass, task, result);
 }
 __attribute__((target("avx2,fma"))) inline void run_avx2(const Pass& pass, Task task,
                                                          Result& result) {
-  run_blocks<2>(pass, task, result);
+  four::run_blocks<4>(pass, task, result);
 }
 #endif
 
 inline void run(const Pass& pass, Task task, Result& result) {
-#if defined(__x86_64__) && !defined(SEMISTAN_PORTABLE)
+#ifdef SEMISTAN_WIDER
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
       && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma"))
     return run_avx512(pass, task, result);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return run_avx2(pass, task, result);
 #endif
-  run_blocks<2>(pass, task, result);
+  SEMISTAN_RUN(pass, task, result);
 }
 
 // The derivatives by the weights, layer by layer.

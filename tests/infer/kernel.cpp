@@ -20,10 +20,12 @@ static double ulps(double got, long double expected) {
   return std::fabs(static_cast<double>((got - expected) / (next - std::fabs(rounded))));
 }
 
-#define CALL(function) [](const Vec& x, Vec& out) { function(x, out); }
+#define CALL(width, function) \
+  [](const width::Vec& x, width::Vec& out) { width::function(x, out); }
 
-template <typename Function, typename Exact>
+template <typename Vec, typename Function, typename Exact>
 static void check(const char* name, Function function, Exact exact, double low, double high) {
+  constexpr int LANES = sizeof(Vec) / sizeof(double);
   double worst = 0;
   for (int i = 0; i <= 200000; ++i) {
     const double x = low + (high - low) * i / 200000;
@@ -261,14 +263,22 @@ void check_several(const std::vector<int>& widths, int rows, int activation, std
       fail("gradient of several", d_w[i], expected[i]);
 }
 
+#define CHECK_ONE(width, name, function, exact, low, high) \
+  check<width::Vec>(#width " " name, CALL(width, function), exact, low, high);
+
+#define CHECK(width)                                                                             \
+  CHECK_ONE(width, "exp", vexp, [](long double x) { return std::exp(x); }, -700, 700)            \
+  CHECK_ONE(width, "expm1", vexpm1, [](long double x) { return std::expm1(x); }, -40, 0)         \
+  CHECK_ONE(width, "tanh", vtanh, [](long double x) { return std::tanh(x); }, -20, 20)           \
+  CHECK_ONE(width, "tanh near 0", vtanh, [](long double x) { return std::tanh(x); }, -1e-3, 1e-3) \
+  CHECK_ONE(width, "sigmoid", vsigmoid, sigmoid, -700, 40)                                       \
+  CHECK_ONE(width, "softplus", vsoftplus, softplus, -40, 40)                                     \
+  CHECK_ONE(width, "log1p", vlog1p, [](long double x) { return std::log1p(x); }, 1e-12, 1)
+
 int main() {
-  check("exp", CALL(vexp), [](long double x) { return std::exp(x); }, -700, 700);
-  check("expm1", CALL(vexpm1), [](long double x) { return std::expm1(x); }, -40, 0);
-  check("tanh", CALL(vtanh), [](long double x) { return std::tanh(x); }, -20, 20);
-  check("tanh near 0", CALL(vtanh), [](long double x) { return std::tanh(x); }, -1e-3, 1e-3);
-  check("sigmoid", CALL(vsigmoid), sigmoid, -700, 40);
-  check("softplus", CALL(vsoftplus), softplus, -40, 40);
-  check("log1p", CALL(vlog1p), [](long double x) { return std::log1p(x); }, 1e-12, 1);
+  CHECK(eight)
+  CHECK(four)
+  CHECK(two)
 
   std::mt19937 random(1);
   std::normal_distribution<double> normal;

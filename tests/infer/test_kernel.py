@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
     "flags",
     [
         ["-std=c++14", "-O3"],
-        ["-std=c++17", "-O3", "-DSEMISTAN_PORTABLE"],
-        ["-std=c++17", "-O1", "-g", "-DSEMISTAN_PORTABLE", "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=all"],
+        ["-std=c++17", "-O3", "-DSEMISTAN_RUN=two::run_blocks<4>"],
+        ["-std=c++17", "-O1", "-g", "-DSEMISTAN_RUN=four::run_blocks<4>",
+         "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     ],
     ids=["C++14, best instruction set", "C++17, portable", "sanitizers"],
 )  # fmt: skip

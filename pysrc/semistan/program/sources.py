@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-KERNEL_HEADERS = ("log_lik.hpp", "network_kernel.hpp")  # the first is CmdStan's USER_HEADER
+KERNEL_HEADERS = (  # the first is CmdStan's USER_HEADER
+    "log_lik.hpp",
+    "network_kernel.hpp",
+    "network_vectors.hpp",
+)
 
 
 def stan_source(name: str) -> str:
