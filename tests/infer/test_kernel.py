@@ -52,7 +52,7 @@ def test_the_self_check_knows_further_terms(toolchain):
     assert kernel_failure(bundle, rows, compiled.executable) is None
 
 
-def spoiled(monkeypatch, old, new, file="network_kernel.hpp"):
+def spoiled(monkeypatch, old, new, file="network_vectors.hpp"):
     """Compile another kernel than the one that is shipped."""
 
     def source(name):
@@ -99,6 +99,7 @@ def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, tool
         monkeypatch,
         "namespace semistan {",
         "#error this compiler has no vectors\nnamespace semistan {",
+        "network_kernel.hpp",
     )
     bundle, _ = random_bundle("gaussian")
     lines = []
