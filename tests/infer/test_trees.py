@@ -28,7 +28,7 @@ def test_they_are_cut_where_the_output_layer_is_integrated_out_of_many_weights()
         ALL,
         {**ALL, **AUTO, "hidden": (4,)},
         AUTO,
-        {**ALL, **AUTO, "formula": "y ~ x1 + (1 | g) + nn(u1, u2)"},
+        {**ALL, **AUTO, "formula": "y ~ x1 + (1 | g) + nn(u1, u2, u3)"},
         {**ALL, **AUTO, "priors": {"b": "horseshoe(2)"}},
         {**ALL, **AUTO, "priors": {"phi": None, "sd_w": "lognormal(0, 0.7)"}},
     ],

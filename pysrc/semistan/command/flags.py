@@ -233,10 +233,11 @@ SAMPLE_FLAGS = (
          "and down to 250 where the budget asks for it.", SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
          "Target acceptance rate; auto: 0.95, or 0.8 where the output layer is integrated out of "
-         "more than 75 dimensions.", SAMPLING, _real_or_auto),
+         "more than 75 dimensions and no standard deviations or scales are sampled.",
+         SAMPLING, _real_or_auto),
     Flag("max_treedepth", ("sample.max_treedepth",), str,
-         "Maximum tree depth; auto: 10, or 6 where the output layer is integrated out of more than "
-         "75 dimensions.", SAMPLING, _number_or_auto),
+         "Maximum tree depth; auto: 10, or 6 where --adapt-delta auto is 0.8.",
+         SAMPLING, _number_or_auto),
     Flag("metric", ("sample.metric",), str,
          "ggn (Gauss-Newton at a mode in the subspace), dense_e, diag_e or unit_e; auto: ggn in "
          "up to 75 dimensions, else diag_e.", SAMPLING),
