@@ -37,6 +37,7 @@ MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric
 LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
 LONG = 10.0  # seconds of a climb that are worth a line
 ADAPTED = "the metric is adapted"
+RESOLVED = ("warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # may be "auto" before
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 

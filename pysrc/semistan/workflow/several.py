@@ -24,7 +24,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_program
 from semistan.infer.methods import method_of
 from semistan.infer.plan import Plan
-from semistan.infer.starts import Starts
+from semistan.infer.starts import RESOLVED, Starts
 from semistan.model.bundle import Bundle, Source, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig, parse_config
 from semistan.model.modules import Given, Modules, codes
@@ -380,7 +380,7 @@ def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modul
 def _shared_options(options: SampleConfig, members: list[Run]) -> SampleConfig:
     """Replace ``auto`` and a metric that was not found, where that is so in all subspaces."""
     own = [member.options for member in members]
-    found = {name: {getattr(item, name) for item in own} for name in ("warmup", "draws", "metric")}
+    found = {name: {getattr(item, name) for item in own} for name in RESOLVED}
     return options.model_copy(
         update={name: values.pop() for name, values in found.items() if len(values) == 1}
     )
