@@ -11,11 +11,11 @@ from semistan.density.derivatives import SHARE, Expansion, expansion
 from semistan.density.mode import find_mode, normal_mean
 from semistan.density.spread import held_coordinates
 from semistan.density.target import make_target, value_and_gradient
-from semistan.infer.starts import curve_states
 from semistan.model.families.families import FAMILIES
 from semistan.model.names import MU
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Columns
+from semistan.subspace.start_values import curve_states
 from support.untrained import FORMULA, FORMULAS, LINEAR, random_bundle, states
 
 MODELS = [

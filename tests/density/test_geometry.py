@@ -12,11 +12,12 @@ from semistan.density.features import at_features
 from semistan.density.mode import find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.starts import Starts, curve_states, find_starts, worth_sampling
+from semistan.infer.starts import Starts, find_starts, worth_sampling
 from semistan.model.config import SampleConfig
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
+from semistan.subspace.start_values import curve_states
 from support.untrained import random_bundle, states
 
 FAMILIES = ("gaussian", "poisson", "bernoulli")

@@ -12,7 +12,6 @@ from semistan.density.derivatives import derivatives
 from semistan.density.mode import find_mode
 from semistan.density.spread import held_coordinates
 from semistan.density.target import log_likelihood, log_prior, make_target
-from semistan.infer.starts import curve_states
 from semistan.model.layout import Layout
 from semistan.model.names import MU
 from semistan.model.parameter import (
@@ -26,6 +25,7 @@ from semistan.model.parameter import (
 from semistan.model.priors.prior import prior_data
 from semistan.model.terms.group import Group
 from semistan.posterior.prior_draws import prior_draws
+from semistan.subspace.start_values import curve_states
 from support.untrained import random_bundle
 
 FORMULA = "y ~ x1 + s(v, k=5) + (1 + x1 + x2 | g) + (x2 || h) + nn(u1, u2, u3)"

@@ -18,7 +18,7 @@ from semistan.infer.cmdstan.kernel import ROWS, kernel_rows
 from semistan.infer.methods.flow import ROWS as FLOW_ROWS
 from semistan.infer.methods.flow import _some_rows
 from semistan.infer.stan_csv import sampled_columns
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.orthogonal import least_squares
@@ -30,6 +30,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, labels, raw_labels
 from semistan.program.quantities import quantities_program
 from semistan.show.inference_data import inference_data
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
 from support.assertions import assert_mean, assert_sd
 from support.programs import declared, evaluate

@@ -10,12 +10,13 @@ from semistan.density.inputs import Inputs
 from semistan.density.predictor import network_output
 from semistan.density.problem import Problem, make_problem
 from semistan.density.target import make_target, negative_log_posterior, value_and_gradient
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.infer.task import all_bits
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.subspace import coefficients, descent
 from semistan.subspace.descent import Parameters
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import train
 from semistan.workflow.prepare import prepare
 from support.chains import draw_chains

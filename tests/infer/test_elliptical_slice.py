@@ -22,9 +22,10 @@ from semistan.infer.methods.elliptical_slice import (
     reference_of,
     slice_step,
 )
-from semistan.infer.starts import Starts, curve_states, find_starts, initial_values
+from semistan.infer.starts import Starts, find_starts, initial_values
 from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior

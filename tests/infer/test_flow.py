@@ -13,11 +13,12 @@ from semistan.density.target import log_prior, make_target, negative_log_posteri
 from semistan.errors import InputError, SemistanError
 from semistan.infer.methods import flow as module
 from semistan.infer.methods.flow import fit_flow, new_flow
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.table.rows import Columns
 from semistan.posterior.arviz import quiet_arviz
+from semistan.subspace.start_values import curve_states
 from support.assertions import assert_mean
 from support.chains import draw_chains
 from support.small import small_bundle

@@ -24,11 +24,12 @@ from semistan.infer.methods.mclmc_torch import (
     refreshed,
     turned,
 )
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.infer.walk import walked
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import diagnose, worst
 from semistan.posterior.posterior import One, read_posterior
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import draw_missing, new_run
 from support.assertions import Z, assert_mean, mcse
 from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains

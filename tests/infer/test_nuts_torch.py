@@ -27,10 +27,11 @@ from semistan.infer.methods.nuts_torch import (
     transition,
     windows,
 )
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.infer.walk import walked
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import new_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior

@@ -21,13 +21,13 @@ from semistan.density.predictor import linear_predictor
 from semistan.density.target import log_marginal_likelihood, make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
-from semistan.infer.starts import curve_states
 from semistan.model.bundle import as_sampled
 from semistan.model.config import SampleConfig, with_overrides
 from semistan.model.families.families import family
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, stan_program
 from semistan.program.quantities import quantities_program
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
 from semistan.workflow.prepare import configure
 from support.assertions import assert_correlation, assert_mean, assert_sd

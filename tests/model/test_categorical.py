@@ -18,7 +18,7 @@ from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import family
@@ -37,6 +37,7 @@ from semistan.posterior.predictive import (
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import new_run, train
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z

@@ -17,7 +17,7 @@ from semistan.density.predictor import network_output
 from semistan.density.problem import Weights, make_problem
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.infer.starts import curve_states, find_starts
+from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import FAMILIES
@@ -45,6 +45,7 @@ from semistan.program.parts import has_log_lik
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.show.pictures.slice import Plane
+from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import new_run
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z

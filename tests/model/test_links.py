@@ -11,13 +11,13 @@ from statsmodels.genmod.families import links as sm_links
 from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
-from semistan.infer.starts import curve_states
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.links import LINKS
 from semistan.model.temper import temper_of
 from semistan.program.data import stan_data
 from semistan.program.parts import has_log_lik
 from semistan.program.program import stan_program
+from semistan.subspace.start_values import curve_states
 from support.programs import evaluate
 from support.small import small_bundle, small_config, small_frame, small_prepared
 from support.untrained import random_bundle

@@ -9,10 +9,10 @@ from semistan.density.derivatives import derivatives
 from semistan.density.integral import integrated_constant, log_integrated
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.infer.stan_csv import NUTS_COLUMNS, sampled_columns
-from semistan.infer.starts import curve_states
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.layout import column_names
 from semistan.program.data import stan_data
+from semistan.subspace.start_values import curve_states
 from support.programs import evaluate
 
 TOLERANCE = 1e-9

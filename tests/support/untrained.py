@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import library_versions
-from semistan.infer.starts import curve_states
 from semistan.model.bundle import Bundle, Source
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
@@ -23,6 +22,7 @@ from semistan.model.units import units_of
 from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length
 from semistan.subspace.span import span
+from semistan.subspace.start_values import curve_states
 
 FORMULA = "y ~ x1 + x2 + nn(u1, u2, u3)"
 OF_TRIALS = "y | trials(tries) ~ x1 + x2 + nn(u1, u2, u3)"

@@ -58,6 +58,11 @@ class Mode:
     log_density: float
     steps: int
 
+    @property
+    def evidence(self) -> float:
+        """The log integral of the Laplace approximation, up to a constant."""
+        return self.log_density + float(np.linalg.slogdet(self.inv_metric)[1]) / 2
+
 
 def find_mode(target: Target, start: Array) -> Mode | None:
     """Climb to a mode by damped Gauss-Newton steps.

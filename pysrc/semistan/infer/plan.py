@@ -15,12 +15,13 @@ from semistan.infer.environment import environment
 from semistan.infer.method import Method
 from semistan.infer.processors import usable_cores
 from semistan.infer.stan_json import write_stan_json
-from semistan.infer.starts import curve_states, initial_values
+from semistan.infer.starts import initial_values
 from semistan.infer.task import ONE_THREAD_ACTIVATIONS
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
+from semistan.subspace.start_values import curve_states
 
 SLICES = (1, 2, 4, 8)  # per thread, tried at the start
 TIMED_ROWS = 20_000

@@ -12,7 +12,7 @@ import numpy as np
 
 from semistan.density.mode import Mode, find_mode
 from semistan.density.prior_states import prior_states
-from semistan.density.starts import start_state, trained_values
+from semistan.density.starts import start_state
 from semistan.density.target import Target, make_target
 from semistan.errors import InputError
 from semistan.infer.trees import MOST_GAUSSIAN, WHOLE, Trees, trees_of
@@ -21,10 +21,9 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.integral import PHI_SAMPLED
-from semistan.model.names import MU
 from semistan.model.priors.prior import PHI
 from semistan.model.table.rows import Rows
-from semistan.subspace.curve import curve_points
+from semistan.subspace.start_values import curve_values, sides
 
 JITTER = 0.1  # standard deviation of theta's initial values, in units of each coefficient
 WARMUP = 1000
@@ -94,7 +93,7 @@ class Starts:
         """Whether all start at one mode that several climbed to: its metric can be trusted."""
         if not self.found:
             return False
-        best = max(self.found, key=_evidence)
+        best = max(self.found, key=lambda mode: mode.evidence)
         climbed = sum(_same(best, mode) for mode in self.found)
         return climbed > 1 and all(_same(best, mode) for mode in self.modes)
 
@@ -186,7 +185,7 @@ def find_starts(
         target = make_target(bundle, rows, prior_only=prior_only)
         on_curve = [_sheared(target, values) for values in on_curve]
     if climb:
-        found = _climbed(target, [_sides(target, values) for values in on_curve], say)
+        found = _climbed(target, [sides(target, values) for values in on_curve], say)
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
             return made(_at(modes, bundle, options), modes * with_mode, at="a mode")
@@ -271,24 +270,6 @@ def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "theta": moved.numpy() * scale}
 
 
-def _sides(target: Target, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the values with dispersion parameters on each side of where the likelihood is flat."""
-    family, bundle = target.bundle.family, target.bundle
-    if family.starts is None:
-        return [values]
-    given = target.values(torch.tensor(start_state(bundle, values)))
-    eta = torch.cat([each[MU] for each in target.predictors(given)])
-    residuals = (torch.cat([chunk.y for chunk in target.chunks]) - eta).numpy()
-    own = {item.name: item for item in bundle.design.others if item.has_tau}
-    return [
-        values
-        | {name: at for name, at in side.items() if name in bundle.model.scalars}
-        | {own[name].tau: at - bundle.units.location(family, name)
-           for name, at in side.items() if name in own}
-        for side in family.starts(residuals)
-    ]  # fmt: skip
-
-
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Replace modes whose Laplace evidence is negligible beside the best one's by that one.
 
@@ -296,22 +277,9 @@ def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """
     if not modes:
         return modes
-    best = max(modes, key=_evidence)
-    least = _evidence(best) - NEGLIGIBLE
-    return tuple(mode if _evidence(mode) > least else best for mode in modes)
-
-
-def curve_values(bundle: Bundle, chains: int) -> list[dict[str, Any]]:
-    """Return trained parameters by name, for each chain at its own place on the curve."""
-    t = (np.arange(chains) + 0.5) / chains
-    phi = bundle.subspace.project(curve_points(bundle.trained.control_points, t))
-    trained = trained_values(bundle)
-    return [{**trained, "phi": own} for own in phi]
-
-
-def curve_states(bundle: Bundle, chains: int) -> Array:
-    """Return unconstrained states along the curve, one row for each chain."""
-    return np.stack([start_state(bundle, values) for values in curve_values(bundle, chains)])
+    best = max(modes, key=lambda mode: mode.evidence)
+    least = best.evidence - NEGLIGIBLE
+    return tuple(mode if mode.evidence > least else best for mode in modes)
 
 
 def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
@@ -324,11 +292,6 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
             phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
             values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
-
-
-def _evidence(mode: Mode) -> float:
-    """Return the log integral of the Laplace approximation, up to a constant."""
-    return mode.log_density + float(np.linalg.slogdet(mode.inv_metric)[1]) / 2
 
 
 def _laplace_draw(mode: Mode, generator: np.random.Generator) -> Array:

@@ -12,12 +12,13 @@ from semistan.density.integral import integrated_constant, log_integrated
 from semistan.density.target import log_likelihood, make_target
 from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
 from semistan.infer.stan_json import write_stan_json
-from semistan.infer.starts import curve_states, initial_values
+from semistan.infer.starts import initial_values
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
+from semistan.subspace.start_values import curve_states
 
 ROWS = 10
 STATES = 3
