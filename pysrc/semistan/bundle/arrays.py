@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +60,25 @@ def _shapes(bundle: Bundle) -> dict[str, Shape]:
         "h_loc": (leading.heads.n_inputs,), "h_scale": (leading.heads.n_inputs,),
         **({"theta_bar": moves, "theta_Pi": (*moves, k)} if moves else {}),
         **{f"further_{p.name}": (len(p.x.loc),) for p in design.others},
+        **_completion_shapes(bundle),
         **{f"information_{p.name}": p.centring.shape for p in bundle.layout.centred if p.centring},
     }  # fmt: skip
+
+
+def _completion_shapes(bundle: Bundle) -> dict[str, Shape]:
+    """Return those of the completion, whose number of directions its shares say."""
+    found = bundle.trained.completion
+    if found is None:
+        return {}
+    columns, design = 1 + len(found.information), bundle.design
+    sizes = {p.theta: len(p.coefficients) for p in design.predictors if p.coefficients}
+    sizes |= {name: 1 for p in design.predictors for name in (p.intercept, p.tau)}
+    sizes |= {
+        name: prod(shape) for term in design.terms for name, shape in term.made_shapes.items()
+    }
+    of = {f"completion_of_{name}": (size, columns) for name, size in sizes.items()}
+    d = bundle.network.d
+    return {"completion_at": (d,), "completion_weights": (d, columns), **of}
 
 
 def _problems(bundle: Bundle) -> Iterator[str]:

@@ -3,7 +3,7 @@
 bundle.json     model, design state, versions, and the seal: hashes of all files and of itself
 arrays.npz      p_bar, Pi, control points, frozen weights, trained theta
 network.onnx    f(u; w)
-predictor.onnx  eta(u, x; phi, theta)
+predictor.onnx  eta(u, x; phi, theta), and psi where the subspace is completed
 
 A module of the user's has no graphs, and is in no file: bundle.json has the names and shapes of its
 parameters, and outputs by which it is known again.
@@ -38,6 +38,7 @@ from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
+from semistan.model.completion import Completion
 from semistan.model.config import parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
 from semistan.model.families.families import family
@@ -155,6 +156,7 @@ def _write_graphs(bundle: Bundle, folder: Path) -> None:
     X = units.x_loc + units.x_scale * generator.normal(size=(4, len(units.x_loc)))
     phi = generator.normal(size=(3, trained.subspace.k))
     theta = trained.theta + units.theta_scale * generator.normal(size=(3, len(trained.theta)))
+    psi = generator.normal(size=(3, trained.completion.K)) if trained.completion else None
     w = trained.subspace.lift(phi[0])
     heads, H = inputs_at_features(bundle, U)
     save_checked(
@@ -166,8 +168,8 @@ def _write_graphs(bundle: Bundle, folder: Path) -> None:
     save_checked(
         predictor_graph(leading, units, trained),
         folder / "predictor.onnx",
-        {"u": U, "x": X, "phi": phi, "theta": theta},
-        linear_predictor(heads.network, heads.units, trained, X, H, phi, theta),
+        {"u": U, "x": X, "phi": phi, "theta": theta} | ({} if psi is None else {"psi": psi}),
+        linear_predictor(heads.network, heads.units, trained, X, H, phi, theta, psi),
     )
 
 
@@ -241,11 +243,21 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
             arc_length=content["subspace"]["arc_length"],
             terms={p.name: arrays.get(f"r{p.suffix}", np.zeros(0)) for p in design.predictors},
             information=prefixed("information_"),
+            completion=_completion(arrays, prefixed("completion_of_")),
         ),
         source=Source(**content["source"]),
         versions=content["versions"],
         modules=modules_from_plain(content.get("modules", {}), design, networks),
     )  # fmt: skip
+
+
+def _completion(arrays: dict[str, Array], others: dict[str, Array]) -> Completion | None:
+    if "completion_at" not in arrays:
+        return None
+    of_weights, information, share = (
+        arrays[f"completion_{name}"] for name in ("weights", "information", "share")
+    )
+    return Completion(arrays["completion_at"], of_weights, others, information, float(share))
 
 
 def _check_links(design: Design, of: Family) -> None:

@@ -3,6 +3,8 @@
     network.onnx    u (N, Q), w (d,)                               -> f (N,)
     predictor.onnx  u (N, Q), x (N, P), phi (S, k), theta (S, P)   -> eta (S, N)
 
+Where the subspace is completed, predictor.onnx takes psi (S, K) too, and theta is completed.
+
 Inputs are in the user's units; standardisation and frozen layers are inside the graphs. f is the
 sum of all networks' outputs; eta is without offsets, smooths and group-level effects, which are
 added to it.
@@ -29,6 +31,7 @@ from semistan.model.networks.networks import Networks
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
+    from semistan.model.completion import Completion
     from semistan.model.subspace import Subspace
     from semistan.model.trained import Trained
     from semistan.model.units import Units
@@ -132,6 +135,23 @@ class _Graph:
             total = self.apply("Add", total, output)
         return total
 
+    def network_along(
+        self, spec: Networks, completion: Completion, psi: str, features: list[str]
+    ) -> str:
+        """Add the change (S, N) of the mean's outputs along that of the weights, at psi (S, K)."""
+        step, along = completion.weights[:, 0], completion.weights[:, 1:].T
+        v = self.apply("Add", self.apply("MatMul", psi, self.constant(along)), self.constant(step))
+        starts = accumulate(spec.sizes, initial=0)
+        parts = zip(spec.parts, features, starts, spec.predictors_of_parts, strict=False)
+        total, *others = [
+            self.column(part.onnx_along(self, completion.at, v, h, start), of.index(MU))
+            for part, h, start, of in parts
+            if MU in of
+        ]
+        for output in others:
+            total = self.apply("Add", total, output)
+        return total
+
     def column(self, value: str, number: int) -> str:
         """Take one output (S, N) of several (S, N, outputs)."""
         one = self.apply("Gather", value, self.constant(np.array([number])), axis=2)
@@ -175,6 +195,9 @@ def predictor_graph(leading: Leading, units: Units, trained: Trained) -> ModelPr
     standardised = graph.standardised("u", units.u_loc, units.u_scale)
     h = graph.features(leading, trained, standardised)
     f = graph.network(leading.heads, graph.lifted(subspace, "phi"), h)
+    if trained.completion:
+        along = graph.network_along(leading.heads, trained.completion, "psi", h)
+        f = graph.apply("Add", f, along)
     eta = graph.apply(
         "Add",
         graph.apply("Mul", f, graph.constant(np.array(units.eta_scale))),
@@ -188,6 +211,7 @@ def predictor_graph(leading: Leading, units: Units, trained: Trained) -> ModelPr
         "x": ("N", P),
         "phi": ("S", subspace.k),
         "theta": ("S", P),
+        **({"psi": ("S", trained.completion.K)} if trained.completion else {}),
     }
     return graph.model(inputs, graph.apply("Add", eta, structured), "eta", ("S", "N"))
 

@@ -25,8 +25,9 @@ from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior_density
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.completion import PSI
 from semistan.model.families.cumulative import thresholds
-from semistan.model.layout import numbered
+from semistan.model.layout import column_names, numbered
 from semistan.model.names import MU
 from semistan.model.orthogonal import further_names
 from semistan.model.predictor import Predictor
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 DRAWS_AT_A_TIME = 1000  # to bound memory
 
 
-def program_columns(target: Target, q: Array) -> dict[str, Array]:
+def program_columns(target: Target, q: Array, psi: Array | None = None) -> dict[str, Array]:
     """Compute what the program writes for draws of q, column by column in its order.
 
     Parameters
@@ -47,6 +48,8 @@ def program_columns(target: Target, q: Array) -> dict[str, Array]:
         The posterior.
     q : array, shape (S, n)
         Draws in unconstrained coordinates.
+    psi : array, shape (S, K), optional
+        Those outside the subspace, if it is completed.
 
     Returns
     -------
@@ -64,7 +67,33 @@ def program_columns(target: Target, q: Array) -> dict[str, Array]:
     for name, coefficients in made.items():
         columns |= numbered(name, coefficients)
     columns["lprior"] = values["lprior"]
-    return columns | _quantities(target, values, raw)
+    completion = target.bundle.completion
+    if psi is None or completion is None:
+        return columns | _quantities(target, values, raw)
+    change = {name: completion.change(name, psi) for name in completion.others}
+    columns |= numbered(PSI, psi)
+    for predictor in target.bundle.design.predictors:
+        if predictor.coefficients:
+            theta = values[predictor.theta] + change[predictor.theta]
+            columns |= numbered(f"{predictor.theta}_completed", theta)
+    return columns | _completed(target, _quantities(target, values, raw), change)
+
+
+def _completed(
+    target: Target, columns: dict[str, Array], change: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Complete intercepts, or thresholds, and coefficients by their names."""
+    for predictor in target.bundle.design.predictors:
+        moved, thresholds = change[predictor.intercept][:, 0], []
+        if predictor.is_mean and target.bundle.family.categories:
+            K = target.bundle.family.categories
+            thresholds = list(column_names(predictor.intercept, (K - 1,)))
+        columns |= {name: columns[name] - moved for name in thresholds}
+        if not thresholds:
+            columns[predictor.intercept] = columns[predictor.intercept] + moved
+        for j, name in enumerate(predictor.coefficients):
+            columns[name] = columns[name] + change[predictor.theta][:, j]
+    return columns
 
 
 def unconstrained(target: Target, values: Mapping[str, Any]) -> Array:

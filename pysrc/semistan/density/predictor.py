@@ -13,8 +13,9 @@ import numpy as np
 from semistan.density.pieces import pieces_of
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.completion import Completion, changed
 from semistan.model.names import MU
-from semistan.model.networks.networks import Networks, forward
+from semistan.model.networks.networks import Networks, forward, output_and_jacobian
 from semistan.model.subspace import Subspace
 from semistan.model.trained import Trained
 from semistan.model.units import Units
@@ -103,10 +104,56 @@ def network_sums(
     return total
 
 
-def linear_predictor(
-    spec: Networks, units: Units, trained: Trained, X: Array, U: Array, phi: Array, theta: Array
+def completion_output(
+    spec: Networks, units: Units, completion: Completion, U: Array, psi: Array, predictor: str = MU
 ) -> Array:
-    """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q)."""
+    """Return what the weights outside the subspace add to the output, (S, N), for psi (S, K).
+
+    Parameters
+    ----------
+    spec, units, U, predictor
+        As of ``network_output``.
+    completion : Completion
+        How the weights change.
+    psi : array, shape (S, K)
+        Standard normal coordinates.
+    """
+    return changed(_along(spec, units, completion, U, predictor), psi)
+
+
+def completion_sums(
+    spec: Networks, units: Units, completion: Completion, U: Array, psi: Array, by_row: Array
+) -> Array:
+    """Return sums (S, m) of ``completion_output`` of the mean over rows, weighted by (m, N)."""
+    return changed(by_row @ _along(spec, units, completion, U, MU), psi)
+
+
+def _along(spec: Networks, units: Units, completion: Completion, U: Array, predictor: str) -> Array:
+    """Return how the output of each row changes, (N, 1 + K)."""
+    at, by = torch.tensor(completion.at), torch.tensor(completion.weights)
+    found = [
+        (output_and_jacobian(spec, at, network_inputs(units, U[piece]), predictor)[1] @ by).numpy()
+        for piece in pieces_of(len(U), spec.d, MOST_ACTIVATIONS)
+    ]
+    return np.concatenate(found)
+
+
+def linear_predictor(
+    spec: Networks,
+    units: Units,
+    trained: Trained,
+    X: Array,
+    U: Array,
+    phi: Array,
+    theta: Array,
+    psi: Array | None = None,
+) -> Array:
+    """Evaluate eta, shape (S, N), for phi (S, k), theta (S, P), X (N, P) and U (N, Q).
+
+    psi (S, K) are the coordinates outside the subspace, if it is completed.
+    """
     w = trained.subspace.lift(phi)
     f = network_output(spec, units, w, U)
+    if psi is not None and trained.completion:
+        f = f + completion_output(spec, units, trained.completion, U, psi)
     return units.eta_loc + units.eta_scale * f + theta @ (X - units.x_loc).T

@@ -94,7 +94,11 @@ def _configuration(draws: int, origin: Origin) -> list[str]:
 
 
 def sampled_columns(
-    target: Target, q: Array, log_density: Array, evaluations: Array
+    target: Target,
+    q: Array,
+    log_density: Array,
+    evaluations: Array,
+    psi: Array | None = None,
 ) -> dict[str, Array]:
     """Return the columns of a sampler's file for draws of q.
 
@@ -108,6 +112,8 @@ def sampled_columns(
         Minus ``negative_log_posterior`` of each draw.
     evaluations : array, shape (S,)
         Evaluations of the likelihood that each draw took.
+    psi : array, shape (S, K), optional
+        Coordinates outside the subspace, if it is completed.
 
     Returns
     -------
@@ -115,7 +121,7 @@ def sampled_columns(
         The seven columns of a sampler, then those of the program, by their names in the file.
     """
     lp = log_density + lp_constant(target)
-    return _sampler_columns(lp, evaluations) | program_columns(target, q)
+    return _sampler_columns(lp, evaluations) | program_columns(target, q, psi)
 
 
 def _sampler_columns(lp: Array, evaluations: Array) -> dict[str, Array]:

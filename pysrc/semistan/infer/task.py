@@ -23,6 +23,8 @@ from semistan.program.parts import Kernel
 
 ONE_THREAD_ACTIVATIONS = 100_000  # rows times widest layer below which threads do not help
 
+OUTSIDE = 1  # the stream of random numbers beside that of the chain
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainTask:
@@ -104,6 +106,13 @@ class ChainTask:
         """Return the posterior in PyTorch."""
         assert self.rows is not None
         return make_target(self.bundle, self.rows, prior_only=self.prior_only)
+
+    def outside(self, size: int) -> Array | None:
+        """Draw coordinates outside the subspace, (size, K), if it is completed."""
+        if (completion := self.bundle.completion) is None:
+            return None
+        generator = np.random.default_rng((self.seed, OUTSIDE))
+        return generator.normal(size=(size, completion.K))
 
     def begin(self, target: Target) -> tuple[Array, Mode | None]:
         """Return where the chain starts, q (n,), and the mode there.

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from semistan.model.arrays import Array, Index
+from semistan.model.completion import Completion
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
@@ -117,6 +118,11 @@ class Bundle:
         return self.trained.subspace
 
     @property
+    def completion(self) -> Completion | None:
+        """What the weights outside the subspace add, if the model has that."""
+        return self.trained.completion if self.model.completes else None
+
+    @property
     def sha256(self) -> str:
         """Hash of the arrays, the same on every machine."""
         return arrays_hash(bundle_arrays(self))
@@ -152,11 +158,25 @@ def bundle_arrays(bundle: Bundle) -> dict[str, Array]:
         "u_scale": units.u_scale,
         **{f"history_{name}": values for name, values in trained.history.items()},
         **{f"curve_{name}": values for name, values in trained.curve.items()},
+        **_completion(trained.completion),
     }
 
 
 def _of(predictor: str) -> str:
     return "" if predictor == MU else f"_{predictor}"
+
+
+def _completion(found: Completion | None) -> dict[str, Array]:
+    """Return what the weights outside the subspace add, if they do."""
+    if found is None:
+        return {}
+    return {
+        "completion_at": found.at,
+        "completion_weights": found.weights,
+        "completion_information": found.information,
+        "completion_share": np.array(found.share),
+        **{f"completion_of_{name}": by for name, by in found.others.items()},
+    }
 
 
 def _located(subspace: Subspace) -> dict[str, Array]:

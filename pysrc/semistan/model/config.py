@@ -100,6 +100,9 @@ class SubspaceConfig(_Section):
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
+
+    ``completion = "auto"`` gives the weights outside the subspace the normal approximation that
+    they have at a mode inside it (``model/completion.py``); ``"none"`` holds them where they are.
     """
 
     construction: str = "bezier"
@@ -111,6 +114,7 @@ class SubspaceConfig(_Section):
     free: Free = "none"
     subspaces: int = Field(default=1, ge=1, le=MOST_SUBSPACES)
     weights: Literal["equal", "stacking"] = "equal"
+    completion: Literal["auto", "none"] = "auto"
 
     @property
     def dimension(self) -> int:

@@ -77,6 +77,18 @@ def left_out(bundle: Bundle, subspaces: int) -> str:
         )
     if bundle.model.moves == "all":
         return constant
+    if bundle.completion:
+        within = (
+            "The weights outside the subspace have their normal approximation at a mode inside it "
+            f"({bundle.completion.text})."
+        )
+        pooled = (
+            ""
+            if several
+            else " What differs between trainings is left out of intervals of the network's part: "
+            "pool several (--subspaces 3)."
+        )
+        return f"{within}{pooled} {constant}".strip()
     other = "" if several else " or between trainings"
     within = (
         "Intervals of the network's part are within the subspace: what varies outside it"

@@ -143,6 +143,11 @@ def numbered(name: str, values: Array) -> dict[str, Array]:
     return {column: values[every + index] for column, index in positions.items()}
 
 
+def in_file_order(value: Tensor) -> Tensor:
+    """Return a parameter's elements (size,) in the order of its columns."""
+    return value.permute(*reversed(range(value.ndim))).flatten()
+
+
 def column_names(name: str, shape: Shape) -> dict[str, Shape]:
     """Return the names of a parameter's elements in Stan's CSV with their positions."""
     if not shape:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
+from semistan.model.completion import obstacle
 from semistan.model.config import ModelConfig, NetworkConfig, SubspaceConfig, with_options
 from semistan.model.construction import Moves
 from semistan.model.design import Design
@@ -135,6 +136,16 @@ class Model:
         return integral_of(
             self.config, self.design, self.family, self.network, self.moves, self.priors
         )
+
+    @cached_property
+    def completes(self) -> bool:
+        """Whether the weights outside the subspace have their normal approximation."""
+        return not self.not_completed
+
+    @cached_property
+    def not_completed(self) -> str:
+        """Why they have not, in words."""
+        return obstacle(self.config, self.design, self.network, self.moves)
 
     @property
     def integrates_theta(self) -> bool:

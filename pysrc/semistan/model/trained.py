@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from semistan.model.arrays import Array
+from semistan.model.completion import Completion
 from semistan.model.names import MU
 from semistan.model.subspace import Subspace
 
@@ -49,6 +50,8 @@ class Trained:
         Weights of the constant leading layers; none if there are none.
     h_loc, h_scale : arrays, shape (m,)
         Means and standard deviations over the training rows of the features behind these layers.
+    completion : Completion, optional
+        What the weights outside the subspace add.
     """
 
     subspace: Subspace
@@ -64,6 +67,7 @@ class Trained:
     w_frozen: Array = field(default_factory=lambda: np.zeros(0))
     h_loc: Array = field(default_factory=lambda: np.zeros(0))
     h_scale: Array = field(default_factory=lambda: np.zeros(0))
+    completion: Completion | None = None
 
     def feature_units(self, m: int) -> tuple[Array, Array]:
         """Return locations and scales of m features; bundles of earlier releases have none."""

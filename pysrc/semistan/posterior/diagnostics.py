@@ -2,7 +2,8 @@
 
 Convergence is judged on what is identified: the coefficients, the dispersion, all linear
 predictors at some rows, and the log density lp__. phi may be multimodal by design, so its figures
-are shown apart.
+are shown apart. Where the subspace is completed, what is judged is what was sampled in it: the
+completion is drawn independently, and would hide chains that disagree.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
 
@@ -113,7 +114,7 @@ def together(several: Sequence[Convergence], shares: Sequence[float]) -> Converg
 
 def named_convergence(posterior: Posterior, name: str) -> Convergence:
     """Return the figures of an interpreted quantity."""
-    found = [convergence(member.draws.interpreted[name]) for member in posterior.members]
+    found = [convergence(member.sampled.draws.interpreted[name]) for member in posterior.members]
     return together(found, posterior.shares)
 
 
@@ -123,7 +124,7 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     Unordered categories but the first have one each, and so may sigma and other parameters: their
     networks can disagree between chains where eta and the coefficients agree.
     """
-    several = [_eta_convergence(member, rows) for member in posterior.members]
+    several = [_eta_convergence(member.sampled, rows) for member in posterior.members]
     return worst([together(item, posterior.shares) for item in zip(*several, strict=True)])
 
 

@@ -12,6 +12,7 @@ from semistan.infer.method import Method
 from semistan.infer.methods import method_named, method_of, reservations
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.completion import PSI
 from semistan.model.config import SampleConfig
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
@@ -62,6 +63,10 @@ class Draws:
         Coordinates around which the network is linear in each chain; without them it is as it is.
     sd_w : array, shape (C, S, G), optional
         Factors of the weights' standard deviations by group, if they are sampled.
+    psi : array, shape (C, S, K), optional
+        Coordinates outside the subspace, if it is completed.
+    inside : Draws, optional
+        The same draws as they were sampled in the subspace, before its completion.
     seed : tuple of int
         Of what is drawn beside them, as the effects of new levels.
     first : int
@@ -82,6 +87,8 @@ class Draws:
     terms: dict[str, Array] = field(default_factory=dict)
     around: Array | None = None
     sd_w: Array | None = None
+    psi: Array | None = None
+    inside: Draws | None = None
     seed: tuple[int, ...] = (SEED,)
     first: int = 0
 
@@ -141,7 +148,8 @@ class Draws:
         """Keep one chain, counted from 0, which stays on the first axis."""
         one = slice(number, number + 1)
         around = None if self.around is None else self.around[one]
-        return replace(self._part((one,)), around=around, first=self.first + number)
+        inside = self.inside and self.inside.chain(number)
+        return replace(self._part((one,)), around=around, first=self.first + number, inside=inside)
 
     def _part(self, where: tuple[slice | np.ndarray, ...]) -> Draws:
         def some(values: dict[str, Array]) -> dict[str, Array]:
@@ -154,6 +162,8 @@ class Draws:
             orthogonal=self.orthogonal and self.orthogonal.part(where),
             spread=some(self.spread), terms=some(self.terms),
             sd_w=None if self.sd_w is None else self.sd_w[where],
+            psi=None if self.psi is None else self.psi[where],
+            inside=self.inside and self.inside._part(where),
         )  # fmt: skip
 
 
@@ -168,9 +178,13 @@ def read_draws(run: Run) -> Draws:
     files, bundle, method = read_chains(run), run.bundle, method_of(run.options)
     chains = [_lines(file, slice(method.lines_before, None)) for file in files]
     draws = draws_of_columns(bundle, chains, run.options)
+    if run.prior_only and draws.inside:  # nothing moves without a likelihood
+        draws = draws.inside
     if method.linearised:
         first = _Columns([_lines(file, slice(1)) for file in files])
-        draws = replace(draws, around=first.vector("phi", bundle.subspace.k)[:, 0])
+        around = first.vector("phi", bundle.subspace.k)[:, 0]
+        inside = draws.inside and replace(draws.inside, around=around)
+        draws = replace(draws, around=around, inside=inside)
     columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
@@ -179,7 +193,10 @@ def read_draws(run: Run) -> Draws:
     if gamma is None:
         rows = run.rows()
         gamma = np.concatenate(
-            [network_along(own, rows, some.phi, columns) for own, some in by_network(bundle, draws)]
+            [
+                network_along(own, rows, some.phi, columns, some.psi)
+                for own, some in by_network(bundle, draws)
+            ]
         )
     return orthogonalised(bundle, draws, gamma)
 
@@ -247,11 +264,57 @@ def draws_of_columns(
         },
         sd_w=columns.vector(SD_W, len(groups.names)) if groups else None,
     )
+    if bundle.completion and f"{PSI}.1" in chains[0]:
+        return completed(bundle, draws, columns.vector(PSI, bundle.completion.K))
     if not sheared:
         return draws
     orthogonal, theta = bundle.model.orthogonal, columns.vector("theta", len(design.x.loc))
     gamma = (theta - draws.theta)[..., list(orthogonal)]
     return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, tuple(further)))
+
+
+def completed(bundle: Bundle, draws: Draws, psi: Array) -> Draws:
+    """Complete draws by the weights outside the subspace, at coordinates psi (C, S, K).
+
+    Intercepts and coefficients by their names are those of the program's file, and completed there.
+    """
+    completion, design = bundle.completion, bundle.design
+    assert completion is not None
+    change = {name: completion.change(name, psi) for name in completion.others}
+    theta = draws.theta + change.get(design.mean.theta, 0.0)
+    of_terms = {name: _shaped(change[name], made.shape) for name, made in draws.terms.items()}
+    spread = dict(draws.spread)
+    for term in design.terms:
+        for shown, column in _columns_of(term).items():
+            spread[shown] = spread[shown] + _change_of(column, change, of_terms)
+    terms = {name: made + of_terms[name] for name, made in draws.terms.items()}
+    sampled = dict(draws.coefficients)
+    for predictor in design.predictors:
+        of_level, K = change[predictor.intercept][..., 0], bundle.family.categories
+        names = intercept_names(K if predictor.is_mean else 0, predictor.intercept)
+        for name in names:
+            sampled[name] = sampled[name] + (of_level if K and predictor.is_mean else -of_level)
+        for j, name in enumerate(predictor.coefficients):
+            sampled[name] = sampled[name] - change[predictor.theta][..., j]
+    inside = replace(draws, coefficients=sampled)
+    return replace(draws, theta=theta, terms=terms, spread=spread, psi=psi, inside=inside)
+
+
+def _shaped(values: Array, shape: tuple[int, ...]) -> Array:
+    """Return elements (C, S, size) in the order of their columns as an array (C, S, ...)."""
+    axes = range(len(shape) - 1, 1, -1)
+    return values.reshape(*shape[:2], *shape[2:][::-1]).transpose(0, 1, *axes)
+
+
+def _change_of(
+    column: str, change: Mapping[str, Array], terms: Mapping[str, Array]
+) -> Array | float:
+    """Return how a reported column changes: a parameter, or an element of what terms make."""
+    name, *numbers = column.split(".")
+    if name in terms:
+        every: tuple[slice | int, ...] = (slice(None), slice(None))
+        return terms[name][every + tuple(int(number) - 1 for number in numbers)]
+    return change[name][..., 0] if name in change else 0.0
 
 
 def _columns_of(term: Term) -> dict[str, str]:
@@ -331,7 +394,10 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
         for moved, plain in zip(intercept_names(K, INTERCEPT), intercepts, strict=True)
     }
     added |= {name: total[..., j] for name, j in further.items()}
-    return replace(draws, coefficients=draws.coefficients | added, orthogonal=orthogonal)
+    inside = draws.inside and orthogonalised(bundle, draws.inside, gamma)
+    return replace(
+        draws, coefficients=draws.coefficients | added, orthogonal=orthogonal, inside=inside
+    )
 
 
 def by_network(bundle: Bundle, draws: Draws) -> list[tuple[Bundle, Draws]]:

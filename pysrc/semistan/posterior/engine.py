@@ -1,6 +1,7 @@
 """Two ways to the linear predictor: PyTorch, and ``predictor.onnx`` alone.
 
-An engine maps X (N, P), U (N, Q), phi (S, k) and theta (S, P) to eta (S, N).
+An engine maps X (N, P), U (N, Q), phi (S, k) and theta (S, P) to eta (S, N); where the subspace is
+completed, psi (S, K) too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 
-Engine = Callable[[Array, Array, Array, Array], Array]
+Engine = Callable[..., Array]
 
 ENGINES = ("torch", "onnx")
 GRAPH = "predictor.onnx"
@@ -40,8 +41,10 @@ def engine_named(name: str, bundle: Bundle, folder: Path) -> Engine:
 def torch_engine(bundle: Bundle) -> Engine:
     """Compute with the bundle's network in PyTorch."""
 
-    def engine(X: Array, U: Array, phi: Array, theta: Array) -> Array:
-        return linear_predictor(bundle.network, bundle.units, bundle.trained, X, U, phi, theta)
+    def engine(X: Array, U: Array, phi: Array, theta: Array, *psi: Array) -> Array:
+        return linear_predictor(
+            bundle.network, bundle.units, bundle.trained, X, U, phi, theta, *psi
+        )
 
     return engine
 
@@ -58,8 +61,9 @@ def onnx_engine(path: Path) -> Engine:
         raise InputError(f"'{path}' does not exist; use --engine torch")
     run = open_graph(path)
 
-    def engine(X: Array, U: Array, phi: Array, theta: Array) -> Array:
-        (eta,) = run({"x": X, "u": U, "phi": phi, "theta": theta})
+    def engine(X: Array, U: Array, phi: Array, theta: Array, *psi: Array) -> Array:
+        names = ("x", "u", "phi", "theta", "psi")
+        (eta,) = run(dict(zip(names, (X, U, phi, theta, *psi), strict=False)))
         return eta
 
     return engine

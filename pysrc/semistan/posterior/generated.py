@@ -25,6 +25,7 @@ from semistan.infer.content import content_of
 from semistan.infer.methods import method_of
 from semistan.infer.stan_json import write_stan_json
 from semistan.model.arrays import Array
+from semistan.model.completion import PSI
 from semistan.model.layout import column_names
 from semistan.posterior.run import Run, record_chain, record_files
 from semistan.program.data import stan_data
@@ -124,10 +125,13 @@ def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[File
     missing = missing_chains(folder, member.options.chains)
     if not missing:
         return []
-    columns = tuple(
-        name for p in member.bundle.layout.parameters for name in column_names(p.name, p.shape)
+    shapes = [(p.name, p.shape) for p in member.bundle.layout.parameters]
+    if completion := member.bundle.completion:
+        shapes.append((PSI, (completion.K,)))
+    columns = tuple(name for each in shapes for name in column_names(*each))
+    data = stan_data(
+        member.bundle, member.rows(), grainsize=member.plan.grainsize, prior_only=member.prior_only
     )
-    data = stan_data(member.bundle, member.rows(), grainsize=member.plan.grainsize)
     write_stan_json(path, data)
     seed = member.options.seed if seed is None else seed
     tasks = (

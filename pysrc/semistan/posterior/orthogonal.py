@@ -19,7 +19,12 @@ import numpy as np
 from semistan.bundle.files import atomic_file
 from semistan.bundle.foreign import TEXTS, read_arrays
 from semistan.density.features import at_features
-from semistan.density.predictor import MOST_ACTIVATIONS, network_inputs, network_sums
+from semistan.density.predictor import (
+    MOST_ACTIVATIONS,
+    completion_sums,
+    network_inputs,
+    network_sums,
+)
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.orthogonal import least_squares
@@ -60,7 +65,9 @@ class Orthogonal:
         return replace(self, gamma=self.gamma[where])
 
 
-def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ...]) -> Array:
+def network_along(
+    bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ...], psi: Array | None = None
+) -> Array:
     """Regress the network's part on some structured columns in each draw.
 
     Parameters
@@ -73,6 +80,8 @@ def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ..
         Subspace coordinates.
     columns : tuple of int
         Positions of the columns.
+    psi : array, shape (..., K), optional
+        Coordinates outside the subspace, if it is completed.
 
     Returns
     -------
@@ -89,6 +98,9 @@ def network_along(bundle: Bundle, rows: Rows, phi: Array, columns: tuple[int, ..
         for piece in (slice(start, start + size) for start in range(0, len(rows), size))
     )
     total = network_sums(bundle.network, bundle.subspace, draws, parts)
+    if psi is not None and bundle.completion:
+        flat = psi.reshape(-1, psi.shape[-1])
+        total = total + completion_sums(bundle.network, units, bundle.completion, rows.U, flat, A)
     gamma = total * units.theta_scale[chosen]
     return np.asarray(gamma.reshape(*phi.shape[:-1], len(chosen)))
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from semistan.density.features import at_features
 from semistan.density.pieces import pieces_of
-from semistan.density.predictor import network_output
+from semistan.density.predictor import completion_output, network_output
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.names import MU
@@ -89,7 +89,10 @@ def predictor_draws(
         eta += theta @ (rows.X - bundle.units.x_loc).T
     else:
         pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
-        eta = np.concatenate([engine(rows.X, rows.U, phi[piece], theta[piece]) for piece in pieces])
+        of_draws = (phi, theta, *([] if draws.psi is None else [draws.flat(draws.psi)]))
+        eta = np.concatenate(
+            [engine(rows.X, rows.U, *(each[piece] for each in of_draws)) for piece in pieces]
+        )
     if part == "nn":
         return eta - structured - draws.flat(level(bundle, draws))[:, None]
     return eta + _rest(bundle.design.mean, draws, rows)
@@ -151,9 +154,10 @@ def _network(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
     pieces = pieces_of(len(phi), len(rows) * bundle.network.widest, CHUNK_ACTIVATIONS)
     weights = (bundle.subspace.lift(phi[piece]) for piece in pieces)
     network, units, U = bundle.network, bundle.units, rows.U
-    return np.concatenate(
-        [network_output(network, units, w, U, name, single=True) for w in weights]
-    )
+    f = np.concatenate([network_output(network, units, w, U, name, single=True) for w in weights])
+    if draws.psi is not None and bundle.completion:
+        f += completion_output(network, units, bundle.completion, U, draws.flat(draws.psi), name)
+    return f
 
 
 def _rest(predictor: Predictor, draws: Draws, rows: Rows) -> Array | float:

@@ -14,6 +14,7 @@ from semistan.model.model import Model
 from semistan.model.networks.networks import output_layers
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
+from semistan.program.completion import completion_data
 from semistan.program.parts import known_of_rows
 from semistan.program.predictors import predictor_data
 from semistan.program.subspace import subspace_data
@@ -71,6 +72,7 @@ def stan_data(
         **_theta_inside(bundle),
         **_orthogonal(bundle.model),
         **_integral(bundle),
+        **completion_data(bundle, prior_only=prior_only),
         **prior_data(bundle),
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),

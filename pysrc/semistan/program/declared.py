@@ -8,6 +8,7 @@ from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.stan_text import WIDTH, declarations, heading, statement
+from semistan.program.completion import completion_lines
 from semistan.program.integral import integral_lines, sampled_parameters
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
@@ -44,6 +45,7 @@ def data_block(parts: Parts) -> str:
         [
             *data_lines(parts),
             *_integral_section(parts),
+            *completion_lines(parts),
             heading("Priors"),
             *scales_lines(parts),
             *(line for item in parts.priors for line in prior_lines(item)),

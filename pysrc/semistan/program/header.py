@@ -30,6 +30,12 @@ INTEGRAL = (
     "y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is sampled has",
     "y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')",
 )
+COMPLETION = (
+    "The weights outside the subspace have their normal approximation at a mode inside it, and the "
+    "network is linear in their change; it is drawn in the generated quantities:",
+    "psi ~ normal(0, 1), w + delta with delta = shift_w (1, psi), and what else is called shift_ "
+    "moves intercepts and coefficients likewise",
+)
 SHORT = 60  # characters of a summand that is kept on one line
 MOST = 12  # names, or priors of one kind, that are listed
 
@@ -86,6 +92,8 @@ def _model_lines(model: Model) -> Iterator[str]:
     if model.integral:
         yield from INTEGRAL
         yield f"beta = {model.integral.text}"
+    if model.completes:
+        yield from COMPLETION
 
 
 def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> str:

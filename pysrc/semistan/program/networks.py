@@ -115,11 +115,17 @@ class NetworkText:
             call(f"= {self.name}", self.arguments(rows), ";", width=WIDTH - 6), "  "
         )
 
-    def output(self, predictor: str = MU) -> str:
+    def output(self, predictor: str = MU, of: str = "F") -> str:
         """Return the sum of a predictor's networks for the rows of ``outputs``."""
-        return " + ".join(f"F[ : , {column}]" for column in self._columns(predictor))
+        return " + ".join(f"{of}[ : , {column}]" for column in self._columns(predictor))
+
+    @property
+    def number(self) -> int:
+        """Number of outputs of all networks."""
+        return len(self.design.network_predictors) or len(self.design.networks)
 
     def _columns(self, predictor: str) -> list[int]:
         """Return the columns of the outputs that are of a predictor."""
         of = enumerate(self.design.network_predictors, start=1)
-        return [column for column, name in of if name == predictor]
+        every = list(range(1, len(self.design.networks) + 1))
+        return [column for column, name in of if name == predictor] if self.by_predictor else every

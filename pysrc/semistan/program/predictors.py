@@ -11,6 +11,7 @@ there without a network, whose output bias it would be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from semistan.model.bundle import Bundle
@@ -20,6 +21,8 @@ from semistan.model.stan_text import declarations
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import Lines
 from semistan.program.networks import NetworkText
+
+Further = Callable[[Predictor], list[str]]
 
 FUNCTIONS = {"log": "exp", "logit": "inv_logit"}  # Stan's inverse of each link
 LOCATED = {
@@ -122,17 +125,19 @@ def other_sums(predictor: Predictor, rows: str) -> list[str]:
     return [*offset, *(term.summand(rows) for term in predictor.terms)]
 
 
-def parameter_vectors(network: NetworkText, rows: str, size: str) -> str:
+def parameter_vectors(
+    network: NetworkText, rows: str, size: str, further: Further = lambda _: []
+) -> str:
     """Declare each parameter with a predictor over some rows, as ``[start : end]``.
 
-    It stands behind the networks' ``outputs``.
+    It stands behind the networks' ``outputs``; ``further`` says what else is in a predictor.
     """
-    return "".join(_vector(network, item, rows, size) for item in network.design.others)
+    return "".join(_vector(network, item, rows, size, further) for item in network.design.others)
 
 
-def _vector(network: NetworkText, item: Predictor, rows: str, size: str) -> str:
+def _vector(network: NetworkText, item: Predictor, rows: str, size: str, further: Further) -> str:
     function = FUNCTIONS.get(item.link, "")
-    level, *others = _sums(network, item, rows)
+    level, *others = [*_sums(network, item, rows), *further(item)]
     if not others:
         made = (
             f"rep_vector({function}({level}), {size})"
@@ -160,8 +165,14 @@ def _sums(network: NetworkText, item: Predictor, rows: str) -> list[str]:
     return [*sums, *other_sums(item, rows)]
 
 
-def other_quantities(network: NetworkText) -> str:
-    """Declare intercepts, coefficients and correlations of the predictors behind commas."""
+def other_quantities(
+    network: NetworkText, theta: Callable[[Predictor], str], further: Callable[[Predictor], str]
+) -> str:
+    """Declare intercepts, coefficients and correlations of the predictors behind commas.
+
+    ``theta`` names the coefficients that are reported, and ``further`` says what else is in an
+    intercept.
+    """
     text = ""
     for item in network.design.others:
         sums = [_level(item)]
@@ -170,13 +181,14 @@ def other_quantities(network: NetworkText) -> str:
         value = "\n    + ".join(sums)
         if item.coefficients:
             value += f"\n    - dot_product(x_loc_{item.name}, {item.theta})"
+        value += further(item)
         mean = f"mean of {item.words}" if item.networks else item.words
         moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
         text += declarations([(f"real {item.intercept}", f"{mean}{moved}")])
         text += f"  = {value};\n"
         columns = zip(item.coefficients, item.x.columns, strict=True)
         coefficients = [
-            (f"real {name} = {item.theta}[{j}];", column)
+            (f"real {name} = {theta(item)}[{j}];", column)
             for j, (name, column) in enumerate(columns, start=1)
         ]
         text += declarations([*coefficients, *term_quantity_lines(item)])

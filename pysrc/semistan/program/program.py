@@ -7,6 +7,7 @@ data, so that a new network or new data cost no compilation.
 
 from __future__ import annotations
 
+from functools import partial
 from textwrap import indent
 
 from semistan.model.bundle import Bundle
@@ -24,6 +25,7 @@ from semistan.model.stan_text import (
     program_text,
     statement,
 )
+from semistan.program.completion import drawn_lines, intercept_shift, reported_theta
 from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
 from semistan.program.header import header
 from semistan.program.integral import integral_draws, integral_functions, integral_model
@@ -214,13 +216,15 @@ def _generated_quantities(parts: Parts) -> str:
     drawn = ""
     if parts.integral:
         drawn = integral_draws(parts) + declarations([LPRIOR]) + _densities(parts)
+    drawn += drawn_lines(parts)
     mean = f"mean({parts.network.call(13)})"
     beside = parts.design.mean.terms or parts.design.mean.offsets
     eta = parts.design.mean_name or "eta"
     mean_of = "network and x' theta" if beside else f"{eta} over the rows"
+    theta = reported_theta(parts, parts.design.mean)
     intercept = _intercept(parts, mean, f"mean of {mean_of}, moved to X = 0")
     coefficients = [
-        (f"real {name} = theta[{j}];", "" if name == f"b_{column}" else column)
+        (f"real {name} = {theta}[{j}];", "" if name == f"b_{column}" else column)
         for j, (name, column) in enumerate(
             zip(parts.design.coefficients, parts.design.x.columns, strict=True), start=1
         )
@@ -228,7 +232,9 @@ def _generated_quantities(parts: Parts) -> str:
     names = parts.design.coefficients
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
     reported = term_quantity_lines(parts.design.mean)
-    others = other_quantities(parts.network)
+    others = other_quantities(
+        parts.network, partial(reported_theta, parts), partial(intercept_shift, parts)
+    )
     return drawn + intercept + declarations([*coefficients, *raw, *reported]) + others
 
 
@@ -237,7 +243,8 @@ def _intercept(parts: Parts, mean: str, words: str) -> str:
     name, K = parts.design.intercept, parts.family.categories
     if not K:
         return declarations([(f"real {name}", words)]) + (
-            f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta);\n"
+            f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta)"
+            f"{intercept_shift(parts, parts.design.mean)};\n"
         )
     gaps = ", ".join(("0", *parts.family.dispersion))
     return (
@@ -246,5 +253,6 @@ def _intercept(parts: Parts, mean: str, words: str) -> str:
         + "    - eta_loc\n"
         "    - eta_scale\n"
         f"      * {mean}\n"
-        "    + dot_product(x_loc, theta);\n"
+        "    + dot_product(x_loc, theta)"
+        f"{intercept_shift(parts, parts.design.mean, '-')};\n"
     )

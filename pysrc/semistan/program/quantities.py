@@ -13,6 +13,15 @@ from textwrap import indent
 from semistan.model.bundle import Bundle
 from semistan.model.parameter import Parameter
 from semistan.model.stan_text import WIDTH, comment, declarations, program_text, statement
+from semistan.program.completion import (
+    ALONG,
+    completion_lines,
+    made_statements,
+    networks_along,
+    predictor_shifts,
+    psi_parameter,
+    row_lines,
+)
 from semistan.program.declared import (
     data_lines,
     declared_parameters,
@@ -48,7 +57,10 @@ def quantities_program(bundle: Bundle) -> str:
         ("data", _data(parts)),
         ("transformed data", prepared_inputs(parts)),
         ("parameters", declared_parameters(_parameters(parts))),
-        ("transformed parameters", theta_text(parts) + declarations(fixed_lines(parts))),
+        (
+            "transformed parameters",
+            theta_text(parts) + declarations(fixed_lines(parts)) + made_statements(parts),
+        ),
         ("generated quantities", _generated_quantities(parts)),
     )
     top = header(bundle.model, bundle) + "\n".join(comment(PURPOSE)) + "\n"
@@ -58,7 +70,8 @@ def quantities_program(bundle: Bundle) -> str:
 def _parameters(parts: Parts) -> list[Parameter]:
     """Return all parameters, whether a chain samples or draws them, that have columns."""
     theta = parts.design.mean.theta
-    return [item for item in parts.parameters if item.name != theta or _has_theta(parts)]
+    found = [item for item in parts.parameters if item.name != theta or _has_theta(parts)]
+    return found + [psi_parameter()] * parts.model.completes
 
 
 def _has_theta(parts: Parts) -> bool:
@@ -67,14 +80,16 @@ def _has_theta(parts: Parts) -> bool:
 
 
 def _functions(parts: Parts) -> str:
-    files = (*network_functions(parts), *parts.family.stan_functions)
+    along = parts.network.architecture.along if parts.model.completes else ()
+    files = (*network_functions(parts), *along, *parts.family.stan_functions)
     return "\n".join(stan_source(name) for name in files)
 
 
 def _data(parts: Parts) -> str:
     needed = (*parts.constant, *parts.joint)
     own = [line for item in needed for line in prior_lines(item)]
-    return declarations([*data_lines(parts), *scales_lines(parts, groups=False), *own])
+    completion = [*completion_lines(parts), *row_lines(parts)]
+    return declarations([*data_lines(parts), *completion, *scales_lines(parts, groups=False), *own])
 
 
 def _generated_quantities(parts: Parts) -> str:
@@ -85,17 +100,20 @@ def _generated_quantities(parts: Parts) -> str:
         density = f"weights[n]\n    * {density}"
     replicate = parts.family.stan_rng.format(**of_row)
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
-    sums = [*structured, *other_sums(parts.design.mean, "")]
+    moved = predictor_shifts(parts, parts.design.mean)
+    sums = [*structured, *moved, *other_sums(parts.design.mean, "")]
     network = parts.network
     f = f"({network.output()})" if network.by_predictor else network.call(8)
+    if parts.model.completes:
+        f = f"({f} + {network.output(of=ALONG)})"
     local = (
-        network.outputs("", "N") + "vector[N] eta  // linear predictor\n"
+        network.outputs("", "N") + networks_along(parts) + "vector[N] eta  // linear predictor\n"
         "  = eta_loc\n"
         "    + eta_scale\n"
         f"      * {f}"
         + "".join(f"\n    + {part}" for part in sums)
         + ";\n"
-        + parameter_vectors(network, "", "N")
+        + parameter_vectors(network, "", "N", lambda item: predictor_shifts(parts, item))
         + density_vectors(parts, "N")
         + "for (n in 1 : N) {\n"
         f"  log_lik[n] = {density};\n" + statement(f"  y_rep[n] = {replicate};", WIDTH - 4) + "}\n"

@@ -29,6 +29,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
 from semistan.posterior.implied import implied, implied_text
 from semistan.subspace.checkpoint import kept, key_of
+from semistan.subspace.completion import complete
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Progress
 from semistan.subspace.leading_layers import as_epochs, batched, train_leading_layers
@@ -84,8 +85,10 @@ class TrainTask:
             config.model_copy(update={"subspace": alone}), model.design, model.units, trained,
             self.prepared.source, library_versions(), modules=self.prepared.modules,
         )  # fmt: skip
-        found = information(bundle, self.prepared.rows)
-        return replace(bundle, trained=replace(trained, information=found)) if found else bundle
+        if found := information(bundle, self.prepared.rows):
+            bundle = replace(bundle, trained=replace(trained, information=found))
+        with torch_threads(len(problem) * model.leading.whole.widest):
+            return complete(bundle, self.prepared.rows)
 
 
 def _trained(

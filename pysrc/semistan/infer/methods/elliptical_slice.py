@@ -117,7 +117,13 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _moved(target, adaptations, walk, generator),
         report,
     )
-    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["evaluations"])
+    columns = sampled_columns(
+        target,
+        drawn["q"],
+        drawn["log_density"],
+        drawn["evaluations"],
+        task.outside(len(drawn["q"])),
+    )
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)
 

@@ -119,7 +119,8 @@ def flow_chain(task: ChainTask, report: Report) -> bytes:
     generator = torch.Generator().manual_seed(task.seed)
     flow = new_flow(*task.begin(target), generator)
     fit_flow(flow, target, STEPS, generator, lambda step: report.step(step, STEPS))
-    columns = _columns(flow, target, options.per_chain, generator)
+    draws = options.per_chain
+    columns = _columns(flow, target, task.outside(draws), draws, generator)
     return stan_csv(columns, Origin("flow", ABOUT, task.number, options.seed, STEPS))
 
 
@@ -242,12 +243,16 @@ def _some_rows(target: Target, generator: Generator) -> tuple[Target, float]:
     return replace(target, chunks=(chunk.rows(index),)), N / len(index)
 
 
-def _columns(flow: Flow, target: Target, draws: int, generator: Generator) -> dict[str, Array]:
+def _columns(
+    flow: Flow, target: Target, psi: Array | None, draws: int, generator: Generator
+) -> dict[str, Array]:
     """Draw from a fitted flow; log p and log g of each draw come after the program's columns."""
     with torch.no_grad():
         normal = torch.randn(draws, len(flow.mean), generator=generator, dtype=torch.float64)
         q, log_g = flow.draw(normal)
-    columns = sampled_columns(target, q.numpy(), log_posteriors(target, q.numpy()), np.ones(draws))
+    columns = sampled_columns(
+        target, q.numpy(), log_posteriors(target, q.numpy()), np.ones(draws), psi
+    )
     return columns | {"log_p__": columns["lp__"], "log_g__": log_g.numpy()}
 
 

@@ -143,7 +143,9 @@ def mclmc_torch_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _moved(density, task, walk, generator),
         report,
     )
-    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["gradients"])
+    columns = sampled_columns(
+        target, drawn["q"], drawn["log_density"], drawn["gradients"], task.outside(len(drawn["q"]))
+    )
     columns |= {"energy_error__": drawn["energy_error"]}
     assert options.warmup != "auto"
     return stan_csv(columns, Origin("mclmc", ABOUT, task.number, options.seed, options.warmup))

@@ -200,7 +200,13 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
         lambda walk, generator: _next(density, options, ends, walk, generator),
         report,
     )
-    columns = sampled_columns(target, drawn["q"], drawn["log_density"], drawn["n_leapfrog__"])
+    columns = sampled_columns(
+        target,
+        drawn["q"],
+        drawn["log_density"],
+        drawn["n_leapfrog__"],
+        task.outside(len(drawn["q"])),
+    )
     kinetic = drawn["energy"] + drawn["log_density"]
     columns |= {name: drawn[name] for name in columns if name in drawn}
     columns |= {"energy__": kinetic - columns["lp__"]}

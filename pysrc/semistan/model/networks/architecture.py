@@ -67,6 +67,10 @@ class StanText:
     output_inputs : str
         The file of ``output_inputs(H, w, ...)``, the inputs of the output layers side by side, each
         with a 1 for its bias; without it, output layers cannot be integrated out.
+    along : tuple of str
+        The files of ``network_outputs_along(H, w, v, ...)`` of one network, or of
+        ``outputs_along(H, w, v, ...)`` of several: the derivatives of all outputs along a change v
+        of the weights.
     """
 
     files: tuple[str, ...]
@@ -74,6 +78,7 @@ class StanText:
     passed: Lines
     has_kernel: bool
     output_inputs: str = ""
+    along: tuple[str, ...] = ()
 
 
 class Architecture(Protocol):
@@ -144,6 +149,9 @@ class Architecture(Protocol):
 
     def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
         """Write ``forward`` down, for weights (S, d) from a column of w on: (S, N, outputs)."""
+
+    def onnx_along(self, graph: Graph, at: Array, v: str, u: str, start: int) -> str:
+        """Write down how the outputs change along v (S, d) at constant weights (d,)."""
 
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:

@@ -219,6 +219,10 @@ class Convolutional:
         h = self._onnx_convolved(graph, w, u, start, len(self.channels))
         return self.top.onnx(graph, w, h, start + self._of_convolutions)
 
+    def onnx_along(self, graph: Graph, at: Array, v: str, u: str, start: int) -> str:  # noqa: ARG002
+        """Refuse: a subspace of convolutional layers is not completed."""
+        raise SemistanError("the derivatives of a convolutional network have no ONNX graph")
+
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:  # noqa: ARG004
         """Refuse: Stan computes what is behind convolutional layers, not these."""

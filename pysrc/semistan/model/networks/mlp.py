@@ -132,10 +132,8 @@ class FullyConnected:
 
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write the first layers down."""
-        for weights, biases, m, n in self.layers()[:frozen]:
-            product = graph.apply("MatMul", u, graph.constant(w[weights].reshape(n, m).T))
-            z = graph.apply("Add", product, graph.constant(w[biases]))
-            u = onnx_activation(graph, z, self.activation)
+        for layer in self.layers()[:frozen]:
+            u = onnx_activation(graph, onnx_constant_affine(graph, w, u, layer), self.activation)
         return u
 
     def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
@@ -144,6 +142,17 @@ class FullyConnected:
         for layer in hidden:
             u = onnx_activation(graph, onnx_affine(graph, w, u, layer), self.activation)
         return onnx_affine(graph, w, u, last)
+
+    def onnx_along(self, graph: Graph, at: Array, v: str, u: str, start: int) -> str:
+        """Write down how the outputs change along v, at constant weights."""
+        h, moved = u, ""
+        *hidden, last = self.layers(start)
+        for layer in hidden:
+            change = onnx_affine_along(graph, at, v, h, moved, layer)
+            z = onnx_constant_affine(graph, at, h, layer)
+            moved = graph.apply("Mul", onnx_slope(graph, z, self.activation), change)
+            h = onnx_activation(graph, z, self.activation)
+        return onnx_affine_along(graph, at, v, h, moved, last)
 
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:
@@ -180,6 +189,11 @@ class FullyConnected:
             ),
             has_kernel=True,
             output_inputs=f"output{'s' * several}_inputs.stanfunctions",
+            along=(
+                "network_along.stanfunctions",
+                *["n_outputs.stanfunctions"] * (several and not predictors),
+                *["outputs_along.stanfunctions"] * several,
+            ),
         )
 
     @staticmethod
@@ -263,6 +277,39 @@ def onnx_activation(graph: Graph, z: str, activation: str) -> str:
     decay = graph.apply("Exp", graph.apply("Neg", graph.apply("Abs", z)))
     tail = graph.apply("Log", graph.apply("Add", decay, graph.constant(np.array(1.0))))
     return graph.apply("Add", graph.apply("Relu", z), tail)
+
+
+def onnx_slope(graph: Graph, z: str, activation: str) -> str:
+    """Write the slope of ``activate`` down."""
+    one = graph.constant(np.array(1.0))
+    if activation == "identity":
+        return one
+    if activation == "relu":
+        return graph.apply("Sign", graph.apply("Relu", z))
+    if activation == "softplus":
+        return graph.apply("Sigmoid", z)
+    a = onnx_activation(graph, z, activation)
+    if activation == "tanh":
+        return graph.apply("Sub", one, graph.apply("Mul", a, a))
+    return graph.apply("Mul", a, graph.apply("Sub", one, a))
+
+
+def onnx_constant_affine(graph: Graph, w: Array, h: str, layer: Layer) -> str:
+    """Write ``affine`` down, for constant weights (d,)."""
+    matrix = graph.constant(w[layer.weights].reshape(layer.n, layer.m).T)
+    return graph.apply("Add", graph.apply("MatMul", h, matrix), graph.constant(w[layer.biases]))
+
+
+def onnx_affine_along(graph: Graph, w: Array, v: str, h: str, moved: str, layer: Layer) -> str:
+    """Write the change of ``affine`` down, along v (S, d), where h changes by ``moved`` if it does.
+
+    The weights w (d,) and h (N, m) are the same for all S.
+    """
+    change = onnx_affine(graph, v, h, layer)
+    if not moved:
+        return change
+    matrix = graph.constant(w[layer.weights].reshape(layer.n, layer.m).T)
+    return graph.apply("Add", change, graph.apply("MatMul", moved, matrix))
 
 
 def affine(h: Tensor, w: Tensor, weights: slice, biases: slice, m: int, n: int) -> Tensor:

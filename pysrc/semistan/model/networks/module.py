@@ -176,6 +176,10 @@ class ModuleNetwork:
         """Refuse, as ``onnx_features``."""
         raise SemistanError(f"{self.text} has no ONNX graph")
 
+    def onnx_along(self, graph: Graph, at: Array, v: str, u: str, start: int) -> str:  # noqa: ARG002
+        """Refuse, as ``onnx_features``."""
+        raise SemistanError(f"{self.text} has no ONNX graph")
+
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:  # noqa: ARG004
         """Refuse: Stan computes no module."""

@@ -35,6 +35,9 @@ from semistan.model.networks.mlp import (
     affine,
     onnx_activation,
     onnx_affine,
+    onnx_affine_along,
+    onnx_constant_affine,
+    onnx_slope,
 )
 
 if TYPE_CHECKING:
@@ -102,19 +105,31 @@ class Residual(FullyConnected):
 
     def onnx_features(self, graph: Graph, w: Array, u: str, frozen: int) -> str:
         """Write the first layers down."""
-
-        def sums(h: str, layer: Layer) -> str:
-            matrix = graph.constant(w[layer.weights].reshape(layer.n, layer.m).T)
-            product = graph.apply("MatMul", h, matrix)
-            return graph.apply("Add", product, graph.constant(w[layer.biases]))
-
-        return self._onnx_walk(graph, u, self.layers()[:frozen], sums)
+        return self._onnx_walk(
+            graph, u, self.layers()[:frozen],
+            lambda h, layer: onnx_constant_affine(graph, w, h, layer),
+        )  # fmt: skip
 
     def onnx(self, graph: Graph, w: str, u: str, start: int) -> str:
         """Write the layers down."""
         *hidden, last = self.layers(start)
         h = self._onnx_walk(graph, u, hidden, lambda h, layer: onnx_affine(graph, w, h, layer))
         return onnx_affine(graph, w, h, last)
+
+    def onnx_along(self, graph: Graph, at: Array, v: str, u: str, start: int) -> str:
+        """Write down how the outputs change along v, at constant weights."""
+        *hidden, last = self.layers(start)
+        a, h, moved_a, moved_h = u, u, "", ""
+        for layer, skips in zip(hidden, self._skips, strict=True):
+            z = onnx_constant_affine(graph, at, a, layer)
+            change = onnx_affine_along(graph, at, v, a, moved_a, layer)
+            change = graph.apply("Mul", onnx_slope(graph, z, self.activation), change)
+            made = onnx_activation(graph, z, self.activation)
+            h = graph.apply("Add", made, h) if skips else made
+            moved_h = graph.apply("Add", change, moved_h) if skips else change
+            a = onnx_normalised(graph, h) if self.norm else h
+            moved_a = onnx_normalised_along(graph, h, moved_h) if self.norm else moved_h
+        return onnx_affine_along(graph, at, v, a, moved_a, last)
 
     @staticmethod
     def stan_text(*, several: bool, predictors: bool, kernel: bool) -> StanText:  # noqa: ARG004
@@ -138,6 +153,10 @@ class Residual(FullyConnected):
             ),
             passed=(*plain.passed, (kind, "skip"), (kind, "layer_norm")),
             has_kernel=False,
+            along=(
+                "residual_along.stanfunctions",
+                *["residual_outputs_along.stanfunctions"] * several,
+            ),
         )
 
     @staticmethod
@@ -207,8 +226,24 @@ def normalised(h: Tensor) -> Tensor:
 
 def onnx_normalised(graph: Graph, h: str) -> str:
     """Write ``normalised`` down: onnxruntime has no layer normalisation without a gain."""
+    return graph.apply("Div", *_onnx_centred(graph, h))
+
+
+def onnx_normalised_along(graph: Graph, h: str, moved: str) -> str:
+    """Write the change of ``normalised`` down, where h (N, m) changes by ``moved`` (S, N, m)."""
+    centred, root = _onnx_centred(graph, h)
+    n = graph.apply("Div", centred, root)
+    change = graph.apply("Sub", moved, graph.apply("ReduceMean", moved, axes=[-1]))
+    change = graph.apply("Div", change, root)
+    shared = graph.apply("ReduceMean", graph.apply("Mul", n, change), axes=[-1])
+    return graph.apply("Sub", change, graph.apply("Mul", n, shared))
+
+
+def _onnx_centred(graph: Graph, h: str) -> tuple[str, str]:
+    """Write h less its means down, and its standard deviations."""
     centred = graph.apply("Sub", h, graph.apply("ReduceMean", h, axes=[-1]))
     squares = graph.apply("Mul", centred, centred)
     variance = graph.apply("ReduceMean", squares, axes=[-1])
-    root = graph.apply("Sqrt", graph.apply("Add", variance, graph.constant(np.array([EPSILON]))))
-    return graph.apply("Div", centred, root)
+    return centred, graph.apply(
+        "Sqrt", graph.apply("Add", variance, graph.constant(np.array([EPSILON])))
+    )

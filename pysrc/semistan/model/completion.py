@@ -1,0 +1,110 @@
+"""The completion: what the weights outside the subspace add, to first order.
+
+NUTS samples a = (phi, theta, dispersion) in the subspace. The weights outside it have the normal
+approximation of the posterior of all weights at a mode inside the subspace, jointly with a
+(``subspace/completion.py``). With psi ~ normal(0, I) of K dimensions, independent of a,
+
+    delta = step + along psi,
+    f(u) = f(u; p_bar + Pi phi) + J(u) delta,    J(u) = d f(u; w) / d w at the mode,
+
+and coefficients and intercepts move by a step and along psi too: they give way to what the network
+takes over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semistan.model.arrays import Array
+from semistan.model.config import ModelConfig
+from semistan.model.construction import Moves
+from semistan.model.design import Design
+from semistan.model.networks.networks import Networks
+from semistan.model.orthogonal import in_model
+from semistan.model.priors.prior import joint_prior
+
+MOST_WEIGHTS = 5000  # whose posterior covariance is computed
+PSI = "psi"  # in the program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Completion:
+    """What the weights outside a subspace add.
+
+    Attributes
+    ----------
+    at : array, shape (d,)
+        The weights at the mode, around which the network is linear in delta.
+    weights : array, shape (d, 1 + K)
+        How the weights change: the Newton step, and along each element of psi.
+    others : dict of arrays, shape (size, 1 + K)
+        How intercepts, coefficients, and what other terms make of theirs change, by their names in
+        the program and in the order of their elements in its files.
+    information : array, shape (K,)
+        The share of the linearised posterior variance, times the rows' information on it, that each
+        element of psi has: from 0, where the prior rules, to 1.
+    share : float
+        What the K directions have of the linearised predictive variance outside the subspace.
+    """
+
+    at: Array
+    weights: Array
+    others: dict[str, Array]
+    information: Array
+    share: float
+
+    @property
+    def K(self) -> int:
+        """Number of directions."""
+        return int(self.weights.shape[1]) - 1
+
+    @property
+    def text(self) -> str:
+        """How many directions there are, and what they hold, in words."""
+        return f"{self.K} directions with {100 * self.share:.1f}% of the linearised variance there"
+
+    def change(self, name: str, psi: Array) -> Array:
+        """Return how a named quantity changes, (..., size), at psi (..., K)."""
+        return changed(self.others[name], psi)
+
+    def delta(self, psi: Array) -> Array:
+        """Return how the weights change, (..., d), at psi (..., K)."""
+        return changed(self.weights, psi)
+
+
+def changed(by: Array, psi: Array) -> Array:
+    """Return a step and what is along psi (..., K), given both as (size, 1 + K)."""
+    return by[:, 0] + psi @ by[:, 1:].T
+
+
+def obstacle(config: ModelConfig, design: Design, networks: Networks, moves: Moves) -> str:
+    """Say why a model's subspace is not completed, or nothing if it is.
+
+    Parameters
+    ----------
+    config, design
+        The model; ``[subspace] completion`` may be ``none``.
+    networks : Networks
+        Those whose weights are Bayesian.
+    moves : str
+        What phi moves.
+    """
+    if config.subspace.completion == "none":
+        return "subspace.completion is 'none'"
+    if moves == "all":
+        return "all weights are sampled"
+    if not config.priors.on_weights:
+        return "prior phi takes the place of that of the weights"
+    if config.subspace.holds_theta:
+        return f"construction '{config.subspace.construction}' holds the coefficients"
+    if in_model(config, design):
+        return "the program samples orthogonalised coefficients"
+    if joint := joint_prior(config):
+        return f"{joint}() has no mode"
+    if config.sample.temperature != 1:
+        return "the posterior is tempered"
+    if not networks.in_stan:
+        return f"PyTorch alone computes {networks.text}"
+    if networks.d > MOST_WEIGHTS:
+        return f"it has {networks.d:,} weights, more than {MOST_WEIGHTS:,}"
+    return ""

@@ -1,0 +1,167 @@
+"""The completion in the program: what the weights outside the subspace add.
+
+The sampling program draws psi, and completes coefficients and intercepts with it. The program of
+``generate`` reads psi, and has the change of the weights too, along which it differentiates the
+networks.
+"""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+
+from semistan.errors import InputError
+from semistan.model.bundle import Bundle
+from semistan.model.completion import PSI
+from semistan.model.parameter import Parameter
+from semistan.model.predictor import Predictor
+from semistan.model.stan_text import WIDTH, call, declarations, heading
+from semistan.program.parts import Parts
+
+MOVE = f"append_row(1, {PSI})"  # what a step and directions are multiplied by
+ALONG = "F_along"
+DRAWN = (
+    f"vector[n_psi] {PSI}",
+    "outside the subspace, standard normal",
+)
+
+
+def shift(name: str) -> str:
+    """Return the name of the data that say how a quantity moves."""
+    return f"shift_{name}"
+
+
+def completed(name: str) -> str:
+    """Return the name of coefficients that have moved."""
+    return f"{name}_completed"
+
+
+def psi_parameter() -> Parameter:
+    """Return psi, as a program that reads the chains declares it."""
+    return Parameter(PSI, DRAWN[1], (0,), ("n_psi",))
+
+
+def completion_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare how coefficients and intercepts move; nothing where the subspace is all."""
+    if not parts.model.completes:
+        return []
+    lines = [
+        heading("Completion: how much for 1, a step, and for each element of psi"),
+        ("int<lower=1> n_psi;", "directions outside the subspace"),
+    ]
+    for item in parts.design.predictors:
+        if item.coefficients:
+            lines.append(
+                (f"matrix[P{item.suffix}, 1 + n_psi] {shift(item.theta)};", f"of {item.theta}")
+            )
+        lines.append((f"row_vector[1 + n_psi] {shift(item.intercept)};", f"of {item.intercept}"))
+    return lines
+
+
+def drawn_lines(parts: Parts) -> str:
+    """Draw psi, and complete the coefficients of each predictor, in the generated quantities."""
+    if not parts.model.completes:
+        return ""
+    text = declarations([DRAWN]) + "  = to_vector(normal_rng(rep_vector(0, n_psi), 1));\n"
+    for item in parts.design.predictors:
+        if item.coefficients:
+            name = item.theta
+            text += declarations([(f"vector[P{item.suffix}] {completed(name)}", "")])
+            text += f"  = {name} + {shift(name)} * {MOVE};\n"
+    return text
+
+
+def reported_theta(parts: Parts, item: Predictor) -> str:
+    """Return the name of the coefficients that are reported."""
+    return completed(item.theta) if parts.model.completes else item.theta
+
+
+def intercept_shift(parts: Parts, item: Predictor, sign: str = "+") -> str:
+    """Return what completes an intercept, on a line of its own."""
+    return f"\n    {sign} {shift(item.intercept)} * {MOVE}" if parts.model.completes else ""
+
+
+def row_lines(parts: Parts) -> list[tuple[str, str]]:
+    """Declare how weights, other intercepts and terms move, for the rows' predictors."""
+    if not parts.model.completes:
+        return []
+    taus = [item for item in parts.design.predictors if item.has_tau]
+    terms = [
+        ("int<lower=1> n_made;", "coefficients of the other terms"),
+        ("matrix[n_made, 1 + n_psi] shift_made;", "of these"),
+    ]
+    return [
+        ("vector[d] w_mode;", "weights around which the network is linear"),
+        ("matrix[d, 1 + n_psi] shift_w;", "of the weights"),
+        *((f"row_vector[1 + n_psi] {shift(item.tau)};", f"of {item.tau}") for item in taus),
+        *(terms if parts.design.terms else []),
+    ]
+
+
+def made_statements(parts: Parts) -> str:
+    """Move what the other terms make, in the transformed parameters."""
+    if not (parts.model.completes and parts.design.terms):
+        return ""
+    text, before = "{\n  vector[n_made] moved = shift_made * append_row(1, psi);\n", "1"
+    for name, shape in _made(parts):
+        part = f"segment(moved, {before}, num_elements({name}))"
+        matrix = f"to_matrix({part}, rows({name}), cols({name}))"
+        text += f"  {name} += {part if len(shape) == 1 else matrix};\n"
+        before += f" + num_elements({name})"
+    return text + "}\n"
+
+
+def networks_along(parts: Parts) -> str:
+    """Declare how the outputs of all networks change, over all rows."""
+    if not parts.model.completes:
+        return ""
+    network = parts.network
+    rows, weights, *sizes = network.arguments(weights="w_mode")
+    name = "outputs_along" if network.several else "network_outputs_along"
+    return f"matrix[N, {network.number}] {ALONG}  // of the networks, by the completion\n" + indent(
+        call(f"= {name}", [rows, weights, f"shift_w * {MOVE}", *sizes], ";", WIDTH - 6), "  "
+    )
+
+
+def predictor_shifts(parts: Parts, item: Predictor) -> list[str]:
+    """Return what completes a predictor of the rows, but for the networks of the mean."""
+    if not parts.model.completes:
+        return []
+    found = [f"Xc{item.suffix} * ({shift(item.theta)} * {MOVE})"] if item.coefficients else []
+    found += [f"{shift(item.tau)} * {MOVE}"] if item.has_tau else []
+    of_networks = item.networks and not item.is_mean
+    return found + ([parts.network.output(item.name, ALONG)] if of_networks else [])
+
+
+def _made(parts: Parts) -> list[tuple[str, tuple[int, ...]]]:
+    return [pair for term in parts.design.terms for pair in term.made_shapes.items()]
+
+
+def completion_data(bundle: Bundle, *, prior_only: bool) -> dict[str, Any]:
+    """Return the values of what the programs declare; without a likelihood, nothing moves."""
+    if not bundle.model.completes:
+        return {}
+    found = bundle.trained.completion
+    if found is None:
+        raise InputError(
+            "the bundle was trained without a completion of its subspace; train the model anew, "
+            "or use --completion none"
+        )
+    named, design = found.others, bundle.design
+    data: dict[str, Any] = {"w_mode": found.at, "shift_w": found.weights}
+    for item in design.predictors:
+        if item.coefficients:
+            data[shift(item.theta)] = named[item.theta]
+        data[shift(item.intercept)] = named[item.intercept][0]
+        if item.has_tau:
+            data[shift(item.tau)] = named[item.tau][0]
+    made = [name for term in design.terms for name in term.made_shapes]
+    if made:
+        data["shift_made"] = np.concatenate([named[name] for name in made])
+    if prior_only:
+        data = {name: np.zeros_like(value) for name, value in data.items()} | {"w_mode": found.at}
+    if made:
+        data["n_made"] = len(data["shift_made"])
+    return {"n_psi": found.K, **data}

@@ -1,0 +1,217 @@
+"""The completion of a subspace: the normal approximation of the weights outside it.
+
+Let H be the generalised Gauss-Newton matrix of the negative log posterior of all weights and of
+what is sampled beside them, g its gradient, at a mode inside the subspace, whose directions are the
+columns of T. The normal approximation at the mode falls into two independent parts,
+
+    H^-1 = T (T'H T)^-1 T' + V,    V = H^-1 - T (T'H T)^-1 T',
+
+along the subspace and in the complement of it that H makes orthogonal. NUTS replaces the first. The
+second is the completion: a change normal(-V g, V) of the weights and of all else that is sampled,
+in which the Newton step -V g leads to where the mode of all weights would be if eta were linear in
+them. With H = L L' and the columns of Q an orthonormal basis of the complement of L'T,
+
+    V = F F',    F = L'^-1 Q.
+
+The columns of F are turned so that the rows' information I = H - prior is diagonal: each has the
+share F'IF of the variance of the linearised predictors, and those with the least are left out.
+
+Parameters with bounds, as those of dispersion and the standard deviations of other terms, are held
+at the mode: NUTS samples them, and neither is normal nor linear what depends on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from semistan.density.derivatives import expansion
+from semistan.density.mode import Mode, find_mode
+from semistan.density.starts import start_state
+from semistan.density.target import Target, make_target
+from semistan.errors import SemistanError
+from semistan.lazy import torch
+from semistan.model.arrays import Array
+from semistan.model.bundle import Bundle
+from semistan.model.completion import Completion
+from semistan.model.layout import in_file_order
+from semistan.model.networks.networks import output_and_jacobian
+from semistan.model.parameter import REAL
+from semistan.model.subspace import along_axes
+from semistan.model.table.rows import Rows
+from semistan.subspace.start_values import curve_values, sides
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STARTS = 4  # places along the curve from which a mode is climbed to
+SHARE = 0.999  # of the linearised predictive variance that is kept at least
+MOST = 500  # directions
+
+
+def complete(bundle: Bundle, rows: Rows) -> Bundle:
+    """Return the bundle with its completion, if its model has one.
+
+    Parameters
+    ----------
+    bundle : Bundle
+        The trained model.
+    rows : Rows
+        Its training rows, with their response.
+
+    Raises
+    ------
+    SemistanError
+        If no mode is found inside the subspace.
+    """
+    sampled = _sampled_whole(bundle)
+    if not sampled.model.completes:
+        return bundle
+    inside, outside = make_target(sampled, rows), make_target(_all_weights(sampled), rows)
+    found = _completion(inside, outside, _mode(inside))
+    return replace(bundle, trained=replace(bundle.trained, completion=found))
+
+
+def _sampled_whole(bundle: Bundle) -> Bundle:
+    """Return the bundle of a model with nothing integrated out, and not tempered."""
+    update = {"integrate": "none", "temperature": 1.0}
+    sample = bundle.config.sample.model_copy(update=update)
+    return replace(bundle, config=bundle.config.model_copy(update={"sample": sample}))
+
+
+def _all_weights(bundle: Bundle) -> Bundle:
+    """Return a bundle of the same model in which every weight moves by itself."""
+    d, scale = bundle.subspace.d, bundle.model.weight_scale
+    assert scale is not None
+    whole = replace(along_axes(np.zeros(d), np.arange(d), "full"), phi_scale=scale)
+    subspace = bundle.config.subspace.model_copy(
+        update={"construction": "full", "k": d, "curve": None, "free": "none"}
+    )
+    config = bundle.config.model_copy(update={"subspace": subspace})
+    return replace(bundle, config=config, trained=replace(bundle.trained, subspace=whole))
+
+
+def _mode(target: Target) -> Mode:
+    """Climb from several places on the curve, and return the mode with the largest evidence."""
+    bundle = target.bundle
+    starts = [
+        start_state(bundle, values)
+        for on_curve in curve_values(bundle, STARTS)
+        for values in sides(target, on_curve)
+    ]
+    distinct = {state.tobytes(): state for state in starts}.values()
+    found = [mode for mode in (find_mode(target, state) for state in distinct) if mode is not None]
+    if not found:
+        raise SemistanError(
+            "no mode was found inside the subspace, around which it could be completed; use "
+            "--completion none, or another seed"
+        )
+    return max(found, key=lambda mode: mode.evidence)
+
+
+def _completion(inside: Target, outside: Target, mode: Mode) -> Completion:
+    """Approximate what is outside the subspace at a mode in it."""
+    subspace, scale = inside.bundle.subspace, outside.bundle.subspace.phi_scale
+    d, k, n = subspace.d, subspace.k, len(mode.q)
+    at = subspace.lift(subspace.phi_scale * mode.q[:k])
+    q = np.concatenate([at / scale, mode.q[k:]])
+    T = np.zeros((d + n - k, n))
+    T[:d, :k] = subspace.matrix * subspace.phi_scale / scale[:, None]
+    T[d:, k:] = np.eye(n - k)
+    held = np.zeros(len(q), dtype=bool)
+    bounded = [p.name for p in outside.layout.parameters if p.kind is not REAL]
+    held[outside.layout.positions(bounded)] = True
+    around = expansion(outside, torch.tensor(q)).among(torch.from_numpy(np.flatnonzero(~held)))
+    inner = np.concatenate([np.ones(k, dtype=bool), ~held[d:]])
+    F, information = _complement(
+        around.matrix.numpy(), around.prior.numpy(), T[np.ix_(~held, inner)]
+    )
+    shares = information.cumsum() / max(information.sum(), np.finfo(float).tiny)
+    K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
+    moved = np.zeros((len(q), 1 + K))
+    moved[~held, 0] = -F @ (F.T @ around.gradient.numpy())
+    moved[~held, 1:] = F[:, :K]
+    weights = scale[:, None] * moved[:d]
+    others = _others(outside, q, at, weights, moved[d:])
+    return Completion(at, weights, others, information[:K], float(shares[K - 1]))
+
+
+def _complement(H: Array, prior: Array, T: Array) -> tuple[Array, Array]:
+    """Factor the covariance outside the columns of T: V = F F', with diagonal information.
+
+    Parameters
+    ----------
+    H : array, shape (n, n)
+        The curvature.
+    prior : array, shape (n,)
+        What the prior has of it, on the diagonal.
+    T : array, shape (n, m)
+        Directions of the subspace.
+
+    Returns
+    -------
+    F : array, shape (n, n - m)
+        The most informed directions first.
+    array, shape (n - m,)
+        The rows' information on each, from 1 to 0.
+    """
+    L = np.linalg.cholesky(H)
+    Q = np.linalg.qr(L.T @ T, mode="complete")[0][:, T.shape[1] :]
+    F = solve_triangular(L, Q, trans=1, lower=True)
+    of_prior, turned = np.linalg.eigh(F.T @ (prior[:, None] * F))
+    return F @ turned, np.clip(1 - of_prior, 0, 1)
+
+
+def _others(outside: Target, q: Array, at: Array, weights: Array, rest: Array) -> dict[str, Array]:
+    """Return how all but the weights move, by name and as (size, 1 + K).
+
+    Parameters
+    ----------
+    outside : Target
+        The posterior of all weights.
+    q : array, shape (n,)
+        Where.
+    at, weights : arrays, shapes (d,) and (d, 1 + K)
+        The weights there, and how they move.
+    rest : array, shape (n - d, 1 + K)
+        How the other coordinates move.
+    """
+    design, units, d = outside.bundle.design, outside.bundle.units, len(at)
+    start, tail = torch.tensor(q[:d]), torch.tensor(q[d:])
+    linear = {name for p in design.predictors for name in (p.theta, p.tau)}
+    linear |= {name for term in design.terms for name in term.reported}
+    linear &= {p.name for p in outside.layout.parameters if p.kind is REAL}
+
+    def quantities(x: Tensor) -> dict[str, Tensor]:
+        values = outside.values(torch.cat([start, x]))
+        found = {name: value for name, value in values.items() if name in linear}
+        for term in design.terms:
+            found |= term.made(values)
+        return {name: in_file_order(value) for name, value in found.items()}
+
+    found = {
+        name: slopes.numpy() @ rest for name, slopes in torch.func.jacrev(quantities)(tail).items()
+    }
+    for predictor in design.predictors:
+        level = (
+            found[predictor.tau]
+            if predictor.has_tau
+            else _mean_slopes(outside, at, predictor.name) @ weights
+        )
+        moved = units.scale(predictor.name) * level
+        if predictor.coefficients:
+            moved = moved - units.columns[predictor.name][0] @ found[predictor.theta]
+        found[predictor.intercept] = moved.reshape(1, -1)
+    return found
+
+
+def _mean_slopes(outside: Target, at: Array, predictor: str) -> Array:
+    """Return the mean over the rows of the derivatives (d,) of a predictor's networks."""
+    w, total = torch.tensor(at), np.zeros(len(at))
+    for chunk in outside.chunks:
+        _, J = output_and_jacobian(outside.bundle.network, w, chunk.U, predictor)
+        total += J.sum(dim=0).numpy()
+    return total / sum(map(len, outside.chunks))
