@@ -18,10 +18,17 @@ from support.programs import evaluate
 TOLERANCE = 1e-9
 
 
-def columns_of(bundle, rows, q):
+def columns_of(bundle, rows, q, psi=None):
     target = make_target(bundle, rows)
     density = np.array([-negative_log_posterior(target, torch.tensor(row)) for row in q])
-    return sampled_columns(target, q, density, np.full(len(q), 9.0))
+    return sampled_columns(target, q, density, np.full(len(q), 9.0), psi)
+
+
+def psi_written(bundle, written):
+    """What a program drew outside the subspace, if it is completed."""
+    if bundle.completion is None:
+        return None
+    return np.column_stack([written[f"psi.{i + 1}"] for i in range(bundle.completion.K)])
 
 
 def states(bundle, n=6):
@@ -46,7 +53,7 @@ def assert_integrated(bundle, rows, toolchain, tmp_path, kernel="stan"):
     assert q[:, layout.sampled] == pytest.approx(x, rel=1e-9, abs=1e-12)
     drawn = q[:, layout.integrated]
     assert len(np.unique(drawn)) == drawn.size
-    ours = program_columns(target, q)
+    ours = program_columns(target, q, psi_written(bundle, stan.written))
     assert {name for name in stan.written if not name.startswith(PHI_SAMPLED)} == set(ours)
     for name, column in ours.items():
         assert column == pytest.approx(stan.written[name], rel=TOLERANCE, abs=1e-12), name
@@ -71,7 +78,7 @@ def assert_program(bundle, rows, toolchain, tmp_path, kernel="stan"):
     # slices of four rows begin anywhere
     data = stan_data(bundle, rows, **({"grainsize": 4} if kernel == "cpp" else {}))
     stan = evaluate(bundle, data, q, toolchain, tmp_path, kernel)
-    ours = columns_of(bundle, rows, q)
+    ours = columns_of(bundle, rows, q, psi_written(bundle, stan.written))
     assert list(ours) == [*NUTS_COLUMNS.values(), *stan.written]
     assert ours["lp__"] == pytest.approx(stan.lp, rel=TOLERANCE)
     for name, values in stan.written.items():

@@ -7,6 +7,7 @@ import pandas as pd
 
 from semistan.bundle.bundle import library_versions
 from semistan.model.bundle import Bundle, Source
+from semistan.model.completion import Completion
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
 from semistan.model.families.categorical import with_levels
@@ -141,6 +142,36 @@ def random_bundle(
     source = Source(None, len(rows), 0)
     bundle = Bundle(config, design, units, trained, source, library_versions())
     return replace(bundle, trained=replace(trained, information=random_information(bundle))), rows
+
+
+def completed_bundle(name, K=3, **arguments):
+    """Return an untrained bundle with a random completion of its subspace, and its rows."""
+    bundle, rows = random_bundle(name, **arguments)
+    priors = bundle.config.priors.model_copy(update={"phi": None})
+    k = bundle.subspace.k
+    bundle = replace(
+        bundle, config=bundle.config.model_copy(update={"priors": priors}),
+        trained=replace(
+            bundle.trained, subspace=replace(bundle.subspace, phi_location=np.zeros(k))
+        ),
+    )  # fmt: skip
+    generator, design, d = np.random.default_rng(6), bundle.design, bundle.subspace.d
+    sizes = {p.theta: len(p.coefficients) for p in design.predictors if p.coefficients}
+    sizes |= {p.intercept: 1 for p in design.predictors}
+    sizes |= {p.tau: 1 for p in design.predictors if p.has_tau}
+    for term in design.terms:
+        sizes |= {made: np.prod(shape) for made, shape in term.made_shapes.items()}
+    moved = {made: 0.2 * generator.normal(size=(int(n), 1 + K)) for made, n in sizes.items()}
+    for p in design.predictors:
+        if p.has_tau:  # the intercept, moved to X = 0
+            moved[p.intercept] = bundle.units.scale(p.name) * moved[p.tau]
+            if p.coefficients:
+                moved[p.intercept] -= bundle.units.columns[p.name][0] @ moved[p.theta]
+    at = bundle.subspace.p_bar + 0.1 * generator.normal(size=d)
+    found = Completion(
+        at, 0.2 * generator.normal(size=(d, 1 + K)), moved, np.linspace(0.9, 0.1, K), 0.99
+    )
+    return replace(bundle, trained=replace(bundle.trained, completion=found)), rows
 
 
 def random_information(bundle):

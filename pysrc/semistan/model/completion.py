@@ -105,6 +105,8 @@ def obstacle(config: ModelConfig, design: Design, networks: Networks, moves: Mov
         return "the posterior is tempered"
     if not networks.in_stan:
         return f"PyTorch alone computes {networks.text}"
+    if not networks.kind.stan_text(several=False, predictors=False, kernel=False).along:
+        return f"the derivatives of {networks.text} are not known to Stan"
     if networks.d > MOST_WEIGHTS:
         return f"it has {networks.d:,} weights, more than {MOST_WEIGHTS:,}"
     return ""

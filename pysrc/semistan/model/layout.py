@@ -145,7 +145,7 @@ def numbered(name: str, values: Array) -> dict[str, Array]:
 
 def in_file_order(value: Tensor) -> Tensor:
     """Return a parameter's elements (size,) in the order of its columns."""
-    return value.permute(*reversed(range(value.ndim))).flatten()
+    return value.permute(tuple(reversed(range(value.ndim)))).flatten()
 
 
 def column_names(name: str, shape: Shape) -> dict[str, Shape]:

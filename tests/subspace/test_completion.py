@@ -1,0 +1,277 @@
+"""The completion: closed forms where the posterior is normal, derivatives, agreement of engines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import semistan
+from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.density.columns import program_columns
+from semistan.density.mode import normal_mean
+from semistan.density.predictor import completion_output, network_inputs, network_output
+from semistan.density.target import make_target
+from semistan.errors import InputError
+from semistan.model.completion import PSI
+from semistan.model.config import SampleConfig
+from semistan.model.names import MU
+from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.posterior.diagnostics import eta_convergence, named_convergence
+from semistan.posterior.draws import draws_of_columns
+from semistan.posterior.engine import onnx_engine, torch_engine
+from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.posterior import One
+from semistan.program.data import stan_data
+from semistan.program.program import bundle_program
+from semistan.subspace import completion as room
+from semistan.subspace.start_values import curve_states
+from semistan.workflow.fit import new_run, sample
+from support.columns import assert_program
+from support.small import small_bundle, small_frame
+from support.untrained import completed_bundle
+
+SIGMA = 5.0
+NETWORKS = {
+    **{name: {"activation": name, "hidden": (4, 3)} for name in ACTIVATIONS},
+    "linear": {"hidden": ()},
+    "frozen layer": {"hidden": (4, 3), "frozen": 1},
+    "residual": {"network": {"hidden": (4, 4), "skip": True, "norm": True}},
+    "several": {"formula": "y ~ x1 + nn(u1, u2) + nn(u3)"},
+    "of sigma too": {"formula": "y ~ x1 + nn(u1, u2), sigma ~ x2 + nn(u2, u3)"},
+}
+
+
+def normal_posterior(formula, monkeypatch, rows=40, **priors):
+    """A model whose posterior is normal: a linear network, and all scales fixed; every direction
+    outside its subspace is kept."""
+    monkeypatch.setattr(room, "SHARE", 2.0)
+    return small_bundle(
+        formula, small_frame(rows), network={"hidden": []},
+        priors={"sigma": f"constant({SIGMA})"} | priors, subspace={"k": 1},
+    )  # fmt: skip
+
+
+def exact(bundle, rows, Z, scales):
+    """Mean and covariance of (w, theta, r) by the normal equations; Z has r's columns."""
+    units, s = bundle.units, bundle.model.weight_scale
+    H = (rows.U - units.u_loc) / units.u_scale
+    A = np.column_stack(
+        [units.eta_scale * H, np.full(len(rows), units.eta_scale), rows.X - units.x_loc, Z]
+    )
+    (of_theta,) = (item for item in bundle.model.priors if item.parameter == "theta")
+    theta_sd = [prior.values[1] for prior in of_theta.used]
+    precision = np.diag(1 / np.concatenate([s, theta_sd, scales]) ** 2)
+    C = np.linalg.inv(A.T @ A / SIGMA**2 + precision)
+    return C @ A.T @ (rows.y - units.eta_loc) / SIGMA**2, C
+
+
+def completed(bundle, rows, *names):
+    """Mean and covariance of the same: a normal in the subspace, and the completion."""
+    target = make_target(bundle, rows)
+    mode, found = room._mode(target), bundle.trained.completion
+
+    def values(q):
+        given = target.values(torch.as_tensor(q))
+        made = {k: v for term in bundle.design.terms for k, v in term.made(given).items()}
+        w = bundle.subspace.lift(given["phi"].numpy())
+        return np.concatenate([w, *[np.ravel((given | made)[name]) for name in names]])
+
+    at, mean = values(mode.q), values(normal_mean(target, mode))
+    slopes = np.column_stack([values(mode.q + e) - at for e in np.eye(len(mode.q))])
+    by = np.concatenate([found.weights, *(found.others[name] for name in names)])
+    assert found.at == pytest.approx(at[: len(found.at)], rel=1e-6)
+    return mean + by[:, 0], slopes @ mode.inv_metric @ slopes.T + by[:, 1:] @ by[:, 1:].T
+
+
+def test_a_normal_posterior_is_completed_exactly(monkeypatch):
+    bundle, rows = normal_posterior("y ~ x + C(g) + nn(u, v, z)", monkeypatch)
+    mean, C = exact(bundle, rows, np.zeros((len(rows), 0)), [])
+    got_mean, got_C = completed(bundle, rows, "theta")
+    assert got_mean == pytest.approx(mean, rel=1e-5, abs=1e-7)
+    assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
+
+
+def test_effects_of_groups_give_way_to_the_network(monkeypatch):
+    frame_g = small_frame(40)["g"]
+    bundle, rows = normal_posterior("y ~ x + (1 | g) + nn(u, v, z)", monkeypatch, sd="constant(3)")
+    Z = np.column_stack([frame_g == level for level in "abc"]).astype(float)
+    mean, C = exact(bundle, rows, Z, [3.0] * 3)
+    got_mean, got_C = completed(bundle, rows, "theta", "r_1")
+    assert got_mean == pytest.approx(mean, rel=1e-5, abs=1e-7)
+    assert got_C == pytest.approx(C, rel=1e-6, abs=1e-9 * np.abs(C).max())
+
+
+def test_the_most_informed_directions_are_kept():
+    bundle, _ = small_bundle("y ~ x + nn(u, v)", small_frame(200), priors={},
+                                network={"hidden": [6]}, train__epochs=50)  # fmt: skip
+    found = bundle.trained.completion
+    assert 0.999 <= found.share <= 1
+    assert bundle.subspace.d - bundle.subspace.k > found.K
+    assert (np.diff(found.information) <= 1e-12).all()
+    assert found.information.max() <= 1
+    H = np.eye(5)
+    F, information = room._complement(H + np.diag([8.0, 0, 3, 0, 0]), np.ones(5), np.eye(5)[:, :1])
+    assert information == pytest.approx([0.75, 0, 0, 0])
+    assert F.T @ (H + np.diag([8.0, 0, 3, 0, 0])) @ F == pytest.approx(np.eye(4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"subspace": {"k": 2, "completion": "none"}}, "completion is 'none'"),
+        ({"subspace": {"k": "auto"}}, "all weights"),
+        ({"priors": {"phi": "normal(0, 5)"}}, "prior phi"),
+        ({"subspace": {"construction": "naive", "k": 2}}, "holds the coefficients"),
+        ({"priors": {"b": "horseshoe(1)"}}, "horseshoe"),
+    ],
+)
+def test_models_without_a_completion_say_why(settings, why):
+    bundle, _ = small_bundle("y ~ x + nn(u, v)", **({"priors": {}} | settings))
+    assert bundle.trained.completion is None
+    if settings.get("subspace", {}).get("k") != "auto":
+        assert why in bundle.model.not_completed
+    assert "psi" not in bundle_program(bundle)
+
+
+@pytest.mark.parametrize("settings", NETWORKS.values(), ids=NETWORKS)
+def test_the_network_is_followed_to_first_order(settings, tmp_path):
+    bundle, rows = completed_bundle("gaussian", **settings)
+    found, network = bundle.completion, bundle.model.network
+    psi = np.random.default_rng(1).normal(size=(4, found.K))
+    heads, behind = semistan.density.features.at_features(bundle, rows)
+    for predictor in dict.fromkeys(network.predictors):
+        got = completion_output(network, heads.units, found, behind.U, psi, predictor)
+        step = 1e-5 * found.delta(psi)
+        up, down = (
+            network_output(network, heads.units, found.at + sign * step, behind.U, predictor)
+            for sign in (1, -1)
+        )
+        assert got == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-8), predictor
+    write_bundle(bundle, tmp_path / "bundle")
+    again = read_bundle(tmp_path / "bundle")
+    assert again.sha256 == bundle.sha256
+    phi = np.random.default_rng(2).normal(size=(4, bundle.subspace.k))
+    theta = np.random.default_rng(3).normal(size=(4, rows.X.shape[1]))
+    given = (phi, theta, psi)
+    of_graph = onnx_engine(tmp_path / "bundle" / "predictor.onnx")(rows.X, rows.U, *given)
+    of_torch = torch_engine(heads)(behind.X, behind.U, *given)
+    assert of_graph == pytest.approx(of_torch, rel=1e-9)
+
+
+def drawn(bundle, rows, chains=2, size=60, apart=0.0):
+    """Draws around the curve, read from the columns that a program would write."""
+    target, generator = make_target(bundle, rows), np.random.default_rng(4)
+    columns = []
+    for chain in range(chains):
+        q = curve_states(bundle, 1) + 0.1 * generator.normal(size=(size, bundle.layout.size))
+        q[:, : bundle.subspace.k] += chain * apart
+        psi = generator.normal(size=(size, bundle.completion.K))
+        both = [program_columns(target, q, each) for each in (psi, None)]
+        columns.append(tuple({**each, "lp__": np.zeros(size)} for each in both))
+    options = SampleConfig(method="mclmc-torch")
+    return [
+        draws_of_columns(
+            bundle, [{**each[i], "energy_error__": np.zeros(size)} for each in columns], options
+        )
+        for i in (0, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "gaussian", "formula": "y ~ x1 + s(z) + (1 + x1 | g) + nn(u1, u2)"},
+        {"name": "gaussian", "formula": "y ~ x1 + nn(u1), sigma ~ x2 + (1 | g)"},
+        {"name": "cumulative(4)"},
+    ],
+    ids=["terms", "sigma", "thresholds"],
+)
+def test_draws_inside_are_those_without_the_completion(settings):
+    bundle, rows = completed_bundle(**settings)
+    got, expected = drawn(bundle, rows)
+    assert got.inside.interpreted.keys() == expected.interpreted.keys()
+    for name, values in expected.interpreted.items():
+        assert got.inside.interpreted[name] == pytest.approx(values, rel=1e-9, abs=1e-12), name
+    of_design = [name for p in bundle.design.predictors for name in p.coefficients]
+    assert all(not np.allclose(got.interpreted[name], expected.interpreted[name])
+               for name in of_design)  # fmt: skip
+    thinned = got.thin(20)
+    assert thinned.inside.size == thinned.size == len(thinned.flat(thinned.psi))
+
+
+def test_the_intercept_is_the_mean_of_the_completed_predictor():
+    bundle, rows = completed_bundle("gaussian")
+    units, found = bundle.units, bundle.completion
+    J = semistan.model.networks.networks.output_and_jacobian(
+        bundle.network, torch.tensor(found.at), network_inputs(units, rows.U)
+    )[1].numpy()
+    level = units.eta_scale * J.mean(axis=0) @ found.weights
+    moved = level - units.x_loc @ found.others["theta"]
+    found = replace(found, others=found.others | {"b_Intercept": moved.reshape(1, -1)})
+    bundle = replace(bundle, trained=replace(bundle.trained, completion=found))
+    draws, _ = drawn(bundle, rows)
+    eta = One(bundle, draws).predictor(rows)
+    at_mean = draws.flat(draws.coefficients["b_Intercept"] + draws.theta @ units.x_loc)
+    assert eta.mean(axis=1) == pytest.approx(at_mean, rel=1e-9)
+    assert bundle.completion.others[bundle.design.mean.intercept].shape == (1, 1 + found.K)
+
+
+def test_chains_that_disagree_in_the_subspace_are_seen():
+    """The completion is independent noise, which would hide them."""
+    bundle, rows = completed_bundle("gaussian")
+    found = bundle.completion
+    others = {name: 1000 * by for name, by in found.others.items()}
+    wide = replace(found, weights=30 * found.weights, others=others)
+    bundle = replace(bundle, trained=replace(bundle.trained, completion=wide))
+    draws, _ = drawn(bundle, rows, apart=2.0)
+    posterior = One(bundle, draws)
+    assert eta_convergence(posterior, rows).rhat > 1.2
+    assert named_convergence(posterior, "b_Intercept").rhat > 1.2
+    assert named_convergence(One(bundle, replace(draws, inside=None)), "b_Intercept").rhat < 1.1
+
+
+def test_without_a_likelihood_nothing_moves():
+    bundle, rows = completed_bundle("gaussian", formula="y ~ x1 + (1 | g) + nn(u1)")
+    data = stan_data(bundle, rows, prior_only=True)
+    assert not any(np.any(value) for name, value in data.items() if name.startswith("shift_"))
+    assert data["w_mode"] == pytest.approx(bundle.completion.at)
+
+
+def test_a_bundle_without_its_completion_is_refused():
+    bundle, rows = completed_bundle("gaussian")
+    bundle = replace(bundle, trained=replace(bundle.trained, completion=None))
+    with pytest.raises(InputError, match="trained without a completion"):
+        stan_data(bundle, rows)
+
+
+PROGRAMS = {
+    "terms": {"name": "gaussian", "formula": "y ~ x1 + s(z) + (1 + x1 | g) + nn(u1, u2)"},
+    "shared": {
+        "name": "negbinomial", "network": {"hidden": (4, 4), "norm": True},
+        "formula": "y ~ x1 + nn(u1, u2), shape ~ x2 + nn(u2, u3)",
+    },
+    "thresholds": {"name": "cumulative(4)"},
+    "sigma": {"name": "gaussian", "formula": "y ~ x1 + nn(u1) + nn(u2, u3), sigma ~ x2 + (1 | g)"},
+}  # fmt: skip
+
+
+@pytest.mark.cmdstan
+@pytest.mark.parametrize("settings", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_program_completes_as_we_do(settings, toolchain, tmp_path):
+    bundle, rows = completed_bundle(**settings)
+    assert_program(bundle, rows, toolchain, tmp_path)
+
+
+@pytest.mark.cmdstan
+@pytest.mark.parametrize("settings", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_likelihood_of_each_row_is_completed_in_stan(settings, toolchain, tmp_path):
+    bundle, rows = completed_bundle(**settings)
+    options = SampleConfig(chains=2, warmup=50, draws=30, seed=5, kernel="stan")
+    fit = sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
+    assert fit.posterior.draws.psi.shape == (2, 30, bundle.completion.K)
+    assert f"{PSI}.1" in (tmp_path / "run" / "chains" / "chain-1.csv").read_text()
+    generate_quantities(fit.run, toolchain)
+    ours = semistan.log_lik(fit.posterior, rows)
+    assert read_generated(fit.run).log_lik == pytest.approx(ours, rel=1e-6, abs=1e-6)
+    assert MU not in bundle.design.varying
