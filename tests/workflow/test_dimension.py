@@ -64,12 +64,35 @@ def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monke
     assert f"up to {seconds}" in reason  # (1000 or 500, and 1000) x 1024 x 0.02 ms
 
 
-@pytest.mark.parametrize(("seconds", "k"), [(2e-3, 15), (1e-2, 15), (1.0, 8)])
-def test_what_takes_too_long_becomes_as_wide_as_the_budget_and_the_rows_allow(seconds, k):
-    found = decided(seconds, network__hidden=[40, 40])
-    assert found[:2] == (k, 8 if k > 8 else None)
-    assert f"k = {k} of {MANY} weights: all would take up to" in found[2]
-    assert "more than the budget of 10 min" in found[2]
+@pytest.mark.parametrize(
+    ("seconds", "trainings", "draws"),
+    [(2e-3, 3, 500), (5e-3, 3, 250), (6e-3, 2, 500), (7.5e-3, 2, 250), (1.2e-2, 1, 500)],
+)
+def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_allows(
+    seconds, trainings, draws, monkeypatch
+):
+    # trainings x 2 rounds x (1000 + draws) x 15 steps within 10 minutes
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    given = prepared(network__hidden=[40, 40], priors={})
+    found = with_dimension(given, lambda _: seconds)
+    config = found.prepared.config
+    assert (config.subspace.k, config.subspace.curve) == (8, None)
+    assert (config.subspace.subspaces, config.sample.draws) == (trainings, draws)
+    each = f" in each of {trainings} subspaces" if trainings > 1 else ""
+    of = f"k = 8 of {MANY} weights{each}, the others by their normal approximation: all would take"
+    assert found.reason.startswith(of)
+    assert "more than the budget of 10 min" in found.reason
+
+
+def test_without_a_completion_it_is_not_spoken_of():
+    *_, reason = decided(1.0, network__hidden=[40, 40])
+    assert f"k = 8 of {MANY} weights: all would take" in reason
+
+
+def test_a_number_of_subspaces_that_was_asked_for_stays():
+    given = prepared(network__hidden=[40, 40], subspace__subspaces=5)
+    found = with_dimension(given, lambda _: 1.0).prepared.config
+    assert (found.subspace.k, found.subspace.subspaces) == (8, 5)
 
 
 def test_a_larger_budget_allows_more():
@@ -78,7 +101,7 @@ def test_a_larger_budget_allows_more():
 
 @pytest.mark.parametrize(
     ("milliseconds", "draws", "k"),
-    [(0.19, 1000, MANY), (0.2, 500, MANY), (0.3, 250, MANY), (0.4, 1000, 15)],
+    [(0.19, 1000, MANY), (0.2, 500, MANY), (0.3, 250, MANY), (0.4, 500, 8)],
 )
 def test_chains_become_shorter_before_weights_are_confined(milliseconds, draws, k, monkeypatch):
     # 2 rounds x (500 + draws) x 1024 steps within 10 minutes
@@ -107,7 +130,9 @@ def test_several_subspaces_have_shorter_chains(subspaces, draws, k):
 def test_a_number_stays_and_is_not_timed():
     given = prepared(subspace__k=3, sample__draws=200)
     found = with_dimension(given, lambda _: 1 / 0)
-    assert (found.prepared.config, found.reason) == (given.config, "")
+    config = found.prepared.config
+    assert config.subspace.model_copy(update={"subspaces": "auto"}) == given.config.subspace
+    assert (config.subspace.subspaces, config.sample, found.reason) == (1, given.config.sample, "")
 
 
 @pytest.mark.parametrize("construction", ["pca", "random", "low_rank_laplace"])
@@ -117,17 +142,8 @@ def test_constructions_that_cannot_be_widened_have_eight_dimensions(construction
 
 def test_methods_with_a_limit_keep_to_it():
     k, curve, reason = decided(0.0, network__hidden=[40, 40], sample__method="elliptical-slice")
-    assert (k, curve) == (15, 8)
+    assert (k, curve) == (8, None)
     assert "elliptical-slice" in reason
-
-
-def test_the_curve_is_the_least_that_a_method_with_a_limit_gets():
-    given = small_prepared("y ~ x + nn(u, v)", small_frame(12), subspace__k="auto",
-                           network__hidden=[40, 40], sample__method="elliptical-slice")  # fmt: skip
-    found = with_dimension(given, lambda _: 0.0)
-    subspace = found.prepared.config.subspace
-    assert (subspace.k, subspace.curve) == (8, None)
-    assert found.reason.startswith("k = 8 of 1801 weights")
 
 
 @pytest.mark.parametrize(("seconds", "k", "curve"), [(1e-9, 128, 6), (1e9, 6, None)])

@@ -55,7 +55,7 @@ def fit(
     from semistan.workflow.prepare import configure
 
     config = configure(model, overrides)
-    epochs = config.subspace.subspaces * training_epochs(config)
+    epochs = config.subspace.trainings * training_epochs(config)
     with (
         bars.image_bar() as reading,
         bars.training_bar(epochs) as progress,
@@ -95,7 +95,7 @@ def update(
     config = with_overrides(old.config, overrides)
     with (
         bars.image_bar() as reading,
-        bars.training_bar(config.subspace.subspaces * training_epochs(config)) as progress,
+        bars.training_bar(config.subspace.trainings * training_epochs(config)) as progress,
         bars.chain_bars() as chain_progress,
     ):
         result = updated(
@@ -130,9 +130,9 @@ def train(
         prepared = prepare(config, reading=reading)
     for note in prepared.notes:
         screen.say(note)
-    if config.subspace.subspaces > 1:
+    if config.subspace.trainings > 1:
         screen.say(
-            f"a bundle holds one subspace, the first of {config.subspace.subspaces}; "
+            f"a bundle holds one subspace, the first of {config.subspace.trainings}; "
             "'semistan fit' trains and samples all"
         )
     prepared = resolved(prepared, say=screen.say)

@@ -95,11 +95,13 @@ class SubspaceConfig(_Section):
 
     With ``bezier``, ``curve`` of the k dimensions are those of the Bézier curve, and the others the
     leading directions of the predictions' variance around it; without it, all are the curve's.
-    ``k = "auto"`` is all weights if there are at most 75; else a curve of 8 dimensions and as many
-    others, up to all weights, as are counted to take the time that ``[sample] budget`` gives.
+    ``k = "auto"`` is all weights if there are at most 75, or if they are counted to take no more
+    than the time that ``[sample] budget`` gives; else the 8 dimensions of a curve.
 
     ``subspaces`` is how many are trained, from seeds one after the other; their posteriors are
     pooled with ``weights``: ``equal``, or by ``stacking`` of their leave-one-out densities.
+    ``"auto"`` is three where ``k = "auto"`` became those of a curve, fewer where the budget asks
+    for it, and one elsewhere.
 
     ``completion = "auto"`` gives the weights outside the subspace the normal approximation that
     they have at a mode inside it (``model/completion.py``); ``"none"`` holds them where they are.
@@ -112,7 +114,7 @@ class SubspaceConfig(_Section):
     curvature: Literal["diagonal", "kronecker"] = "diagonal"
     snapshots: int = Field(default=20, ge=2, le=10_000)
     free: Free = "none"
-    subspaces: int = Field(default=1, ge=1, le=MOST_SUBSPACES)
+    subspaces: Annotated[int, Field(ge=1, le=MOST_SUBSPACES)] | Literal["auto"] = "auto"
     weights: Literal["equal", "stacking"] = "equal"
     completion: Literal["auto", "none"] = "auto"
 
@@ -121,6 +123,11 @@ class SubspaceConfig(_Section):
         """The number k, behind ``auto``."""
         assert self.k != "auto"
         return self.k
+
+    @property
+    def trainings(self) -> int:
+        """The number of subspaces: one where ``auto`` has not become another."""
+        return 1 if self.subspaces == "auto" else self.subspaces
 
     @property
     def holds_theta(self) -> bool:
@@ -293,7 +300,7 @@ class TrainConfig(_Section):
     """
 
     epochs: int = Field(default=3000, ge=1, le=10**9)
-    steps: int = Field(default=100_000, ge=1, le=10**12)
+    steps: int = Field(default=20_000, ge=1, le=10**12)
     learning_rate: float = Field(default=5e-3, gt=0, le=100)
     batch_size: int = Field(default=0, ge=0, le=10**9)
     validation: float = Field(default=0.1, ge=0, lt=0.9)

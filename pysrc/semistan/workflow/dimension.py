@@ -1,8 +1,12 @@
-"""The dimension of the subspace, where ``k = "auto"`` leaves it open.
+"""The dimension of the subspace and the number of subspaces, where ``auto`` leaves them open.
 
-The posterior of all weights is the one that narrower subspaces imitate. It is taken wherever there
-are up to 75 of them, or where it can be sampled in the time that ``[sample] budget`` gives;
-elsewhere, the widest subspace that can. Seconds are predicted as
+The posterior of all weights is the one that subspaces imitate. It is taken wherever there are up to
+75 of them, or where it can be sampled in the time that ``[sample] budget`` gives. Elsewhere it is
+the span of a curve, of 8 dimensions, from each of three trainings, whose posteriors are pooled: one
+training does not see how far trainings differ. The weights outside each have their normal
+approximation (``subspace/completion.py``). Fewer subspaces are taken if the budget asks for it.
+
+Seconds are predicted as
 
     rounds of chains x iterations x leapfrog steps x seconds per gradient,
 
@@ -10,8 +14,8 @@ which are counted (``work.py``): the same model and table, on as many cores, hav
 busy machine as on an idle one. What was chosen is part of the configuration that is kept.
 
 In a subspace of up to 75 dimensions the Gauss-Newton metric of a mode makes some 15 steps of NUTS
-enough. More dimensions, or all weights, whose posterior has many modes, are taken to need the
-longest trees that are allowed (``infer/trees.py``): where the data say much, they do.
+enough. All weights, whose posterior has many modes, are taken to need the longest trees that are
+allowed (``infer/trees.py``): where the data say much, they do.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
 of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, down
@@ -32,12 +36,11 @@ from semistan.infer.trees import MOST_GAUSSIAN, trees_of
 from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrides
 from semistan.model.construction import NARROW
 from semistan.model.model import Model
-from semistan.model.names import MU
 from semistan.model.priors.weight_scales import SD_W
 from semistan.workflow.prepare import Prepared, Say
 from semistan.workflow.work import gradient_seconds
 
-SIZES = (300, MOST_GAUSSIAN, 40, 20)  # that are tried where all weights take too long
+TRAININGS = (3, 2)  # of a subspace, where the budget allows them
 WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
 SHORTER = (DRAWS // 2, DRAWS // 4)  # chains, where the budget or several subspaces ask for them
 
@@ -72,33 +75,32 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     """
     config, d = prepared.config.subspace, prepared.model.network.d
     if config.k != "auto":
-        return Dimension(_with_scales(_longest(prepared)))
+        return Dimension(_with_scales(_longest(_one_training(prepared))))
     if not config.widens:
-        return Dimension(_with_scales(_longest(_resolved(prepared, NARROW, None))))
+        narrow = _resolved(prepared, NARROW, None)
+        return Dimension(_with_scales(_longest(_one_training(narrow))))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
-    most = method_of(options).dimensions
-    if most is not None and d > most:
-        reason = f"method = '{options.method}' works well in up to {most} dimensions"
-        return _narrowed(_longest(prepared), curve, [_possible(prepared, most)], reason)
     cost = _Cost(options, every.model, seconds(every), _at_once(prepared))
     lengths = _lengths(prepared.config)
     draws = cost.longest(d, lengths, every=True)
-    if draws or d <= MOST_GAUSSIAN:
+    most = method_of(options).dimensions
+    limited = most is not None and d > most
+    if not limited and (draws or d <= MOST_GAUSSIAN):
         return _all_weights(every, cost, draws or lengths[-1])
     reason = (
-        f"all would take up to {_time(cost.seconds(d, lengths[-1], every=True))} to sample "
+        f"method = '{options.method}' works well in up to {most} dimensions"
+        if limited
+        else f"all would take up to {_time(cost.seconds(d, lengths[-1], every=True))} to sample "
         f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
-    sizes = [_possible(prepared, size) for size in SIZES if size < d]
-    found = _narrowed(prepared, curve, [k for k in sizes if cost.longest(k, lengths)], reason)
-    draws = cost.longest(found.prepared.config.subspace.dimension, lengths) or lengths[-1]
-    return replace(found, prepared=_of_length(found.prepared, draws))
+    return _of_a_curve(prepared, curve, cost, reason)
 
 
 def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     """Let all weights move, with so many draws of each chain."""
-    subspaces, d = every.config.subspace.subspaces, every.model.network.d
+    every = _one_training(every)
+    subspaces, d = every.config.subspace.trainings, every.model.network.d
     reason = f"k = all {d} weights"
     if d <= MOST_GAUSSIAN:
         reason += f", as always where there are up to {MOST_GAUSSIAN}"
@@ -108,11 +110,18 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     return Dimension(_of_length(every, draws), reason)
 
 
+def _one_training(prepared: Prepared) -> Prepared:
+    """Let ``auto`` be one subspace."""
+    number = prepared.config.subspace.trainings
+    config = with_overrides(prepared.config, {"subspace.subspaces": number})
+    return replace(prepared, config=config)
+
+
 def _lengths(config: ModelConfig) -> tuple[int, ...]:
     """Return how many draws each chain may have, the most first."""
     if config.sample.draws != "auto":
         return (config.sample.draws,)
-    return SHORTER if config.subspace.subspaces > 1 else (DRAWS, *SHORTER)
+    return SHORTER if config.subspace.trainings > 1 else (DRAWS, *SHORTER)
 
 
 def _longest(prepared: Prepared) -> Prepared:
@@ -125,14 +134,21 @@ def _of_length(prepared: Prepared, draws: int) -> Prepared:
     return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
-def _narrowed(prepared: Prepared, curve: int, sizes: Sequence[int], reason: str) -> Dimension:
-    """Take the largest of some sizes, or the curve's own dimensions if none is larger."""
-    k, d = max([curve, *sizes]), prepared.model.network.d
-    narrowed = _resolved(prepared, k, curve if k > curve else None)
+def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimension:
+    """Take the dimensions of a curve, in as many subspaces as the budget allows."""
+    found, d = _resolved(prepared, k, None), prepared.model.network.d
     if prepared.config.priors.sd_w:
-        narrowed = replace(narrowed, config=with_overrides(narrowed.config, {"priors.sd_w": None}))
+        found = replace(found, config=with_overrides(found.config, {"priors.sd_w": None}))
         reason += f"; prior {SD_W} is left out, which needs all weights"
-    return Dimension(narrowed, f"k = {k} of {d} weights: {reason}")
+    number, draws = prepared.config.subspace.subspaces, None
+    if number == "auto":
+        number, draws = cost.trainings(k, _lengths(prepared.config))
+        found = replace(found, config=with_overrides(found.config, {"subspace.subspaces": number}))
+    lengths = _lengths(found.config)
+    draws = draws or cost.longest(k, lengths) or lengths[-1]
+    each = f" in each of {number} subspaces" if number > 1 else ""
+    others = ", the others by their normal approximation" if found.model.completes else ""
+    return Dimension(_of_length(found, draws), f"k = {k} of {d} weights{each}{others}: {reason}")
 
 
 def _with_scales(prepared: Prepared) -> Prepared:
@@ -150,17 +166,6 @@ def _with_scales(prepared: Prepared) -> Prepared:
 def _resolved(prepared: Prepared, k: int, curve: int | None) -> Prepared:
     overrides = {"subspace.k": k, "subspace.curve": curve}
     return replace(prepared, config=with_overrides(prepared.config, overrides))
-
-
-def _possible(prepared: Prepared, size: int) -> int:
-    """Return how many dimensions the rows' predictions and each network have, up to a size.
-
-    That is none where other predictors have networks, whose curvature is not known.
-    """
-    network = prepared.model.network
-    if any(of != MU for of in network.predictors):
-        return 0
-    return min(size, len(prepared.rows) // 2, min(network.sizes) - 1)
 
 
 def _at_once(prepared: Prepared) -> int:
@@ -217,6 +222,15 @@ class _Cost:
     def longest(self, k: int, lengths: Sequence[int], *, every: bool = False) -> int | None:
         """Return the most of some numbers of draws that the budget allows, if any is."""
         return next((n for n in lengths if self.seconds(k, n, every=every) <= self.most), None)
+
+    def trainings(self, k: int, lengths: Sequence[int]) -> tuple[int, int]:
+        """Return how many subspaces of k dimensions the budget allows, and the draws of a chain."""
+        for number in TRAININGS:
+            for draws in SHORTER:
+                own = draws if len(lengths) > 1 else lengths[0]
+                if number * self.seconds(k, own) <= self.most:
+                    return number, own
+        return 1, self.longest(k, lengths) or lengths[-1]
 
     def text(self, predicted: float, subspaces: int) -> str:
         """Say what is predicted."""

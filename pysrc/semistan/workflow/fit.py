@@ -49,6 +49,7 @@ from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.parts import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
+from semistan.subspace.leading_layers import as_epochs
 from semistan.workflow.compiled import (
     compile_model,
     plan_of,
@@ -189,8 +190,11 @@ def fit_prepared(
     _check_weights(prepared)
     toolchain = toolchain_for(config.sample)
     prepared = resolved(prepared, say=say)
+    if progress and (trainings := prepared.config.subspace.trainings) > 1:
+        progress = as_epochs(progress, trainings, config.subspace.trainings)
+    config = prepared.config
     kernel = compile_model(prepared.model, toolchain, say)
-    if config.subspace.subspaces > 1:
+    if config.subspace.trainings > 1:
         begin_run(prepared, out, toolchain, overwrite=overwrite)
         run = train_missing(
             out, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
@@ -207,7 +211,7 @@ def _check_weights(prepared: Prepared) -> None:
     """Refuse, before anything is trained, stacking by a PSIS-LOO that cannot be computed."""
     config = prepared.config
     obstacle = obstacle_of(method_of(config.sample), config, prepared.design)
-    if config.subspace.subspaces > 1 and config.subspace.weights == "stacking" and obstacle:
+    if config.subspace.trainings > 1 and config.subspace.weights == "stacking" and obstacle:
         raise InputError(f"subspace.weights is 'stacking', but {obstacle}, or weights = 'equal'")
 
 

@@ -248,6 +248,9 @@ def _tasks(
 ) -> list[ReplicationTask]:
     """Train what all replications share, compile their program, and return them."""
     toolchain = toolchain_for(prepared.config.sample)
+    if fixed_subspace:  # the truth is in it
+        config = with_overrides(prepared.config, {"subspace.completion": "none"})
+        prepared = replace(prepared, config=config)
     prepared = resolved(prepared, say=say)
     prepared = replace(prepared, units=prepared.model.units)
     kernel = compile_model(prepared.model, toolchain, say)

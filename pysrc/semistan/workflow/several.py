@@ -147,7 +147,7 @@ def begin_run(
             "semistan": __version__,
             "formula": config.formula,
             "family": prepared.model.family.name,
-            "subspaces": config.subspace.subspaces,
+            "subspaces": config.subspace.trainings,
             "config": config.model_dump(),
             "source": asdict(prepared.source),
             "cmdstan": toolchain.version_text if toolchain else NOT_USED,
@@ -322,7 +322,7 @@ def _settled(path: Path, manifest: dict[str, Any]) -> tuple[Kernel, Plan] | None
 def _plan(bundle: Bundle, prepared: Prepared, toolchain: Toolchain | None, kernel: Kernel) -> Plan:
     """Plan the cores for the chains of all subspaces together."""
     config = prepared.config
-    chains = config.sample.chains * config.subspace.subspaces
+    chains = config.sample.chains * config.subspace.trainings
     options = config.sample.model_copy(update={"chains": chains})
     return plan_of(as_sampled(bundle, options), prepared.rows, options, toolchain, kernel)
 
