@@ -176,6 +176,7 @@ def test_every_key_survives_the_file(tmp_path):
         "subspace": {
             "construction": "pca", "k": 3, "curve": 2, "select": "swag", "curvature": "kronecker",
             "snapshots": 7, "free": "output", "subspaces": 3, "weights": "stacking",
+            "completion": "none",
         },
         "priors": {
             "b": "student_t(3, 0, 1)", "w": "normal(0, 3)", "Intercept": "normal(0, 4)",
