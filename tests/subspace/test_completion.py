@@ -17,11 +17,11 @@ from semistan.model.completion import PSI
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
-from semistan.posterior.diagnostics import eta_convergence, named_convergence
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import One
+from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.subspace import completion as room
@@ -110,6 +110,7 @@ def test_the_most_informed_directions_are_kept():
     assert bundle.subspace.d - bundle.subspace.k > found.K
     assert (np.diff(found.information) <= 1e-12).all()
     assert found.information.max() <= 1
+    assert 0 < found.stride < 3
     H = np.eye(5)
     F, information = room._complement(H + np.diag([8.0, 0, 3, 0, 0]), np.ones(5), np.eye(5)[:, :1])
     assert information == pytest.approx([0.75, 0, 0, 0])
@@ -187,17 +188,26 @@ def drawn(bundle, rows, chains=2, size=60, apart=0.0):
     ],
     ids=["terms", "sigma", "thresholds"],
 )
-def test_draws_inside_are_those_without_the_completion(settings):
+def test_draws_are_completed_by_name(settings):
     bundle, rows = completed_bundle(**settings)
-    got, expected = drawn(bundle, rows)
-    assert got.inside.interpreted.keys() == expected.interpreted.keys()
-    for name, values in expected.interpreted.items():
-        assert got.inside.interpreted[name] == pytest.approx(values, rel=1e-9, abs=1e-12), name
-    of_design = [name for p in bundle.design.predictors for name in p.coefficients]
-    assert all(not np.allclose(got.interpreted[name], expected.interpreted[name])
-               for name in of_design)  # fmt: skip
+    got, sampled = drawn(bundle, rows)
+    change = {name: bundle.completion.change(name, got.psi) for name in bundle.completion.others}
+    sign = -1 if bundle.family.categories else 1
+    for p in bundle.design.predictors:
+        level = sign * change[p.intercept][..., 0] if p.is_mean else change[p.intercept][..., 0]
+        for name in (name for name in sampled.coefficients if name.startswith(p.intercept)):
+            moved = got.coefficients[name] - sampled.coefficients[name]
+            assert moved == pytest.approx(level, abs=1e-9), name
+        for j, name in enumerate(p.coefficients):
+            moved = got.coefficients[name] - sampled.coefficients[name]
+            assert moved == pytest.approx(change[p.theta][..., j], abs=1e-9), name
+    for name, values in sampled.terms.items():
+        flat = np.swapaxes(got.terms[name] - values, 2, -1).reshape(change[name].shape)
+        assert flat == pytest.approx(change[name], abs=1e-9), name
+    assert got.theta - sampled.theta == pytest.approx(change["theta"], abs=1e-9)
+    assert got.dispersion.keys() == sampled.dispersion.keys()
     thinned = got.thin(20)
-    assert thinned.inside.size == thinned.size == len(thinned.flat(thinned.psi))
+    assert thinned.size == len(thinned.flat(thinned.psi))
 
 
 def test_the_intercept_is_the_mean_of_the_completed_predictor():
@@ -217,18 +227,15 @@ def test_the_intercept_is_the_mean_of_the_completed_predictor():
     assert bundle.completion.others[bundle.design.mean.intercept].shape == (1, 1 + found.K)
 
 
-def test_chains_that_disagree_in_the_subspace_are_seen():
-    """The completion is independent noise, which would hide them."""
+def test_a_far_step_out_of_the_subspace_is_a_finding():
     bundle, rows = completed_bundle("gaussian")
-    found = bundle.completion
-    others = {name: 1000 * by for name, by in found.others.items()}
-    wide = replace(found, weights=30 * found.weights, others=others)
-    bundle = replace(bundle, trained=replace(bundle.trained, completion=wide))
-    draws, _ = drawn(bundle, rows, apart=2.0)
-    posterior = One(bundle, draws)
-    assert eta_convergence(posterior, rows).rhat > 1.2
-    assert named_convergence(posterior, "b_Intercept").rhat > 1.2
-    assert named_convergence(One(bundle, replace(draws, inside=None)), "b_Intercept").rhat < 1.1
+    draws, _ = drawn(bundle, rows)
+    for stride, passed in ((1.9, True), (2.1, False)):
+        found = replace(bundle.completion, stride=stride)
+        own = replace(bundle, trained=replace(bundle.trained, completion=found))
+        (check,) = (item for item in summarise(One(own, draws), rows).checks if "step" in item.name)
+        assert check.passed == passed
+        assert f"{stride:.1f} standard deviations (limit 2.0)" in check.finding
 
 
 def test_without_a_likelihood_nothing_moves():

@@ -169,7 +169,7 @@ def completed_bundle(name, K=3, **arguments):
                 moved[p.intercept] -= bundle.units.columns[p.name][0] @ moved[p.theta]
     at = bundle.subspace.p_bar + 0.1 * generator.normal(size=d)
     found = Completion(
-        at, 0.2 * generator.normal(size=(d, 1 + K)), moved, np.linspace(0.9, 0.1, K), 0.99
+        at, 0.2 * generator.normal(size=(d, 1 + K)), moved, np.linspace(0.9, 0.1, K), 0.99, 0.5
     )
     return replace(bundle, trained=replace(bundle.trained, completion=found)), rows
 

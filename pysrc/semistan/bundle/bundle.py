@@ -254,10 +254,12 @@ def _assemble(content: dict[str, Any], arrays: dict[str, Array], networks: Given
 def _completion(arrays: dict[str, Array], others: dict[str, Array]) -> Completion | None:
     if "completion_at" not in arrays:
         return None
-    of_weights, information, share = (
-        arrays[f"completion_{name}"] for name in ("weights", "information", "share")
+    of_weights, information, share, stride = (
+        arrays[f"completion_{name}"] for name in ("weights", "information", "share", "stride")
     )
-    return Completion(arrays["completion_at"], of_weights, others, information, float(share))
+    return Completion(
+        arrays["completion_at"], of_weights, others, information, float(share), float(stride)
+    )
 
 
 def _check_links(design: Design, of: Family) -> None:

@@ -175,6 +175,7 @@ def _completion(found: Completion | None) -> dict[str, Array]:
         "completion_weights": found.weights,
         "completion_information": found.information,
         "completion_share": np.array(found.share),
+        "completion_stride": np.array(found.stride),
         **{f"completion_of_{name}": by for name, by in found.others.items()},
     }
 

@@ -45,6 +45,9 @@ class Completion:
         element of psi has: from 0, where the prior rules, to 1.
     share : float
         What the K directions have of the linearised predictive variance outside the subspace.
+    stride : float
+        Root mean square of what the step does to the linearised predictors, over that of their
+        standard deviation outside the subspace: how far the mode in it is from that of all weights.
     """
 
     at: Array
@@ -52,6 +55,7 @@ class Completion:
     others: dict[str, Array]
     information: Array
     share: float
+    stride: float
 
     @property
     def K(self) -> int:

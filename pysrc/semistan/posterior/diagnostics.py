@@ -2,8 +2,8 @@
 
 Convergence is judged on what is identified: the coefficients, the dispersion, all linear
 predictors at some rows, and the log density lp__. phi may be multimodal by design, so its figures
-are shown apart. Where the subspace is completed, what is judged is what was sampled in it: the
-completion is drawn independently, and would hide chains that disagree.
+are shown apart. Where the subspace is completed, so is what is judged: what counts is how far
+chains disagree relative to what is reported.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
 
@@ -39,6 +39,7 @@ EBFMI_LIMIT = 0.3
 CUT_SHARE = 0.01  # of transitions whose trees are cut, above which sampling is said to be slow
 PARETO_K_LIMIT = 0.7
 ENERGY_ERROR_LIMIT = 2e-3  # of unadjusted chains, whose steps are adapted to 5e-4
+STRIDE_LIMIT = 2.0  # from 0.6 to 1.5, 95% intervals of one training held 97 to 87% in simulations
 APART = 1.0  # sds between a chain's mean and the others': an ESS of 10 a chain makes that 3 errors
 ETA_ROWS = 50  # rows at which the linear predictors are judged
 
@@ -114,7 +115,7 @@ def together(several: Sequence[Convergence], shares: Sequence[float]) -> Converg
 
 def named_convergence(posterior: Posterior, name: str) -> Convergence:
     """Return the figures of an interpreted quantity."""
-    found = [convergence(member.sampled.draws.interpreted[name]) for member in posterior.members]
+    found = [convergence(member.draws.interpreted[name]) for member in posterior.members]
     return together(found, posterior.shares)
 
 
@@ -124,7 +125,7 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     Unordered categories but the first have one each, and so may sigma and other parameters: their
     networks can disagree between chains where eta and the coefficients agree.
     """
-    several = [_eta_convergence(member.sampled, rows) for member in posterior.members]
+    several = [_eta_convergence(member, rows) for member in posterior.members]
     return worst([together(item, posterior.shares) for item in zip(*several, strict=True)])
 
 
@@ -216,6 +217,8 @@ def _of_the_method(posterior: Posterior, mixed: bool) -> Iterator[Check]:
         yield _importance(posterior)
     if posterior.method.unadjusted:
         yield _energy_error(posterior)
+    if posterior.members[0].draws.psi is not None:
+        yield _stride(posterior)
 
 
 def pareto_k(posterior: Posterior) -> Array:
@@ -279,6 +282,20 @@ def _energy(posterior: Posterior) -> Check:
         not least < EBFMI_LIMIT,
         "the chains explore the energy slowly: lengthen --warmup, or use a tighter prior on "
         "phi or on the dispersion",
+    )
+
+
+def _stride(posterior: Posterior) -> Check:
+    """Judge how far outside the subspace the weights would go, where eta is taken to be linear."""
+    several = (member.bundle.completion for member in posterior.members)
+    greatest = max(completion.stride for completion in several if completion)
+    return Check(
+        "step of the completion",
+        f"largest step out of a subspace {greatest:.1f} standard deviations (limit {STRIDE_LIMIT})",
+        greatest <= STRIDE_LIMIT,
+        "the mode in the subspace is far from that of all weights, so that intervals of the "
+        "network's part may be too narrow: train longer (--epochs, --steps), or pool more "
+        "subspaces (--subspaces 5)",
     )
 
 

@@ -65,8 +65,6 @@ class Draws:
         Factors of the weights' standard deviations by group, if they are sampled.
     psi : array, shape (C, S, K), optional
         Coordinates outside the subspace, if it is completed.
-    inside : Draws, optional
-        The same draws as they were sampled in the subspace, before its completion.
     seed : tuple of int
         Of what is drawn beside them, as the effects of new levels.
     first : int
@@ -88,7 +86,6 @@ class Draws:
     around: Array | None = None
     sd_w: Array | None = None
     psi: Array | None = None
-    inside: Draws | None = None
     seed: tuple[int, ...] = (SEED,)
     first: int = 0
 
@@ -148,8 +145,7 @@ class Draws:
         """Keep one chain, counted from 0, which stays on the first axis."""
         one = slice(number, number + 1)
         around = None if self.around is None else self.around[one]
-        inside = self.inside and self.inside.chain(number)
-        return replace(self._part((one,)), around=around, first=self.first + number, inside=inside)
+        return replace(self._part((one,)), around=around, first=self.first + number)
 
     def _part(self, where: tuple[slice | np.ndarray, ...]) -> Draws:
         def some(values: dict[str, Array]) -> dict[str, Array]:
@@ -163,7 +159,6 @@ class Draws:
             spread=some(self.spread), terms=some(self.terms),
             sd_w=None if self.sd_w is None else self.sd_w[where],
             psi=None if self.psi is None else self.psi[where],
-            inside=self.inside and self.inside._part(where),
         )  # fmt: skip
 
 
@@ -177,14 +172,12 @@ def read_draws(run: Run) -> Draws:
     """
     files, bundle, method = read_chains(run), run.bundle, method_of(run.options)
     chains = [_lines(file, slice(method.lines_before, None)) for file in files]
+    if run.prior_only:  # nothing moves without a likelihood
+        bundle = replace(bundle, trained=replace(bundle.trained, completion=None))
     draws = draws_of_columns(bundle, chains, run.options)
-    if run.prior_only and draws.inside:  # nothing moves without a likelihood
-        draws = draws.inside
     if method.linearised:
         first = _Columns([_lines(file, slice(1)) for file in files])
-        around = first.vector("phi", bundle.subspace.k)[:, 0]
-        inside = draws.inside and replace(draws.inside, around=around)
-        draws = replace(draws, around=around, inside=inside)
+        draws = replace(draws, around=first.vector("phi", bundle.subspace.k)[:, 0])
     columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
@@ -288,16 +281,7 @@ def completed(bundle: Bundle, draws: Draws, psi: Array) -> Draws:
         for shown, column in _columns_of(term).items():
             spread[shown] = spread[shown] + _change_of(column, change, of_terms)
     terms = {name: made + of_terms[name] for name, made in draws.terms.items()}
-    sampled = dict(draws.coefficients)
-    for predictor in design.predictors:
-        of_level, K = change[predictor.intercept][..., 0], bundle.family.categories
-        names = intercept_names(K if predictor.is_mean else 0, predictor.intercept)
-        for name in names:
-            sampled[name] = sampled[name] + (of_level if K and predictor.is_mean else -of_level)
-        for j, name in enumerate(predictor.coefficients):
-            sampled[name] = sampled[name] - change[predictor.theta][..., j]
-    inside = replace(draws, coefficients=sampled)
-    return replace(draws, theta=theta, terms=terms, spread=spread, psi=psi, inside=inside)
+    return replace(draws, theta=theta, terms=terms, spread=spread, psi=psi)
 
 
 def _shaped(values: Array, shape: tuple[int, ...]) -> Array:
@@ -394,10 +378,7 @@ def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:
         for moved, plain in zip(intercept_names(K, INTERCEPT), intercepts, strict=True)
     }
     added |= {name: total[..., j] for name, j in further.items()}
-    inside = draws.inside and orthogonalised(bundle, draws.inside, gamma)
-    return replace(
-        draws, coefficients=draws.coefficients | added, orthogonal=orthogonal, inside=inside
-    )
+    return replace(draws, coefficients=draws.coefficients | added, orthogonal=orthogonal)
 
 
 def by_network(bundle: Bundle, draws: Draws) -> list[tuple[Bundle, Draws]]:

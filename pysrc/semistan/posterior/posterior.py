@@ -270,11 +270,6 @@ class One(Posterior):
         )
 
     @property
-    def sampled(self) -> One:
-        """The posterior in the subspace, without its completion."""
-        return replace(self, draws=self.draws.inside, known=()) if self.draws.inside else self
-
-    @property
     def _by_network(self) -> list[tuple[Bundle, Draws, Known | None]]:
         """The draws with their network, and what of it is known."""
         networks = by_network(self.bundle, self.draws)

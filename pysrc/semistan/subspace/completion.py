@@ -131,12 +131,14 @@ def _completion(inside: Target, outside: Target, mode: Mode) -> Completion:
     )
     shares = information.cumsum() / max(information.sum(), np.finfo(float).tiny)
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
+    step = -F.T @ around.gradient.numpy()
+    stride = np.sqrt(information @ step**2 / max(information.sum(), np.finfo(float).tiny))
     moved = np.zeros((len(q), 1 + K))
-    moved[~held, 0] = -F @ (F.T @ around.gradient.numpy())
+    moved[~held, 0] = F @ step
     moved[~held, 1:] = F[:, :K]
     weights = scale[:, None] * moved[:d]
     others = _others(outside, q, at, weights, moved[d:])
-    return Completion(at, weights, others, information[:K], float(shares[K - 1]))
+    return Completion(at, weights, others, information[:K], float(shares[K - 1]), float(stride))
 
 
 def _complement(H: Array, prior: Array, T: Array) -> tuple[Array, Array]:
