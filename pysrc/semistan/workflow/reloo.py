@@ -21,6 +21,7 @@ from semistan.posterior.posterior import Mixture, One, Posterior, read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, Matched
+from semistan.subspace.completion import complete
 from semistan.workflow.compiled import toolchain_for
 from semistan.workflow.fit import draw_missing, new_run
 from semistan.workflow.prepare import Say
@@ -84,8 +85,9 @@ def _without(
     members = []
     with tempfile.TemporaryDirectory(prefix="semistan-") as name:
         for number, member in enumerate(run.members):
+            bundle = complete(member.bundle, kept)  # which must not know the rows that are left out
             again = new_run(
-                member.bundle, kept, Path(name, str(number)), member.options, toolchain,
+                bundle, kept, Path(name, str(number)), member.options, toolchain,
                 kernel=member.kernel,
             )  # fmt: skip
             draw_missing(again, toolchain, backend=backend)

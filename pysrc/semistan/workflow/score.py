@@ -149,6 +149,11 @@ def _matched(run: Run, found: Loo, rows: Rows) -> Loo:
             "cannot be moved together: match the moments of one of them, as "
             f"'{run.parts[0].path}', or use --reloo"
         )
+    if run.bundle.completion:
+        raise InputError(
+            "the draws of a completed subspace are not of a density whose moments could be "
+            "matched; use --reloo"
+        )
     if not len(found.unreliable):
         return found
     matched = match_moments(found, unconstrained(run), run.bundle, rows)

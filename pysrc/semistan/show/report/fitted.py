@@ -156,6 +156,9 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
             "Subspace", f"d = {subspace.d:,} Bayesian weights in k = {subspace.k} dimensions"
         )
     yield Fact("Construction", subspace.origin)
+    if completions := [bundle.completion for bundle in bundles if bundle.completion]:
+        several = "; ".join(completion.text for completion in completions)
+        yield Fact("Outside the subspace", f"normal approximation: {several}")
     for trained in (bundle.trained for bundle in bundles):
         if math.isfinite(trained.arc_length):
             points = count(len(trained.control_points), "control point")
