@@ -149,3 +149,34 @@ def test_a_program_is_built_once(tmp_path, monkeypatch):
     assert first.executable == again.executable == commented.executable
     assert built == [(without_comments(PROGRAM), TOOLCHAIN)]
     assert is_compiled(PROGRAM, TOOLCHAIN)
+
+
+def fake_cmdstan(path, compiled="model_header_threads.hpp.gch"):
+    folder = path / "cmdstan" / "stan" / "src" / "stan" / "model"
+    folder.mkdir(parents=True)
+    (folder / "model_header.hpp").write_text("header")
+    if compiled:
+        (folder / compiled).write_text("compiled")
+    return Toolchain(path / "cmdstan", (2, 27, 0), "g++ 12")
+
+
+def test_the_header_that_cmdstan_compiled_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMISTAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXXFLAGS_PROGRAM", "-g")
+    own, other = fake_cmdstan(tmp_path / "one"), fake_cmdstan(tmp_path / "other")
+    for toolchain in (own, other, own):
+        flags = module._environment(toolchain)["CXXFLAGS_PROGRAM"].split()
+        assert flags[:2] == ["-g", "-include"]
+        header = Path(flags[2])
+        assert header.read_text() == "header"
+        assert header.with_suffix(".hpp.gch").read_text() == "compiled"
+        assert header.resolve().is_relative_to(toolchain.cmdstan)
+
+
+def test_newer_releases_keep_it_where_the_compiler_looks(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEMISTAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXXFLAGS_PROGRAM", raising=False)
+    flags = module._environment(fake_cmdstan(tmp_path, compiled=""))["CXXFLAGS_PROGRAM"]
+    assert flags == "-include stan/model/model_header.hpp"
+    clang = replace(fake_cmdstan(tmp_path / "c"), compiler="Apple clang version 15")
+    assert "CXXFLAGS_PROGRAM" not in module._environment(clang)

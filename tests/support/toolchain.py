@@ -1,8 +1,7 @@
 """Programs of the tests: a cache of their own, cheap to compile, for sampling and evaluation.
 
-CmdStan's make takes three settings from the environment: another main program, a lower level of
-optimisation, and a compiled header that g++ finds. All are inherited by the processes that tests
-start, and by pytest's workers.
+CmdStan's make takes two settings from the environment: another main program, and a lower level of
+optimisation. Both are inherited by the processes that tests start, and by pytest's workers.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from semistan.infer.cmdstan.toolchain import find_toolchain
 
 MAIN = Path(__file__).with_name("main.cpp")
 LEVEL = "1"  # values and gradients agree to 1e-9 as with 3, and compiling is cheaper
-SETTINGS = ("SEMISTAN_CACHE", "CMDSTAN_MAIN", "O", "CXXFLAGS")
+SETTINGS = ("SEMISTAN_CACHE", "CMDSTAN_MAIN", "O")
 HEADER = Path("stan", "model", "model_header.hpp")
 
 
@@ -29,8 +28,7 @@ def use_own_cache():
     cache = Path(given) if given else user_cache_path("semistan")
     if not cache.name.startswith("tests-"):
         cache = cache / f"tests-{salt}"
-    flags = f"-I{cache} -include {HEADER}"
-    values = (str(cache), str(cache / "main.cpp"), LEVEL, flags)
+    values = (str(cache), str(cache / "main.cpp"), LEVEL)
     os.environ |= dict(zip(SETTINGS, values, strict=True))
 
 
@@ -51,7 +49,6 @@ def ready_toolchain():
         if not (cache / "main_threads.o").is_file():
             shutil.copy(MAIN, cache / "main.cpp")
             _complete(toolchain.cmdstan)
-            _show_header(toolchain.cmdstan, cache)
             _make(toolchain.cmdstan, cache / "main_threads.o", os.environ)
     return toolchain
 
@@ -68,19 +65,6 @@ def _complete(cmdstan):
         _make(cmdstan, compiled.relative_to(cmdstan), plain, check=False)
     if not any(cmdstan.glob("src/cmdstan/*threads*.o")):
         _make(cmdstan, "src/cmdstan/main_threads.o", plain)
-
-
-def _show_header(cmdstan, cache):
-    """Let g++ find the header that CmdStan compiles under a name which g++ does not look for."""
-    source = cmdstan / "stan" / "src" / HEADER
-    compiled = source.with_name("model_header_threads.hpp.gch")
-    if not compiled.is_file():
-        return  # newer releases keep it where g++ looks
-    folder = (cache / HEADER).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, target in ((HEADER.name, source), (f"{HEADER.name}.gch", compiled)):
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(target)
 
 
 def _make(cmdstan, target, env, check=True):

@@ -34,6 +34,8 @@ from semistan.program.sources import KERNEL_HEADERS, stan_source
 MODEL_NAME = "program"  # log_lik.hpp names it too
 CPP_OPTIONS = {"STAN_THREADS": True}
 THREADS = "_threads"  # which CmdStan's make adds to the names of object files then
+HEADER = Path("stan", "model", "model_header.hpp")  # of CmdStan, included by every program
+OF_PROGRAM = "CXXFLAGS_PROGRAM"  # what CmdStan's make compiles programs with
 BUILDING = "building"
 PLAIN = re.compile(r"[\w./+@,-]+")  # paths that make can have
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -153,7 +155,7 @@ def _build(
         for name in _headers(kernel):
             (temporary / name).write_text(stan_source(name), "utf-8")
         own = _own_main(main, toolchain) if main else None
-        _make_program(temporary, toolchain.cmdstan, kernel, own)
+        _make_program(temporary, toolchain, kernel, own)
         (temporary / f"{MODEL_NAME}.hpp").unlink(missing_ok=True)
 
 
@@ -182,11 +184,11 @@ def _own_main(main: str, toolchain: Toolchain) -> Path:
             with _built(folder) as temporary, in_plain_path(temporary) as plain:
                 (temporary / source.name).write_text(text, "utf-8")
                 made = (f"CMDSTAN_MAIN={plain / source.name}", plain / f"{main}{THREADS}.o")
-                _make(temporary, toolchain.cmdstan, made)
+                _make(temporary, toolchain, made)
     return source
 
 
-def _make_program(folder: Path, cmdstan: Path, kernel: Kernel, own: Path | None) -> None:
+def _make_program(folder: Path, toolchain: Toolchain, kernel: Kernel, own: Path | None) -> None:
     """Compile the program in a folder, and link it to CmdStan's main program and to one of ours.
 
     For the second link, make keeps the object file that it would remove (``RM``), and compiles
@@ -197,28 +199,32 @@ def _make_program(folder: Path, cmdstan: Path, kernel: Kernel, own: Path | None)
         header = {"user_header": str(headers[0])} if headers else {}
         executable = _executable(plain)
         if own is None:
-            _make(folder, cmdstan, (executable,), **header)
+            _make(folder, toolchain, (executable,), **header)
             return
-        _make(folder, cmdstan, ("RM=:", executable), **header)
+        _make(folder, toolchain, ("RM=:", executable), **header)
         first = executable.rename(plain / "by_cmdstan")
         with in_plain_path(own.parent) as place:
             settings = (f"CMDSTAN_MAIN={place / own.name}", "COMPILE.cpp=:")
-            _make(folder, cmdstan, (*settings, executable), **header)
+            _make(folder, toolchain, (*settings, executable), **header)
         executable.rename(_executable(plain, own.stem))
         first.rename(executable)
 
 
-def _make(folder: Path, cmdstan: Path, made: Sequence[str | Path], **header: str) -> None:
+def _make(folder: Path, toolchain: Toolchain, made: Sequence[str | Path], **header: str) -> None:
     """Let CmdStan's make make something; an interruption ends the compiler too."""
     options = import_module("cmdstanpy.compilation").CompilerOptions
     chosen = options(cpp_options=dict(CPP_OPTIONS), **header)
     chosen.validate()
-    with in_plain_path(cmdstan) as tree:
+    with in_plain_path(toolchain.cmdstan) as tree:
         command = [find_make(), *chosen.compose(f"{MODEL_NAME}.stan"), *made]
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as console,
             own_children().process(
-                command, cwd=tree, stdout=console, stderr=subprocess.STDOUT
+                command,
+                cwd=tree,
+                env=_environment(toolchain),
+                stdout=console,
+                stderr=subprocess.STDOUT,
             ) as process,
         ):
             status = process.wait()
@@ -226,6 +232,36 @@ def _make(folder: Path, cmdstan: Path, made: Sequence[str | Path], **header: str
             printed = console.read()
     if status:
         raise ToolchainError(_failure(printed, folder))
+
+
+def _environment(toolchain: Toolchain) -> dict[str, str]:
+    """Return an environment in which g++ takes the header that CmdStan has compiled.
+
+    It takes it only as the first include, before the kernel's, and beside a header of the same
+    name. CmdStan 2.27 keeps it under another one: links in the cache have both. Where it is not
+    there, as for the very first program, the header is read as it is.
+    """
+    folder = cache_folder() / f"header-{_hashed({}, toolchain)}"
+    source = toolchain.cmdstan / "stan" / "src" / HEADER
+    if "clang" in toolchain.compiler.lower() or not PLAIN.fullmatch(str(folder)):
+        return dict(os.environ)
+    compiled, first = source.with_name(f"{HEADER.stem}{THREADS}.hpp.gch"), HEADER
+    if compiled.is_file():
+        first = folder / HEADER.name
+        _link(first, source)
+        _link(first.with_suffix(".hpp.gch"), compiled)
+    flags = f"{os.environ.get(OF_PROGRAM, '')} -include {first.as_posix()}"
+    return dict(os.environ) | {OF_PROGRAM: flags.strip()}
+
+
+def _link(link: Path, target: Path) -> None:
+    """Make a link, unless it is there; another process may make it at the same time."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    link.parent.mkdir(parents=True, exist_ok=True)
+    temporary = link.with_name(f"{temporary_prefix(BUILDING)}{os.getpid()}{link.name}")
+    temporary.symlink_to(target)
+    temporary.replace(link)
 
 
 @contextmanager
