@@ -62,7 +62,7 @@ def long_run(folder):
         row.name: {
             "mean": row.estimate,
             "sd": row.est_error,
-            "mcse": float(arviz.mcse(fit.posterior.draws.interpreted[row.name])),
+            "mcse": float(arviz.mcse(fit.posterior.interpreted[row.name])),
         }
         for row in fit.summary.rows
     }

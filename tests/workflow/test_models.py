@@ -48,8 +48,8 @@ def test_the_model_converges_to_its_reference(folder, toolchain, tmp_path, monke
     failed = [check.finding for check in fit.summary.checks if not check.passed]
     assert not failed
     reference = json.loads((folder / "reference.json").read_text())
-    assert list(fit.posterior.draws.interpreted) == list(reference)
-    for name, draws in fit.posterior.draws.interpreted.items():
+    assert list(fit.posterior.interpreted) == list(reference)
+    for name, draws in fit.posterior.interpreted.items():
         expected = reference[name]
         if expected["sd"] == 0:
             assert np.all(draws == expected["mean"])

@@ -274,7 +274,7 @@ def log_marginal_likelihood(target: Target, values: Values) -> Tensor:
 
 def _chunks(bundle: Bundle, problem: Problem) -> Iterator[Problem]:
     """Split the rows so that a Jacobian fits in memory; convolutions go where training was."""
-    size, device = max(1, CHUNK // bundle.subspace.d), "cpu"
+    size, device = max(1, CHUNK // max(bundle.subspace.d, bundle.layout.size)), "cpu"
     if not bundle.network.in_stan:
         size = min(size, max(1, FEATURES // bundle.network.widest))
         allowed = bundle.config.train.device != "cpu"

@@ -24,6 +24,7 @@ from semistan.model.orthogonal import in_model
 from semistan.model.priors.prior import joint_prior
 
 MOST_WEIGHTS = 5000  # whose posterior covariance is computed
+MOST_COEFFICIENTS = 2000  # of other terms, which are among what is sampled beside them
 PSI = "psi"  # in the program
 
 
@@ -111,6 +112,9 @@ def obstacle(config: ModelConfig, design: Design, networks: Networks, moves: Mov
         return f"PyTorch alone computes {networks.text}"
     if not networks.kind.stan_text(several=False, predictors=False, kernel=False).along:
         return f"the derivatives of {networks.text} are not known to Stan"
+    others = sum(p.size for term in design.terms for p in term.parameters(config.priors))
+    if others > MOST_COEFFICIENTS:
+        return f"its other terms have {others:,} coefficients, more than {MOST_COEFFICIENTS:,}"
     if networks.d > MOST_WEIGHTS:
         return f"it has {networks.d:,} weights, more than {MOST_WEIGHTS:,}"
     return ""

@@ -91,7 +91,8 @@ def left_out(bundle: Bundle, subspaces: int) -> str:
         return f"{within}{pooled} {constant}".strip()
     other = "" if several else " or between trainings"
     within = (
-        "Intervals of the network's part are within the subspace: what varies outside it"
+        "Intervals of the network's part are within the subspace, which is not completed "
+        f"({bundle.model.not_completed}): what varies outside it"
         f"{other} is left out, so that they are too narrow. They need all weights (k = auto, "
         "a larger budget) or several subspaces."
     )
