@@ -38,9 +38,9 @@ QUICK = Setting("interactions", 150, "low", "gaussian")
 QUICK_ROWS = 100  # new ones
 
 
-def settings() -> list[Setting]:
+def settings(of_rows: Sequence[int] = ROWS) -> list[Setting]:
     """Return all settings, each six in a row balanced over functions, rows, noise and families."""
-    others = [(rows, noise, family) for noise in SIGMA for family in SCALE for rows in ROWS]
+    others = [(rows, noise, family) for noise in SIGMA for family in SCALE for rows in of_rows]
     return [
         Setting(function, *others[(block + STRIDE * place) % len(others)])
         for block in range(len(others))
@@ -65,7 +65,7 @@ def _quick(contenders: Sequence[Contender]) -> Iterator[Cell]:
         setting = Setting(QUICK.function, QUICK.rows, QUICK.noise, family)
         for contender in contenders:
             if family == QUICK.family or contender.name not in DEAR:
-                yield from _cell(setting, 1, contender, quick=True)
+                yield from cells_of(setting, 1, contender, quick=True)
 
 
 def _one_each(number: int, cheap: Sequence[Contender], dear: Sequence[Contender]) -> Iterator[Cell]:
@@ -73,8 +73,8 @@ def _one_each(number: int, cheap: Sequence[Contender], dear: Sequence[Contender]
     later: list[Cell] = []
     for place, setting in enumerate(settings()):
         for contender in cheap:
-            yield from _cell(setting, number, contender)
-        dear_cells = [cell for contender in dear for cell in _cell(setting, number, contender)]
+            yield from cells_of(setting, number, contender)
+        dear_cells = [cell for contender in dear for cell in cells_of(setting, number, contender)]
         if place // BLOCK % DEAR_EVERY == 0:
             yield from dear_cells
         else:
@@ -82,7 +82,7 @@ def _one_each(number: int, cheap: Sequence[Contender], dear: Sequence[Contender]
     yield from later
 
 
-def _cell(
+def cells_of(
     setting: Setting, number: int, contender: Contender, *, quick: bool = False
 ) -> Iterator[Cell]:
     """Return a contender's cell on a data set, or none where it cannot model the family."""

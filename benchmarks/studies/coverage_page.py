@@ -39,15 +39,15 @@ cores, the others one. Rhat is the largest of eta at 50 new rows, within one sub
 are several; it passes up to {limit}."""
 
 
-def section(records: Sequence[Record]) -> str:
-    """Return the section's Markdown."""
+def section(records: Sequence[Record], introduction: str = INTRODUCTION) -> str:
+    """Return the section's Markdown, behind an introduction."""
     frame = _frame(records)
     if frame.empty:
         return f"No cell has been measured.\n\n{_failures(records)}"
     quick = "**Quick cells: small networks, few draws. Their figures mean nothing.**"
     pieces = [
         quick if frame.quick.any() else "",
-        INTRODUCTION.format(limit=RHAT_LIMIT),
+        introduction.format(limit=RHAT_LIMIT),
         _ran(frame),
         _contenders(frame),
         _check(frame),

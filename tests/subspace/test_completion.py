@@ -245,6 +245,16 @@ def test_without_a_likelihood_nothing_moves():
     assert data["w_mode"] == pytest.approx(bundle.completion.at)
 
 
+def test_a_graph_of_the_completed_subspace_takes_no_other_draws():
+    bundle, rows = completed_bundle("gaussian")
+    completed, sampled = drawn(bundle, rows)
+    engine = torch_engine(bundle)
+    expected = One(bundle, completed).predictor(rows)
+    assert One(bundle, completed, engine).predictor(rows) == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(InputError, match="not completed; use --engine torch"):
+        One(bundle, sampled, engine)
+
+
 def test_a_bundle_without_its_completion_is_refused():
     bundle, rows = completed_bundle("gaussian")
     bundle = replace(bundle, trained=replace(bundle.trained, completion=None))

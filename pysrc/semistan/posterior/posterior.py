@@ -220,7 +220,8 @@ class One(Posterior):
     Raises
     ------
     InputError
-        If there is an engine, and the draws are of a linearised network, which it does not have.
+        If there is an engine, and the draws are of a linearised network, which it does not have, or
+        are not completed as it is.
     """
 
     bundle: Bundle
@@ -233,6 +234,11 @@ class One(Posterior):
             raise InputError(
                 f"draws of {self.draws.method.text} belong to the network linearised at its mode, "
                 "which predictor.onnx does not have; use --engine torch"
+            )
+        if self.engine and self.draws.psi is None and self.bundle.trained.completion:
+            raise InputError(
+                "predictor.onnx is that of the completed subspace, and these draws are not "
+                "completed; use --engine torch"
             )
 
     @property
