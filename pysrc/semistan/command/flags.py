@@ -164,8 +164,8 @@ MODEL_FLAGS = (
     Flag("construction", ("subspace.construction",), str,
          f"How the subspace is found: {_either(CONSTRUCTIONS)}.", MODEL),
     Flag("k", ("subspace.k",), str,
-         "Dimension of each network's subspace, but where nn(u, k=12) gives it; auto: up to all "
-         "weights, as the budget allows.",
+         "Dimension of each network's subspace, but where nn(u, k=12) gives it; auto: all "
+         "weights if the budget allows that, else the 8 of a curve.",
          MODEL, _number_or_auto),
     Flag("curve", ("subspace.curve",), int,
          "Dimensions of the Bézier curve; the others of the k are those of largest variance.",
@@ -179,7 +179,9 @@ MODEL_FLAGS = (
     Flag("snapshots", ("subspace.snapshots",), int,
          "Last epochs that pca, random and swag average.", MODEL),
     Flag("subspaces", ("subspace.subspaces",), str,
-         "Subspaces, each from a training of its own; their posteriors are pooled.", MODEL),
+         "Subspaces, each from a training of its own; their posteriors are pooled. auto: three "
+         "where --k auto becomes a curve's, or as many as the budget allows; else one.",
+         MODEL, _number_or_auto),
     Flag("completion", ("subspace.completion",), str,
          "Of the weights outside the subspace: auto, their normal approximation, or none.", MODEL),
     Flag("weights", ("subspace.weights",), str,
