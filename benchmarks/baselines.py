@@ -234,7 +234,9 @@ def _name(name: str, settings: Configuration) -> str:
 
 
 def _keys(name: str, settings: Configuration) -> Configuration:
-    return {"subspace.construction": name} | {f"subspace.{k}": v for k, v in settings.items()}
+    """Return the keys of a subspace that is not completed."""
+    named = {"subspace.construction": name, "subspace.completion": "none"}
+    return named | {f"subspace.{k}": v for k, v in settings.items()}
 
 
 def _rhat(fit: Fit) -> float:

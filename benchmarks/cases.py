@@ -44,7 +44,8 @@ FAMILY = "gaussian"
 def config_of(case: Case) -> ModelConfig:
     """Return the model of a case: one structured term, and everything else in the network."""
     inputs = ", ".join(f"u{j + 1}" for j in range(case.inputs))
-    subspace = {"subspace.construction": "full"} if case.k is None else {"subspace.k": case.k}
+    within = {"subspace.k": case.k, "subspace.completion": "none"}
+    subspace = {"subspace.construction": "full"} if case.k is None else within
     overrides = {
         "family": FAMILY,
         "network.hidden": case.hidden,

@@ -117,6 +117,7 @@ def config_of(split: Split, name: str, k: int, options: TableOptions) -> ModelCo
         "network.hidden": HIDDEN,
         "subspace.construction": name.split(",")[0],
         "subspace.k": k,
+        "subspace.completion": "none",
         "train.seed": SEED,
         **({"train.epochs": 300} if options.quick else {}),
     }

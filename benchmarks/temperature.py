@@ -59,7 +59,9 @@ def main() -> None:
     training, test = adapted(_function(options.data), np.random.default_rng(1))
     toolchain, records, draws = find_toolchain(), [], {}
     for k in options.k:
-        overrides = {**MODEL, "subspace.k": k, "train.device": "cpu"}
+        overrides = {
+            **MODEL, "subspace.k": k, "subspace.completion": "none", "train.device": "cpu",
+        }  # fmt: skip
         prepared = semistan.prepare(configure("y ~ x1 + x2 + nn(u)", overrides), training)
         bundle = semistan.train(prepared)
         for setting in settings(k, quick=options.quick):

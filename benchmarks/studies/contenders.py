@@ -3,7 +3,7 @@
     contender             families      theta   what it is
     defaults              all           yes     semistan.fit with nothing set but formula and family
     paper                 all           yes     subspace.k = 8 and priors.phi = "normal(0, 5)"
-    widened               all           yes     subspace.curve = 8 and subspace.k = 40
+    widened               all           yes     subspace.curve = 8, subspace.k = 40, not completed
     all-weights           all           yes     subspace.construction = "full"
     sampled-scales        all           yes     priors.sd_w = "lognormal(0, 0.7)"
     subspaces-3           all           yes     subspace.subspaces = 3

@@ -19,7 +19,7 @@ Configuration = Mapping[str, Any]
 SETTINGS: Mapping[str, Configuration] = {
     "defaults": {},
     "paper": {"subspace.k": 8, "priors.phi": "normal(0, 5)"},
-    "widened": {"subspace.curve": 8, "subspace.k": 40},
+    "widened": {"subspace.curve": 8, "subspace.k": 40, "subspace.completion": "none"},
     "all-weights": {"subspace.construction": "full"},
     "sampled-scales": {"priors.sd_w": "lognormal(0, 0.7)"},
     "subspaces-3": {"subspace.subspaces": 3},

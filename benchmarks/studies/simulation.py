@@ -134,7 +134,8 @@ def uniform(inputs: int, shape: tuple[int, ...], generator: np.random.Generator)
 def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Record:
     """Fit one subspace, or all weights, to one run's table."""
     simulated = simulate(family, run)
-    where = {"subspace.construction": "full"} if k == ALL else {"subspace.k": k}
+    within = {"subspace.k": k, "subspace.completion": "none"}
+    where = {"subspace.construction": "full"} if k == ALL else within
     overrides = {
         "family": family,
         "network.hidden": HIDDEN,

@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "k=2": {"subspace.k": 2, **PAPER_PRIOR},
     "k=12": {"subspace.k": 12, **PAPER_PRIOR},
     "naive-k=4": {"subspace.construction": "naive", "subspace.k": 4, **PAPER_PRIOR},
-    "k=12-weights": {"subspace.k": 12},
+    "k=12-weights": {"subspace.k": 12, "subspace.completion": "none"},
     "all-weights": {"subspace.construction": "full"},
     "defaults": {},
 }
