@@ -16,7 +16,7 @@ from semistan.posterior.arviz import quiet_arviz
 from semistan.program.program import stan_program
 from semistan.workflow.dimension import with_dimension
 from semistan.workflow.prepare import configure
-from support.untrained import CATEGORICAL, MULTINOMIAL, random_bundle
+from support.untrained import CATEGORICAL, MULTINOMIAL, completed_bundle, random_bundle
 
 MODELS = Path(__file__).parents[2] / "models"
 TERMS = Path(__file__).parents[1] / "golden"
@@ -29,6 +29,7 @@ CASES = {
     "distributional": ("gaussian", f"y ~ x1 + {NETWORK}, sigma ~ x1 + z + nn(v)"),
     "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
+    "completed": ("gaussian", f"y ~ x1 + (1 | g) + {NETWORK}"),
     "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
     "multinomial": (MULTINOMIAL, f"cbind(bus, car, train) | trials(tries) ~ x1 + {SHARED}"),
@@ -49,7 +50,8 @@ def golden_program(folder):
 
 def case_program(name):
     family, formula = CASES[name]
-    bundle, _ = random_bundle(family, formula=formula)
+    made = completed_bundle if name == "completed" else random_bundle
+    bundle, _ = made(family, formula=formula)
     return stan_program(bundle.model)
 
 

@@ -48,7 +48,7 @@ def completion_lines(parts: Parts) -> list[tuple[str, str]]:
     if not parts.model.completes:
         return []
     lines = [
-        heading("Completion: how much for 1, a step, and for each element of psi"),
+        heading("Completion: a step, and the change with each element of psi"),
         ("int<lower=1> n_psi;", "directions outside the subspace"),
     ]
     for item in parts.design.predictors:

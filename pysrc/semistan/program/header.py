@@ -31,10 +31,10 @@ INTEGRAL = (
     "y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')",
 )
 COMPLETION = (
-    "The weights outside the subspace have their normal approximation at a mode inside it, and the "
-    "network is linear in their change; it is drawn in the generated quantities:",
-    "psi ~ normal(0, 1), w + delta with delta = shift_w (1, psi), and what else is called shift_ "
-    "moves intercepts and coefficients likewise",
+    "Completed, in the generated quantities, by the weights outside the subspace, which have their "
+    "normal approximation at a mode inside it, to first order:",
+    "f(u; w) + (d f / d w) delta, delta = shift_w (1, psi), psi ~ normal(0, 1)",
+    "and coefficients and intercepts move with it, by their shift (1, psi)",
 )
 SHORT = 60  # characters of a summand that is kept on one line
 MOST = 12  # names, or priors of one kind, that are listed
