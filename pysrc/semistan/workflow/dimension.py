@@ -110,11 +110,15 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     return Dimension(_of_length(every, draws), reason)
 
 
+def _of_subspaces(prepared: Prepared, number: int) -> Prepared:
+    """Train so many subspaces."""
+    subspace = prepared.config.subspace.model_copy(update={"subspaces": number})
+    return replace(prepared, config=prepared.config.model_copy(update={"subspace": subspace}))
+
+
 def _one_training(prepared: Prepared) -> Prepared:
     """Let ``auto`` be one subspace."""
-    number = prepared.config.subspace.trainings
-    config = with_overrides(prepared.config, {"subspace.subspaces": number})
-    return replace(prepared, config=config)
+    return _of_subspaces(prepared, prepared.config.subspace.trainings)
 
 
 def _lengths(config: ModelConfig) -> tuple[int, ...]:
@@ -143,7 +147,7 @@ def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimensi
     number, draws = prepared.config.subspace.subspaces, None
     if number == "auto":
         number, draws = cost.trainings(k, _lengths(prepared.config))
-        found = replace(found, config=with_overrides(found.config, {"subspace.subspaces": number}))
+        found = _of_subspaces(found, number)
     lengths = _lengths(found.config)
     draws = draws or cost.longest(k, lengths) or lengths[-1]
     each = f" in each of {number} subspaces" if number > 1 else ""
