@@ -43,8 +43,9 @@ from semistan.workflow.prepare import Prepared, Say, check_device
 # chance; 0.1 is a difference that matters, which in very large tables nearly any is not: for a
 # normal response, as an error variance that is a fifth larger than training believes.
 ERRORS, LEAST_GAP, FEWEST_ROWS = 3.0, 0.1, 10
-OF_OTHERS: dict[str, Any] = {"data": True, "sample": True, "subspace": {"subspaces"}}  # no matter to a training
 MOST_OTHERS = 0.1  # coefficients outside the network, for each row
+# What a training does not depend on.
+ELSEWHERE: dict[str, Any] = {"data": True, "sample": True, "subspace": {"subspaces"}}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +197,7 @@ def training_key(prepared: Prepared) -> str:
     arrays = [name for name in frame if isinstance(frame[name].iloc[0], np.ndarray)]
     table = BytesIO()
     frame.drop(columns=arrays).to_parquet(table, index=False)
-    model = config.model_dump(mode="json", exclude=OF_OTHERS)
+    model = config.model_dump(mode="json", exclude=ELSEWHERE)
     process = os.getpid() if prepared.modules else 0
     said = json.dumps([model, library_versions(), process], sort_keys=True)
     found = hashlib.sha256(said.encode() + table.getvalue())
