@@ -29,7 +29,7 @@ from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import new_run, sample
 from support.columns import assert_program
 from support.small import small_bundle, small_frame
-from support.untrained import completed_bundle
+from support.untrained import CATEGORICAL, completed_bundle
 
 SIGMA = 5.0
 NETWORKS = {
@@ -270,6 +270,7 @@ PROGRAMS = {
     },
     "thresholds": {"name": "cumulative(4)"},
     "sigma": {"name": "gaussian", "formula": "y ~ x1 + nn(u1) + nn(u2, u3), sigma ~ x2 + (1 | g)"},
+    "a level alone": {"name": CATEGORICAL, "formula": "y ~ x1 + nn(u1), mutrain ~ 1"},
 }  # fmt: skip
 
 

@@ -125,14 +125,14 @@ def networks_along(parts: Parts) -> str:
     )
 
 
-def predictor_shifts(parts: Parts, item: Predictor) -> list[str]:
-    """Return what completes a predictor of the rows, but for the networks of the mean."""
+def predictor_shifts(parts: Parts, item: Predictor) -> tuple[str, list[str]]:
+    """Return what completes a predictor, but for the mean's networks: a number, and vectors."""
     if not parts.model.completes:
-        return []
+        return "", []
     found = [f"Xc{item.suffix} * ({shift(item.theta)} * {MOVE})"] if item.coefficients else []
-    found += [f"{shift(item.tau)} * {MOVE}"] if item.has_tau else []
     of_networks = item.networks and not item.is_mean
-    return found + ([parts.network.output(item.name, ALONG)] if of_networks else [])
+    found += [parts.network.output(item.name, ALONG)] if of_networks else []
+    return f"{shift(item.tau)} * {MOVE}" if item.has_tau else "", found
 
 
 def _made(parts: Parts) -> list[tuple[str, tuple[int, ...]]]:

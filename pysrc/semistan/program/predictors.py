@@ -22,7 +22,8 @@ from semistan.model.table.rows import Rows
 from semistan.model.terms.term import Lines
 from semistan.program.networks import NetworkText
 
-Further = Callable[[Predictor], list[str]]
+# What else is in a predictor: a number, which may be empty, and vectors.
+Further = Callable[[Predictor], tuple[str, list[str]]]
 
 FUNCTIONS = {"log": "exp", "logit": "inv_logit"}  # Stan's inverse of each link
 LOCATED = {
@@ -126,7 +127,7 @@ def other_sums(predictor: Predictor, rows: str) -> list[str]:
 
 
 def parameter_vectors(
-    network: NetworkText, rows: str, size: str, further: Further = lambda _: []
+    network: NetworkText, rows: str, size: str, further: Further = lambda _: ("", [])
 ) -> str:
     """Declare each parameter with a predictor over some rows, as ``[start : end]``.
 
@@ -137,7 +138,9 @@ def parameter_vectors(
 
 def _vector(network: NetworkText, item: Predictor, rows: str, size: str, further: Further) -> str:
     function = FUNCTIONS.get(item.link, "")
-    level, *others = [*_sums(network, item, rows), *further(item)]
+    number, vectors = further(item)
+    level, *others = [*_sums(network, item, rows), *vectors]
+    level += f" + {number}" if number else ""
     if not others:
         made = (
             f"rep_vector({function}({level}), {size})"

@@ -100,7 +100,7 @@ def _generated_quantities(parts: Parts) -> str:
         density = f"weights[n]\n    * {density}"
     replicate = parts.family.stan_rng.format(**of_row)
     structured = [f"Xc * {parts.beside_network}"] if _has_theta(parts) else []
-    moved = predictor_shifts(parts, parts.design.mean)
+    _, moved = predictor_shifts(parts, parts.design.mean)
     sums = [*structured, *moved, *other_sums(parts.design.mean, "")]
     network = parts.network
     f = f"({network.output()})" if network.by_predictor else network.call(8)
