@@ -46,7 +46,12 @@ def test_every_construction_has_its_section_and_picture():
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_every_picture_and_link_is_there(path):
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8")):
-        assert (DOCS / target).exists(), target
+        name, _, anchor = target.partition("#")
+        page = DOCS / name if name else path
+        assert page.exists(), target
+        headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE) if anchor else ()
+        slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert not anchor or anchor in slugs, target
 
 
 @pytest.mark.parametrize(
