@@ -13,6 +13,7 @@ from pathlib import Path
 from semistan.bundle.files import atomic_file, read_json
 from semistan.errors import InputError
 from semistan.infer.methods import reservations
+from semistan.infer.trees import WHOLE
 from semistan.model.formula.patterns import shortened
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.posterior.posterior import shares_of
@@ -68,7 +69,7 @@ def _settings(run: Run, relative: str) -> str:
         f"kept <- c({', '.join(map(str, _kept(run)))})  # draws that count, in each of its chains",
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
-        f"max_treedepth <- {run.options.max_treedepth}",
+        f"max_treedepth <- {WHOLE.resolve(run.options).max_treedepth}",
         f"temperature <- {run.options.temperature!r}  # the likelihood to the power 1 / T",
         f"subspace <- {_logical(run.bundle.model.moves != 'all')}  # or are all weights sampled?",
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
