@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
     from semistan.model.completion import Completion
+    from semistan.model.networks.architecture import Architecture
     from semistan.model.subspace import Subspace
     from semistan.model.trained import Trained
     from semistan.model.units import Units
@@ -124,16 +125,7 @@ class _Graph:
 
     def network(self, spec: Networks, w: str, features: list[str]) -> str:
         """Add the heads for weights (S, d) and sum the mean's outputs (S, N)."""
-        starts = accumulate(spec.sizes, initial=0)
-        parts = zip(spec.parts, features, starts, spec.predictors_of_parts, strict=False)
-        total, *others = [
-            self.column(part.onnx(self, w, h, start), of.index(MU))
-            for part, h, start, of in parts
-            if MU in of
-        ]
-        for output in others:
-            total = self.apply("Add", total, output)
-        return total
+        return self._summed(spec, features, lambda part, h, start: part.onnx(self, w, h, start))
 
     def network_along(
         self, spec: Networks, completion: Completion, psi: str, features: list[str]
@@ -141,10 +133,18 @@ class _Graph:
         """Add the change (S, N) of the mean's outputs along that of the weights, at psi (S, K)."""
         step, along = completion.weights[:, 0], completion.weights[:, 1:].T
         v = self.apply("Add", self.apply("MatMul", psi, self.constant(along)), self.constant(step))
+        return self._summed(
+            spec, features, lambda part, h, start: part.onnx_along(self, completion.at, v, h, start)
+        )
+
+    def _summed(
+        self, spec: Networks, features: list[str], write: Callable[[Architecture, str, int], str]
+    ) -> str:
+        """Sum the mean's outputs (S, N) of what is written down of each part."""
         starts = accumulate(spec.sizes, initial=0)
         parts = zip(spec.parts, features, starts, spec.predictors_of_parts, strict=False)
         total, *others = [
-            self.column(part.onnx_along(self, completion.at, v, h, start), of.index(MU))
+            self.column(write(part, h, start), of.index(MU))
             for part, h, start, of in parts
             if MU in of
         ]

@@ -72,9 +72,10 @@ class Completion:
         """Return how a named quantity changes, (..., size), at psi (..., K)."""
         return changed(self.others[name], psi)
 
-    def delta(self, psi: Array) -> Array:
-        """Return how the weights change, (..., d), at psi (..., K)."""
-        return changed(self.weights, psi)
+
+def completed_name(name: str) -> str:
+    """Return what a program calls coefficients that have moved."""
+    return f"{name}_completed"
 
 
 def changed(by: Array, psi: Array) -> Array:

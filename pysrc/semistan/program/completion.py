@@ -14,7 +14,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
-from semistan.model.completion import PSI
+from semistan.model.completion import PSI, completed_name
 from semistan.model.parameter import Parameter
 from semistan.model.predictor import Predictor
 from semistan.model.stan_text import WIDTH, call, declarations, heading
@@ -22,20 +22,12 @@ from semistan.program.parts import Parts
 
 MOVE = f"append_row(1, {PSI})"  # what a step and directions are multiplied by
 ALONG = "F_along"
-DRAWN = (
-    f"vector[n_psi] {PSI}",
-    "outside the subspace, standard normal",
-)
+DRAWN = (f"vector[n_psi] {PSI}", "outside the subspace, standard normal")
 
 
 def shift(name: str) -> str:
     """Return the name of the data that say how a quantity moves."""
     return f"shift_{name}"
-
-
-def completed(name: str) -> str:
-    """Return the name of coefficients that have moved."""
-    return f"{name}_completed"
 
 
 def psi_parameter() -> Parameter:
@@ -68,14 +60,14 @@ def drawn_lines(parts: Parts) -> str:
     for item in parts.design.predictors:
         if item.coefficients:
             name = item.theta
-            text += declarations([(f"vector[P{item.suffix}] {completed(name)}", "")])
+            text += declarations([(f"vector[P{item.suffix}] {completed_name(name)}", "")])
             text += f"  = {name} + {shift(name)} * {MOVE};\n"
     return text
 
 
 def reported_theta(parts: Parts, item: Predictor) -> str:
     """Return the name of the coefficients that are reported."""
-    return completed(item.theta) if parts.model.completes else item.theta
+    return completed_name(item.theta) if parts.model.completes else item.theta
 
 
 def intercept_shift(parts: Parts, item: Predictor, sign: str = "+") -> str:

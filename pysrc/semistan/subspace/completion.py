@@ -129,10 +129,11 @@ def _completion(inside: Target, outside: Target, mode: Mode) -> Completion:
     F, information = _complement(
         around.matrix.numpy(), around.prior.numpy(), T[np.ix_(~held, inner)]
     )
-    shares = information.cumsum() / max(information.sum(), np.finfo(float).tiny)
+    total = max(information.sum(), np.finfo(float).tiny)
+    shares = information.cumsum() / total
     K = min(MOST, len(shares), int(np.searchsorted(shares, SHARE)) + 1)
     step = -F.T @ around.gradient.numpy()
-    stride = np.sqrt(information @ step**2 / max(information.sum(), np.finfo(float).tiny))
+    stride = np.sqrt(information @ step**2 / total)
     moved = np.zeros((len(q), 1 + K))
     moved[~held, 0] = F @ step
     moved[~held, 1:] = F[:, :K]
