@@ -13,7 +13,7 @@ from semistan.density.mode import normal_mean
 from semistan.density.predictor import completion_output, network_inputs, network_output
 from semistan.density.target import make_target
 from semistan.errors import InputError
-from semistan.model.completion import PSI
+from semistan.model.completion import PSI, changed
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.networks.mlp import ACTIVATIONS
@@ -143,7 +143,7 @@ def test_the_network_is_followed_to_first_order(settings, tmp_path):
     heads, behind = semistan.density.features.at_features(bundle, rows)
     for predictor in dict.fromkeys(network.predictors):
         got = completion_output(network, heads.units, found, behind.U, psi, predictor)
-        step = 1e-5 * found.delta(psi)
+        step = 1e-5 * changed(found.weights, psi)
         up, down = (
             network_output(network, heads.units, found.at + sign * step, behind.U, predictor)
             for sign in (1, -1)
@@ -243,6 +243,10 @@ def test_without_a_likelihood_nothing_moves():
     data = stan_data(bundle, rows, prior_only=True)
     assert not any(np.any(value) for name, value in data.items() if name.startswith("shift_"))
     assert data["w_mode"] == pytest.approx(bundle.completion.at)
+    target = make_target(bundle, rows, prior_only=True)
+    psi, q = np.ones((3, bundle.completion.K)), np.repeat(curve_states(bundle, 1), 3, axis=0)
+    assert target.outside(3, np.random.default_rng(1)) is None
+    assert program_columns(target, q, psi).keys() == program_columns(target, q).keys()
 
 
 def test_a_graph_of_the_completed_subspace_takes_no_other_draws():

@@ -25,7 +25,7 @@ from semistan.density.predictor import network_sums
 from semistan.density.target import Target, log_prior_density
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.completion import PSI
+from semistan.model.completion import PSI, completed_name
 from semistan.model.families.cumulative import thresholds
 from semistan.model.layout import column_names, numbered
 from semistan.model.names import MU
@@ -67,7 +67,7 @@ def program_columns(target: Target, q: Array, psi: Array | None = None) -> dict[
     for name, coefficients in made.items():
         columns |= numbered(name, coefficients)
     columns["lprior"] = values["lprior"]
-    completion = target.bundle.completion
+    completion = target.completion
     if psi is None or completion is None:
         return columns | _quantities(target, values, raw)
     change = {name: completion.change(name, psi) for name in completion.others}
@@ -75,7 +75,7 @@ def program_columns(target: Target, q: Array, psi: Array | None = None) -> dict[
     for predictor in target.bundle.design.predictors:
         if predictor.coefficients:
             theta = values[predictor.theta] + change[predictor.theta]
-            columns |= numbered(f"{predictor.theta}_completed", theta)
+            columns |= numbered(completed_name(predictor.theta), theta)
     return columns | _completed(target, _quantities(target, values, raw), change)
 
 
@@ -83,14 +83,12 @@ def _completed(
     target: Target, columns: dict[str, Array], change: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Complete intercepts, or thresholds, and coefficients by their names."""
+    K = target.bundle.family.categories
     for predictor in target.bundle.design.predictors:
-        moved, thresholds = change[predictor.intercept][:, 0], []
-        if predictor.is_mean and target.bundle.family.categories:
-            K = target.bundle.family.categories
-            thresholds = list(column_names(predictor.intercept, (K - 1,)))
-        columns |= {name: columns[name] - moved for name in thresholds}
-        if not thresholds:
-            columns[predictor.intercept] = columns[predictor.intercept] + moved
+        ordered = predictor.is_mean and K
+        names = column_names(predictor.intercept, (K - 1,) if ordered else ())
+        moved = change[predictor.intercept][:, 0]
+        columns |= {name: columns[name] + (-moved if ordered else moved) for name in names}
         for j, name in enumerate(predictor.coefficients):
             columns[name] = columns[name] + change[predictor.theta][:, j]
     return columns

@@ -22,6 +22,7 @@ from semistan.density.shear import Shear, shear_of
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.completion import Completion
 from semistan.model.families.family import Dispersion
 from semistan.model.layout import Layout
 from semistan.model.names import MU
@@ -75,6 +76,16 @@ class Target:
     def temper(self) -> Temper | None:
         """How the posterior is tempered, if it is."""
         return self.bundle.model.temper
+
+    @property
+    def completion(self) -> Completion | None:
+        """What the weights outside the subspace add; nothing without a likelihood."""
+        return None if self.prior_only else self.bundle.completion
+
+    def outside(self, size: int, generator: np.random.Generator) -> Array | None:
+        """Draw coordinates outside the subspace, (size, K), if it is completed."""
+        completion = self.completion
+        return None if completion is None else generator.normal(size=(size, completion.K))
 
     @property
     def power(self) -> float:

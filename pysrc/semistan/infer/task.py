@@ -107,12 +107,9 @@ class ChainTask:
         assert self.rows is not None
         return make_target(self.bundle, self.rows, prior_only=self.prior_only)
 
-    def outside(self, size: int) -> Array | None:
+    def outside(self, target: Target, size: int) -> Array | None:
         """Draw coordinates outside the subspace, (size, K), if it is completed."""
-        if (completion := self.bundle.completion) is None:
-            return None
-        generator = np.random.default_rng((self.seed, OUTSIDE))
-        return generator.normal(size=(size, completion.K))
+        return target.outside(size, np.random.default_rng((self.seed, OUTSIDE)))
 
     def begin(self, target: Target) -> tuple[Array, Mode | None]:
         """Return where the chain starts, q (n,), and the mode there.

@@ -122,7 +122,7 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
         drawn["q"],
         drawn["log_density"],
         drawn["evaluations"],
-        task.outside(len(drawn["q"])),
+        task.outside(target, len(drawn["q"])),
     )
     origin = Origin("elliptical_slice", ABOUT, task.number, options.seed, options.warmup)
     return stan_csv(columns, origin)

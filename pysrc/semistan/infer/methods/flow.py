@@ -120,7 +120,7 @@ def flow_chain(task: ChainTask, report: Report) -> bytes:
     flow = new_flow(*task.begin(target), generator)
     fit_flow(flow, target, STEPS, generator, lambda step: report.step(step, STEPS))
     draws = options.per_chain
-    columns = _columns(flow, target, task.outside(draws), draws, generator)
+    columns = _columns(flow, target, task.outside(target, draws), draws, generator)
     return stan_csv(columns, Origin("flow", ABOUT, task.number, options.seed, STEPS))
 
 

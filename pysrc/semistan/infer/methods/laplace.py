@@ -74,8 +74,7 @@ def approximation_columns(
     """Return the file's columns (1 + S,): the mode, then draws around it."""
     q, log_g = laplace_draws(target, mode, draws, generator)
     log_p = log_posteriors(target, q)
-    completion = target.bundle.completion
-    psi = None if completion is None else generator.normal(size=(len(q), completion.K))
+    psi = target.outside(len(q), generator)
     columns = sampled_columns(linear_target(target, mode), q, log_p, np.ones(len(q)), psi)
     return columns | {"log_p__": columns["lp__"], "log_g__": log_g}
 

@@ -144,7 +144,11 @@ def mclmc_torch_chain(task: ChainTask, report: Report) -> bytes:
         report,
     )
     columns = sampled_columns(
-        target, drawn["q"], drawn["log_density"], drawn["gradients"], task.outside(len(drawn["q"]))
+        target,
+        drawn["q"],
+        drawn["log_density"],
+        drawn["gradients"],
+        task.outside(target, len(drawn["q"])),
     )
     columns |= {"energy_error__": drawn["energy_error"]}
     assert options.warmup != "auto"

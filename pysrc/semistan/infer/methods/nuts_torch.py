@@ -205,7 +205,7 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
         drawn["q"],
         drawn["log_density"],
         drawn["n_leapfrog__"],
-        task.outside(len(drawn["q"])),
+        task.outside(target, len(drawn["q"])),
     )
     kinetic = drawn["energy"] + drawn["log_density"]
     columns |= {name: drawn[name] for name in columns if name in drawn}
