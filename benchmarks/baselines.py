@@ -31,9 +31,11 @@ from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.arrays import Array
 from semistan.model.config import SubspaceConfig, TrainConfig
 from semistan.model.networks.mlp import FullyConnected
+from semistan.posterior.predictive import posterior_epred
 from semistan.posterior.scoring.compare import compare_elpd
 from semistan.posterior.scoring.scores import crps
-from semistan.workflow.fit import Fit
+from semistan.workflow.fit import Fit, fit_model
+from semistan.workflow.prepare import new_rows
 from tables import Split, TableOptions, read_split, read_table_options
 
 NETWORKS = ((16, 16), (3,))
@@ -157,15 +159,15 @@ def judge_semistan(
 ) -> Judged | None:
     """Fit and judge one construction; say so and return None where it cannot be had."""
     try:
-        fit = semistan.fit(
+        fit = fit_model(
             split.formula, split.training, out=folder / name.replace(" ", "-"), overrides=overrides
         )
     except SemistanError as error:
         console.print(f"{split.table}, {name}: left out, {error}")
         return None
     seconds = sum(fit.run.manifest["seconds"].values())
-    rows = semistan.new_rows(fit.run.bundle, split.test, response=True)
-    mean = semistan.posterior_epred(fit.posterior, rows)
+    rows = new_rows(fit.run.bundle, split.test, response=True)
+    mean = posterior_epred(fit.posterior, rows)
     sigma = fit.posterior.draws.flat(fit.posterior.draws.dispersion["sigma"])[:, None]
     predictive = Predictive(mean, np.broadcast_to(sigma, mean.shape))
     found = judge(split, name, predictive, fit.run.bundle.subspace.k, seconds, fit)

@@ -23,7 +23,6 @@ import torch
 from matplotlib.axes import Axes
 from rich.table import Table
 
-import semistan
 from common import RESULTS, console, write_results
 from semistan.density.ggn import full_ggn, linearise
 from semistan.density.problem import make_problem
@@ -32,7 +31,9 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.table.rows import Rows
 from semistan.subspace.measures import state_of
-from semistan.workflow.prepare import configure
+from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.subspace import subspace_measures
+from semistan.workflow.train import train
 from tables import Split, TableOptions, read_split, read_table_options
 
 DIMENSIONS = (2, 8, 32)
@@ -76,10 +77,10 @@ def measure_all(split: Split, options: TableOptions) -> Iterator[dict]:
     for name in CONSTRUCTIONS:
         for k in dimensions(name):
             started = time.perf_counter()
-            prepared = semistan.prepare(config_of(split, name, k, options), split.training)
-            bundle = semistan.train(prepared)
+            prepared = prepare(config_of(split, name, k, options), split.training)
+            bundle = train(prepared)
             seconds = time.perf_counter() - started
-            found = semistan.subspace_measures(bundle, prepared.rows)
+            found = subspace_measures(bundle, prepared.rows)
             values = {name: float(value) for name, value in found.itertuples(index=False)}
             best_error, best_share = best_possible(eigenvalues_of(bundle, prepared.rows), k)
             share = values["trace in the subspace"] / values["trace in all weights"]

@@ -31,7 +31,8 @@ from semistan.model.config import with_overrides
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.workflow.fit import Fit, compile_model, new_run, sample, trusted_kernel
-from semistan.workflow.prepare import configure
+from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.train import train
 
 THETA = (-0.5, 1.0)  # of the categories
 TRAINING = 35  # rows, as in the paper
@@ -62,8 +63,8 @@ def main() -> None:
         overrides = {
             **MODEL, "subspace.k": k, "subspace.completion": "none", "train.device": "cpu",
         }  # fmt: skip
-        prepared = semistan.prepare(configure("y ~ x1 + x2 + nn(u)", overrides), training)
-        bundle = semistan.train(prepared)
+        prepared = prepare(configure("y ~ x1 + x2 + nn(u)", overrides), training)
+        bundle = train(prepared)
         for setting in settings(k, quick=options.quick):
             record, theta = measure(bundle, prepared.rows, test, setting, toolchain)
             records.append(record)

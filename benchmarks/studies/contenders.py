@@ -1,7 +1,7 @@
 """Who takes part in the studies, and what each can do.
 
     contender             families      theta   what it is
-    defaults              all           yes     semistan.fit with nothing set but formula and family
+    defaults              all           yes     fit_model with nothing set but formula and family
     paper                 all           yes     subspace.k = 8 and priors.phi = "normal(0, 5)"
     widened               all           yes     subspace.curve = 8, subspace.k = 40, not completed
     all-weights           all           yes     subspace.construction = "full"

@@ -10,7 +10,7 @@ train on, the sixth to predict. All networks have convolutional layers with kern
 of 2 x 2, tanh, and two hidden layers of 16 units. The convolutional layers have 8, 16 and 32
 channels, semistan's default; 128 pixels take two more layers of 32 channels, five as in the paper.
 
-    stan                  semistan.fit with nothing set but the family (and, at 128, the layers):
+    stan                  fit_model with nothing set but the family (and, at 128, the layers):
                           convolutional layers are constants, those behind them are sampled by NUTS
     all_weights           the paper's variant: all weights in a subspace of k = 2, elliptical slice
                           sampling, phi ~ normal(0, 5) as in the paper's authors' code. A
@@ -53,15 +53,17 @@ from scipy.stats import gaussian_kde, mannwhitneyu
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import semistan
 from semistan.density.features import at_features
 from semistan.density.predictor import network_inputs
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.networks import layer_inputs
+from semistan.posterior.predictive import posterior_linpred
 from semistan.subspace.curve import bernstein
-from semistan.workflow.prepare import configure
+from semistan.workflow.fit import fit_model
+from semistan.workflow.prepare import configure, new_rows, prepare
+from semistan.workflow.train import train
 from studies.markdown import mean_se, number, table, verdict, with_se
 from studies.networks import MEMBERS, NORMAL
 from studies.own import QUICK
@@ -105,7 +107,7 @@ Section 4.4 of Dold et al. (2024) predicts melanoma from a photograph of the les
 patient's age. Here the lesions are drawn, so that it is known what should be found: the logit
 grows by 0.04 with each year of age, and by what asymmetry, border and colours of the picture add
 (`models/lesions/draw.py`; 1000 lesions, prevalence 0.35). They are dealt into six folds, and each
-contender trains on five and predicts the sixth. `stan` is `semistan.fit` with its defaults:
+contender trains on five and predicts the sixth. `stan` is `fit_model` with its defaults:
 convolutional layers are trained and then constants, and NUTS samples the layers behind them.
 `all_weights` is the paper's variant: all weights, those of the convolutions too, in a subspace of
 k = 2 around the trained ones, by elliptical slice sampling (phi ~ normal(0, 5), the width in the
@@ -273,10 +275,10 @@ def own(settings: Mapping[str, Any], quick: Mapping[str, Any], task: Task) -> Fo
     """Fit with some keys set, and others if it is to be quick, and predict."""
     keys = overrides(task, settings, quick)
     with tempfile.TemporaryDirectory() as folder:
-        fit = semistan.fit(FORMULA, task.training, out=Path(folder) / "run", overrides=keys)
+        fit = fit_model(FORMULA, task.training, out=Path(folder) / "run", overrides=keys)
         posterior, first = fit.posterior, fit.posterior.members[0]
-        rows = semistan.new_rows(first.bundle, task.test)
-        eta = semistan.posterior_linpred(posterior, rows)
+        rows = new_rows(first.bundle, task.test)
+        eta = posterior_linpred(posterior, rows)
     age, seconds = posterior.coefficients["b_age"].ravel(), fit.run.manifest["seconds"]
     rhat, ess = agreement(eta, 1, first.chains)
     age_rhat, age_ess = agreement(age[:, None], 1, first.chains)
@@ -315,7 +317,7 @@ def last_layer_laplace(task: Task) -> Found:
     """Train semistan's network, and draw intercept, age and output layer from a normal."""
     started = time.perf_counter()
     config = configure(FORMULA, overrides(task, {"subspace.k": CURVE}, QUICK))
-    bundle = semistan.train(semistan.prepare(config, task.training))
+    bundle = train(prepare(config, task.training))
     after = time.perf_counter()
     design, new = (
         np.column_stack([_age_alone(rows, task), before_output(bundle, rows)])
@@ -328,7 +330,7 @@ def last_layer_laplace(task: Task) -> Found:
 
 def before_output(bundle: Bundle, frame: pd.DataFrame) -> Array:
     """Return what the network in the middle of the curve has before its output layer, (N, H)."""
-    heads, rows = at_features(bundle, semistan.new_rows(bundle, frame))
+    heads, rows = at_features(bundle, new_rows(bundle, frame))
     points = bundle.trained.control_points
     w = bernstein(np.array(0.5), len(points) - 1) @ points
     with torch.no_grad():

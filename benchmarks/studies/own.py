@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-import semistan
-from semistan.workflow.fit import Fit
+from semistan.posterior.predictive import log_lik, posterior_linpred
+from semistan.workflow.fit import Fit, fit_model
+from semistan.workflow.prepare import new_rows
 from studies.problem import Found, Problem, agreement, mixed
 
 Configuration = Mapping[str, Any]
@@ -47,7 +48,7 @@ def own(settings: Configuration, problem: Problem) -> Found:
         **(QUICK if problem.quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
-        fit = semistan.fit(
+        fit = fit_model(
             problem.facts.formula, problem.training, out=Path(folder) / "run", overrides=overrides
         )
         return _found(fit, problem)
@@ -56,14 +57,14 @@ def own(settings: Configuration, problem: Problem) -> Found:
 def _found(fit: Fit, problem: Problem) -> Found:
     posterior, structured = fit.posterior, problem.facts.structured
     first = posterior.members[0]
-    rows = semistan.new_rows(first.bundle, problem.new, response=True)
-    eta = semistan.posterior_linpred(posterior, rows)
+    rows = new_rows(first.bundle, problem.new, response=True)
+    eta = posterior_linpred(posterior, rows)
     rhat, ess = agreement(eta, len(posterior.members), first.chains)
     theta = [posterior.coefficients[f"b_{name}"].ravel() for name in structured]
     sigma = posterior.parameters(rows).get("sigma")
     return Found(
         eta=eta,
-        lpd=mixed(semistan.log_lik(posterior, rows)),
+        lpd=mixed(log_lik(posterior, rows)),
         seconds=sum(fit.run.manifest["seconds"].values()),
         theta=np.stack(theta, axis=1) if theta else None,
         rhat=rhat,

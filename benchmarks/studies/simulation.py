@@ -35,9 +35,8 @@ import pandas as pd
 import torch
 from scipy import stats
 
-import semistan
 from semistan.model.arrays import Array
-from semistan.workflow.fit import Fit
+from semistan.workflow.fit import Fit, fit_model
 from studies.markdown import number, table, verdict
 from studies.own import QUICK
 from studies.study import Cell, Options, Record, Study, main
@@ -147,7 +146,7 @@ def measure(family: str, run: int, prior: str, k: int | str, quick: bool) -> Rec
         **(QUICK if quick else {}),
     }
     with tempfile.TemporaryDirectory() as folder:
-        fit = semistan.fit(FORMULA, simulated.table, out=Path(folder) / "run", overrides=overrides)
+        fit = fit_model(FORMULA, simulated.table, out=Path(folder) / "run", overrides=overrides)
     return figures(fit, simulated.theta) | (_followed(fit) if run <= FOLLOWED else {})
 
 

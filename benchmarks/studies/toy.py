@@ -11,7 +11,7 @@ the paper does not say so, but the 337 weights that it counts are those of two i
                             weights: the width is that of its authors' code, the paper names none
     k=12-weights            k = 12 with semistan's prior of the weights, carried into the subspace
     all-weights             semistan's construction ``full``, for the paper's HMC
-    defaults                semistan.fit with nothing set but the network
+    defaults                fit_model with nothing set but the network
     last-layer-laplace      laplace-torch
     bound                   theta* known, and f from a smooth of all 400 rows
 

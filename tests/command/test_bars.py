@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from semistan.command import bars, screen
+from semistan.terminal import bars, screen
 
 
 @pytest.fixture

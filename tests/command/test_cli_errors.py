@@ -253,7 +253,7 @@ def test_wrong_usage_exits_with_2(command, arguments):
 def test_a_process_exits_with_2_and_one_message(tmp_path):
     small_frame(1).to_csv(tmp_path / "data.csv", index=False)
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "semistan", "train", FORMULA, "--data", "data.csv"],
+        [sys.executable, "-W", "error", "-m", "semistan", "fit", FORMULA, "--data", "data.csv"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         env=os.environ | {"COLUMNS": "500"},
     )  # fmt: skip

@@ -97,7 +97,7 @@ def test_new_then_train_then_stan_then_sample(fitted, folder):
     steps = [
         ("new", FORMULA, "--data", "d.csv", "--out", "model.toml", "--hidden", "4", "--k", "2",
          "--epochs", "200", "--chains", "2", "--draws", "300"),
-        ("train", "model.toml", "--out", "bundle"),
+        ("fit", "model.toml", "--train-only", "--out", "bundle"),
         ("stan", "bundle", "--out", "program", "--kernel", "cpp"),
         ("stan", "bundle", "--out", "pure"),
         ("sample", "bundle", "--out", "sampled"),

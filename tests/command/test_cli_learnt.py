@@ -11,7 +11,10 @@ import pytest
 import semistan
 from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
+from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.run import read_run
+from semistan.workflow.fit import fit_model, read_fitted
+from semistan.workflow.outputs import plot_effect
 from support.command import command_in
 from support.small import category_frame, files, small_config, small_frame
 
@@ -33,7 +36,7 @@ def folder(toolchain, tmp_path_factory):
         config = small_config(formula, train__epochs=40).model_copy(
             update={"sample": SampleConfig.model_validate(QUICK)}
         )
-        semistan.fit(config, data, out=folder / name)
+        fit_model(config, data, out=folder / name)
     return folder
 
 
@@ -69,8 +72,8 @@ def test_scores_are_those_of_python(command, folder):
     found = {line["score"]: line["Estimate"] for line in json.loads(out)}
     table = semistan.score(folder / "run", pd.read_csv(folder / "d.csv"))
     assert found == pytest.approx(dict(zip(table["score"], table["Estimate"], strict=True)))
-    fit = semistan.read_fit(folder / "run")
-    density = semistan.log_lik(fit.posterior, fit.run.rows())
+    fit = read_fitted(folder / "run")
+    density = log_lik(fit.posterior, fit.run.rows())
     assert found["LPPD"] == pytest.approx(np.log(np.exp(density).mean(axis=0)).mean(), rel=1e-6)
 
 
@@ -135,7 +138,7 @@ def test_long_names_are_not_cut(command, folder, toolchain):
     config = small_config(f"y ~ {name} + nn(u)").model_copy(
         update={"sample": SampleConfig.model_validate(QUICK)}
     )
-    semistan.fit(config, table.assign(**{name: table["x"]}), out=folder / "long")
+    fit_model(config, table.assign(**{name: table["x"]}), out=folder / "long")
     code, out, _ = command("summary", "long")
     assert code in (0, 3)
     assert f"b_{name} " in out
@@ -146,7 +149,7 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
     config = small_config("y ~ nn(u, v)", train__epochs=40).model_copy(
         update={"sample": SampleConfig.model_validate(QUICK | {"kernel": "auto"})}
     )
-    fit = semistan.fit(config, small_frame(40), out=folder / "no-terms", say=said.append)
+    fit = fit_model(config, small_frame(40), out=folder / "no-terms", say=said.append)
     assert fit.run.kernel == "cpp", said
     assert list(fit.posterior.draws.coefficients) == ["b_Intercept"]
     (first,) = (line for line in said if line.startswith("a first answer, by Laplace's"))
@@ -155,7 +158,7 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
 
 
 def test_marginal_effects_and_importance(command, folder):
-    out, _ = succeeds(command, "marginal", "run", "x", "g", "--json")
+    out, _ = succeeds(command, "slopes", "run", "x", "g", "--json")
     lines = json.loads(out)
     assert [line["contrast"] for line in lines] == ["dY/dX", "b - a", "c - a"]
     table = pd.read_csv(folder / "run" / "summary.csv").set_index("variable")
@@ -185,24 +188,24 @@ def test_the_report_is_written_into_the_run(command, folder):
 
 
 def test_draws_are_written_as_one_table(command, folder):
-    succeeds(command, "draws", "run", "--out", "draws.parquet")
+    succeeds(command, "export", "run", "--to", "draws", "--out", "draws.parquet")
     table = pd.read_parquet(folder / "draws.parquet")
     assert list(table.columns[:4]) == [".chain", ".iteration", ".draw", "b_Intercept"]
     assert len(table) == 500
 
 
 def test_generated_quantities_are_ours(command, folder):
-    _, err = succeeds(command, "generate", "other")
+    _, err = succeeds(command, "export", "other", "--to", "generated")
     assert "chain-2.csv" in err
-    fit = semistan.read_fit(folder / "other")
-    expected = semistan.log_lik(fit.posterior, fit.run.rows())
+    fit = read_fitted(folder / "other")
+    expected = log_lik(fit.posterior, fit.run.rows())
     assert read_generated(fit.run).log_lik == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_r_script_is_written_into_the_run(command, folder):
-    succeeds(command, "r-script", "run")
+    succeeds(command, "export", "run", "--to", "r")
     assert "read_stan_csv" in (folder / "run" / "read.R").read_text()
-    code, _, err = command("r-script", "run")
+    code, _, err = command("export", "run", "--to", "r")
     assert code == 2
     assert "--overwrite" in err
 
@@ -237,7 +240,7 @@ def test_every_construction_is_sampled(folder, toolchain, construction, k):
     overrides = {"subspace.construction": construction, "subspace.k": min(k, 3)}
     overrides |= {f"sample.{key}": value for key, value in QUICK.items()}
     overrides["sample.kernel"] = "cpp"
-    fit = semistan.fit(config, small_frame(40), out=folder / construction, overrides=overrides)
+    fit = fit_model(config, small_frame(40), out=folder / construction, overrides=overrides)
     assert fit.run.kernel == "cpp"
     assert fit.run.bundle.subspace.k == k
     assert fit.posterior.draws.phi.shape == (2, 250, k)
@@ -262,7 +265,7 @@ REFUSED = {
         ["plot", "run", "--kind", "subspace", "--directions", "a,b"],
         "two numbers as 1,2",
     ),
-    "draws' suffix": (["draws", "run", "--out", "draws.rds"], "ends in .csv or"),
+    "draws' suffix": (["export", "run", "--to", "draws", "--out", "draws.rds"], "ends in .csv or"),
     "no response": (["score", "run", "--newdata", "no-y.csv"], "rows have no column 'y'"),
     "no column": (["predict", "run", "--newdata", "no-x.csv"], "names column 'x'"),
     "unseen level": (["predict", "run", "--newdata", "level.csv"], "not trained on: 'z'"),
@@ -281,7 +284,7 @@ REFUSED = {
     "at": (["effect", "run", "u", "--at", "g"], "as g=b, got 'g'"),
     "at with pd": (["effect", "run", "u", "--at", "g=b"], "--kind conditional"),
     "kind of effect": (["effect", "run", "u", "--kind", "ice"], "unknown kind of effect 'ice'"),
-    "scale": (["marginal", "run", "--scale", "log"], "unknown scale 'log'"),
+    "scale": (["slopes", "run", "--scale", "log"], "unknown scale 'log'"),
     "picture": (["plot", "run", "--kind", "forest"], "unknown picture 'forest'"),
     "picture's suffix": (["plot", "run", "--out", "a.jpg"], ".png or .svg"),
     "option": (["plot", "run", "--by", "g"], "has no option 'by'"),
@@ -337,7 +340,7 @@ def modes(folder):
     category_frame().to_csv(folder / "modes.csv", index=False)
     config = small_config("mode ~ x + nn(u, v)", family="categorical", train__epochs=40)
     config = config.model_copy(update={"sample": SampleConfig.model_validate(QUICK)})
-    return semistan.fit(config, category_frame(), out=folder / "modes")
+    return fit_model(config, category_frame(), out=folder / "modes")
 
 
 def test_categories_on_the_command_line(command, folder, modes):
@@ -349,14 +352,14 @@ def test_categories_on_the_command_line(command, folder, modes):
     assert table.groupby("row")["Estimate"].sum().to_numpy() == pytest.approx(1)
     assert list(pd.read_parquet(folder / "modes.parquet")[".category"][:3]) == names
     succeeds(command, "predict", *rows, "--dpar", "mutrain_trip", "--out", "modes-e.csv")
-    expected = semistan.posterior_linpred(modes.posterior, modes.run.rows(), dpar="mutrain_trip")
+    expected = posterior_linpred(modes.posterior, modes.run.rows(), dpar="mutrain_trip")
     found = pd.read_csv(folder / "modes-e.csv")["Estimate"]
     assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
     scored = json.loads(succeeds(command, "score", *rows, "--json")[0])
     assert [line["score"] for line in scored] == ["LPPD", "accuracy", "Brier"]
     found = semistan.effect(modes.run, ["u", "v"], resolution=3)
     for category, name in ((None, "car"), ("bus", "bus")):
-        figure = semistan.plot_effect(modes.run, found, category=category)
+        figure = plot_effect(modes.run, found, category=category)
         assert f"P(mode = {name}) on u and v" in figure.texts[0].get_text()
     files = ("--picture", "modes-u.png", "--out", "modes-u.csv")
     succeeds(command, "effect", "modes", "u", "--category", "bus", *files)

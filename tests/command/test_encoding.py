@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import semistan
-from semistan.command import screen
+from semistan.terminal import screen
+from semistan.workflow.fit import fit_model
 from support.small import small_config
 
 COMMANDS = [
@@ -20,7 +20,7 @@ COMMANDS = [
     ["predict", "cities", "--newdata", "d.csv", "--out", "predicted.csv"],
     ["effect", "run", "возраст"],
     ["effect", "run", "нет"],
-    ["ranef", "run"],
+    ["terms", "run"],
     ["priors", "run"],
     ["check", "run"],
 ]
@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
         ("cities", "город ~ возраст + nn(u)", "categorical"),
     ):
         config = small_config(formula, family=family, **short)
-        semistan.fit(config, table, out=folder / name)
+        fit_model(config, table, out=folder / name)
     text = "\n".join("\t".join(command) for command in COMMANDS)
     (folder / "commands").write_text(text, encoding="utf-8")
     return folder

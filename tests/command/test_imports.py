@@ -13,11 +13,10 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "update", "train", "subspace", "stan", "sample", "reproduce", "summary",
-    "predict", "score", "loo", "kfold", "compare", "effect", "marginal", "importance",
-    "comparisons", "pp-check", "hypothesis", "r2", "sensitivity", "ranef", "coef", "smooths",
-    "baseline", "simulate", "sbc", "plot", "draws", "generate", "r-script",
-    "report", "check", "doctor", "install-cmdstan",
+    "new", "fit", "update", "subspace", "stan", "sample", "jobs", "reproduce", "summary", "priors",
+    "predict", "effect", "slopes", "comparisons", "importance", "score", "loo", "kfold", "compare",
+    "pp-check", "hypothesis", "sensitivity", "terms", "baseline", "simulate", "sbc", "plot",
+    "export", "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 
@@ -72,7 +71,7 @@ def test_help_shows_the_defaults(monkeypatch, capsys):
 
     monkeypatch.setenv("COLUMNS", "600")
     with pytest.raises(SystemExit):
-        app(["fit", "--help"])
+        app(["fit", "--help-all"])
     text = capsys.readouterr().out
     lines = {name: line for line in text.splitlines() for name in line.split() if name[:2] == "--"}
     shown = {"--epochs": "3000", "--hidden": "16,16", "--k": "auto", "--chains": "4",
@@ -94,21 +93,10 @@ def test_dir_lists_the_public_names_in_order():
     assert dir(semistan) == sorted(semistan.__all__)
 
 
-def test_the_verbs_of_the_design_are_public():
-    verbs = {
-        "fit", "stan_code", "stan_data", "posterior_epred", "posterior_linpred",
-        "posterior_predict", "log_lik",
-    }  # fmt: skip
-    assert verbs <= set(semistan.__all__)
-
-
-def test_every_command_is_a_function_in_python():
-    """Except subspace, which is the name of a room of the package."""
+def test_the_commands_are_these():
     from semistan.command.cli import COMMANDS as every
 
-    names = {name.replace("-", "_") for name in every} - {"subspace"} | {"subspace_measures"}
-    assert not names - set(semistan.__all__)
-    assert all(callable(getattr(semistan, name)) for name in names)
+    assert {*every, "jobs"} == set(COMMANDS)
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -118,7 +106,8 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch, capsys):
     """So that something is there within the first second."""
-    from semistan.command import model_commands, screen
+    from semistan.command.groups import model_commands
+    from semistan.terminal import screen
 
     seen = []
     monkeypatch.setattr(screen, "is_interactive", lambda: True)
@@ -127,15 +116,16 @@ def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch
     def said():
         return capsys.readouterr().err
 
-    for command in (model_commands.fit, model_commands.train):
+    for only in (False, True):
+        given = dict.fromkeys(inspect.signature(model_commands.fit).parameters)
         with pytest.raises(AttributeError):  # there is no configuration
-            command(**dict.fromkeys(inspect.signature(command).parameters))
+            model_commands.fit(**given | {"train_only": only, "as_json": False})
     assert all("reading the table" in line for line in seen) and len(seen) == 2
 
 
 def test_help_names_every_family_and_every_picture():
     from semistan.command.flags import MODEL_FLAGS
-    from semistan.command.show_commands import plot
+    from semistan.command.groups.show_commands import plot
     from semistan.model.families.families import FAMILIES, OF_CATEGORIES
     from semistan.show.pictures import KINDS
 

@@ -17,6 +17,10 @@ import pandas as pd
 
 import semistan
 from semistan.model.config import parse_config
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.predictive import log_lik, posterior_epred
+from semistan.workflow.fit import fit_model, read_fitted
+from semistan.workflow.prepare import new_rows
 
 NEW = [2, 11, 33]  # positions of the rows that the new ones are made of
 COMMON = {
@@ -108,19 +112,19 @@ def configuration(case):
 def answers(fit, rows):
     """Return what the version at hand makes of a run: plain numbers, as JSON has them."""
     run = fit.run
-    posterior = semistan.read_posterior(run)
+    posterior = read_posterior(run)
     draws, design = posterior.draws, run.bundle.design
-    new = semistan.new_rows(run.bundle, rows, response=True)
+    new = new_rows(run.bundle, rows, response=True)
     return {
         "rows": rows.to_dict("list"),
         "phi": draws.phi.tolist(),
         "theta": draws.theta.tolist(),
         "coefficients": {name: values.tolist() for name, values in draws.interpreted.items()},
         "summary": fit.summary.table().to_dict("split"),
-        "posterior_epred": semistan.posterior_epred(posterior, new).tolist(),
-        "log_lik": semistan.log_lik(posterior, new).tolist(),
+        "posterior_epred": posterior_epred(posterior, new).tolist(),
+        "log_lik": log_lik(posterior, new).tolist(),
         **{
-            f"epred_{item.name}": semistan.posterior_epred(posterior, new, dpar=item.name).tolist()
+            f"epred_{item.name}": posterior_epred(posterior, new, dpar=item.name).tolist()
             for item in design.of_dispersion
         },
     }
@@ -144,12 +148,12 @@ def make(out):
             continue
         print(name, flush=True)
         scratch = out / f".{name}"
-        semistan.fit(configuration(case), rows, out=scratch, say=print)
+        fit_model(configuration(case), rows, out=scratch, say=print)
         if name not in SEALED:
             (scratch / "posterior.nc").unlink()
         for header in scratch.glob("*.hpp"):
             header.unlink()
-        found = answers(semistan.read_fit(scratch), new)
+        found = answers(read_fitted(scratch), new)
         if name in SEALED:
             judged = semistan.kfold(scratch, folds=2)
             found["kfold"] = {"fold": judged.fold.tolist(), **judged.table().to_dict("split")}

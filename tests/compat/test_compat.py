@@ -15,7 +15,14 @@ import pandas as pd
 import pytest
 
 import semistan
+from semistan.bundle.bundle import read_bundle
 from semistan.posterior.generated import generate_quantities, read_generated
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.predictive import log_lik as log_lik_of
+from semistan.posterior.run import read_run
+from semistan.workflow.check import check
+from semistan.workflow.fit import read_fitted
+from semistan.workflow.prepare import new_rows
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
 RELATIVE = 1e-9
@@ -65,7 +72,7 @@ def test_there_are_runs_to_read():
 @folders
 def test_draws_are_those_that_were_read_then(folder):
     then = expected(folder)
-    draws = semistan.read_posterior(semistan.read_run(folder)).draws
+    draws = read_posterior(read_run(folder)).draws
     assert_same(draws.phi, then["phi"])
     assert_same(draws.theta, then["theta"])
 
@@ -73,7 +80,7 @@ def test_draws_are_those_that_were_read_then(folder):
 @folders
 def test_coefficients_are_in_the_table_of_draws(folder, command, tmp_path):
     then = expected(folder)["coefficients"]
-    assert command("draws", folder, "--out", tmp_path / "draws.parquet") == 0
+    assert command("export", folder, "--to", "draws", "--out", tmp_path / "draws.parquet") == 0
     table = pd.read_parquet(tmp_path / "draws.parquet")
     for name, values in then.items():
         assert_same(table[name], np.ravel(np.array(values, dtype=float)))
@@ -82,7 +89,7 @@ def test_coefficients_are_in_the_table_of_draws(folder, command, tmp_path):
 @folders
 def test_the_summary_is_the_one_of_then(folder, command, capsys):
     then = expected(folder)["summary"]
-    table = semistan.read_fit(folder).summary.table()
+    table = read_fitted(folder).summary.table()
     assert list(table.index) == then["index"]
     assert list(table.columns) == then["columns"]
     assert_same(table, then["data"])
@@ -109,9 +116,9 @@ def test_predictions_are_those_of_then(folder, command, tmp_path):
 
 @folders
 def test_log_likelihoods_of_rows_are_those_of_then(folder):
-    then, run = expected(folder), semistan.read_run(folder)
-    rows = semistan.new_rows(run.bundle, pd.DataFrame(then["rows"]), response=True)
-    assert_same(semistan.log_lik(semistan.read_posterior(run), rows), then["log_lik"])
+    then, run = expected(folder), read_run(folder)
+    rows = new_rows(run.bundle, pd.DataFrame(then["rows"]), response=True)
+    assert_same(log_lik_of(read_posterior(run), rows), then["log_lik"])
 
 
 def test_a_predictor_of_sigma_gives_the_sigma_of_then():
@@ -124,7 +131,7 @@ def test_a_predictor_of_sigma_gives_the_sigma_of_then():
 @folders
 def test_the_bundle_is_read_by_itself_and_its_onnx_graph_predicts(folder):
     then, rows = expected(folder), pd.DataFrame(expected(folder)["rows"])
-    bundle, run = semistan.read_bundle(folder / "bundle"), semistan.read_run(folder)
+    bundle, run = read_bundle(folder / "bundle"), read_run(folder)
     assert np.array_equal(bundle.subspace.p_bar, run.bundle.subspace.p_bar)
     assert bundle.subspace.k == np.shape(then["phi"])[-1]
     by_torch = semistan.predict(folder, rows, kind="linpred")
@@ -134,9 +141,9 @@ def test_the_bundle_is_read_by_itself_and_its_onnx_graph_predicts(folder):
 
 @pytest.mark.cmdstan
 def test_cmdstan_computes_the_quantities_of_an_old_run(toolchain, tmp_path):
-    run = semistan.read_run(shutil.copytree(Path(__file__).parent / "terms", tmp_path / "run"))
+    run = read_run(shutil.copytree(Path(__file__).parent / "terms", tmp_path / "run"))
     generate_quantities(run, toolchain)
-    log_lik = semistan.log_lik(semistan.read_posterior(run), run.rows())
+    log_lik = log_lik_of(read_posterior(run), run.rows())
     assert read_generated(run).log_lik == pytest.approx(log_lik, rel=1e-6)
 
 
@@ -146,7 +153,7 @@ def test_a_chain_that_an_old_run_lacks_is_sampled(command, tmp_path):
     run = shutil.copytree(folder, tmp_path / "run")
     (run / "chains" / "chain-2.csv").unlink()
     assert command("sample", run) in (0, 3)
-    phi = semistan.read_posterior(semistan.read_run(run)).draws.phi
+    phi = read_posterior(read_run(run)).draws.phi
     assert np.array_equal(phi[0], expected(folder)["phi"][0])
     assert np.all(np.isfinite(phi[1]))
 
@@ -154,7 +161,7 @@ def test_a_chain_that_an_old_run_lacks_is_sampled(command, tmp_path):
 def test_every_file_of_a_sealed_run_is_what_was_written(tmp_path):
     run = shutil.copytree(Path(__file__).parent / "sealed", tmp_path / "run")
     (run / "expected.json").unlink()  # which was put beside it afterwards
-    found = semistan.check(run)
+    found = check(run)
     assert found.passed
     assert {item.state for item in found.files} == {"unchanged"}
     assert "kfold/fold-2/pointwise.parquet" in {item.file for item in found.files}

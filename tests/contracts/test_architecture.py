@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.ggn import diagonal_ggn
 from semistan.density.predictor import network_output
@@ -17,9 +16,11 @@ from semistan.errors import InputError
 from semistan.model import model as models
 from semistan.model.networks.architecture import Layer, StanText
 from semistan.model.networks.mlp import activate, affine, onnx_activation, onnx_affine
+from semistan.posterior.predictive import posterior_linpred
 from semistan.program import program, quantities
 from semistan.program.sources import stan_source
 from semistan.subspace.descent import initial_parameters
+from semistan.workflow.fit import fit_model
 from support.agreement import assert_agreement
 from support.small import small_bundle, small_frame, small_prepared
 from support.untrained import random_bundle
@@ -200,14 +201,14 @@ def test_it_is_written_read_sampled_and_predicted_with(tmp_path):
         "network.hidden": [3], "train.epochs": 50, "subspace.k": 2, "sample.chains": 1,
         "sample.method": "elliptical-slice", "sample.warmup": 10, "sample.draws": 20,
     }  # fmt: skip
-    fit = semistan.fit(FORMULA, small_frame(40), out=tmp_path / "run", overrides=settings)
+    fit = fit_model(FORMULA, small_frame(40), out=tmp_path / "run", overrides=settings)
     bundle, rows = fit.run.bundle, fit.run.rows()
     draws = fit.posterior.draws
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     f = naive_outputs(bundle, rows, bundle.subspace.lift(phi))
     eta = bundle.units.eta_loc + bundle.units.eta_scale * f
     eta = eta + theta @ (rows.X - bundle.units.x_loc).T
-    assert np.allclose(semistan.posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
+    assert np.allclose(posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
     write_bundle(bundle, tmp_path / "bundle")  # checks both graphs against torch
     assert read_bundle(tmp_path / "bundle").sha256 == bundle.sha256
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT, Report
 from semistan.infer.backends.local import LOCAL, Workers
@@ -19,7 +18,7 @@ from semistan.infer.content import Content
 from semistan.infer.methods import method_named
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import new_run, train
+from semistan.workflow.fit import fit_model, new_run, sample, train
 from semistan.workflow.kfold import kfold
 from support.chains import draw_chains
 from support.small import small_config, small_frame, small_prepared
@@ -73,7 +72,7 @@ def test_chains_of_cmdstan_have_the_same_draws(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian")
     options = SampleConfig(chains=3, warmup=50, draws=30, seed=5)
     fits = [
-        semistan.sample(
+        sample(
             new_run(bundle, rows, tmp_path / name, options, toolchain), backend=backend
         )
         for name, backend in (("local", LOCAL), ("elsewhere", Elsewhere()))
@@ -91,7 +90,7 @@ def test_folds_fitted_elsewhere_are_the_same(tmp_path):
     config = small_config(
         "y ~ x + nn(u, v)", train__epochs=30, sample=SHORT.model_dump() | {"chains": 1}
     )
-    run = semistan.fit(config, small_frame(24), out=tmp_path / "run").run
+    run = fit_model(config, small_frame(24), out=tmp_path / "run").run
     here = kfold(run, folds=2, save_fits=True, jobs=1)
     assert (run.path / "kfold" / "fold-2" / "run" / "manifest.json").is_file()
     there = kfold(run, folds=2, overwrite=True, backend=Elsewhere())

@@ -10,12 +10,17 @@ import semistan
 from semistan.errors import InputError
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_linpred
+from semistan.posterior.prior_draws import prior_draws
+from semistan.posterior.run import read_run
 from semistan.subspace.check import check_smaller
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Build, Construction, construction, training_epochs
 from semistan.subspace.descent import descend, initial_parameters
 from semistan.subspace.hand_over import hand_over
 from semistan.subspace.span import pointing_up
+from semistan.workflow.fit import fit_model
 from support.by_hand import naive_network
 from support.small import small_bundle, small_config, small_frame, small_prepared
 
@@ -79,7 +84,7 @@ def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
         "subspace.k": 3, "sample.method": "elliptical-slice", "sample.chains": 2,
         "sample.warmup": 20, "sample.draws": 30, "priors.phi": "normal(0, 1)",
     }  # fmt: skip
-    fit = semistan.fit(FORMULA, frame, out=tmp_path / "run", overrides=settings)
+    fit = fit_model(FORMULA, frame, out=tmp_path / "run", overrides=settings)
     bundle, rows = fit.run.bundle, fit.run.rows()
     assert np.array_equal(bundle.subspace.p_bar, bundle.trained.control_points[0])
     assert np.allclose(bundle.subspace.Pi.T @ bundle.subspace.Pi, np.eye(3), atol=1e-12)
@@ -90,16 +95,16 @@ def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
     w = bundle.subspace.p_bar + phi @ bundle.subspace.Pi.T
     f = np.array([[naive_network((2, 3, 1), one, u, "tanh") for u in U] for one in w])
     eta = units.eta_loc + units.eta_scale * f + theta @ (rows.X - units.x_loc).T
-    assert np.allclose(semistan.posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
-    again = semistan.read_run(tmp_path / "run").bundle
+    assert np.allclose(posterior_linpred(fit.posterior, rows), eta, rtol=1e-10)
+    again = read_run(tmp_path / "run").bundle
     assert (again.sha256, again.subspace.origin) == (bundle.sha256, registered)
     assert registered in semistan.report(fit.run).read_text("utf-8")
 
 
 def test_its_prior_draws_lie_in_its_subspace(registered):
     bundle, rows = small_bundle(FORMULA, subspace__construction=registered)
-    draws = semistan.prior_draws(bundle, rows, (2, 10), np.random.default_rng(0))
-    eta = semistan.posterior_linpred(semistan.One(bundle, draws), rows)
+    draws = prior_draws(bundle, rows, (2, 10), np.random.default_rng(0))
+    eta = posterior_linpred(One(bundle, draws), rows)
     assert eta.shape == (20, len(rows))
     assert np.isfinite(eta).all()
 

@@ -10,6 +10,8 @@ from semistan.model.families import families
 from semistan.model.families.common import counts, is_count, log_of_mean
 from semistan.model.families.families import dispersion_keys, family
 from semistan.model.families.family import Dispersion, Family
+from semistan.posterior.predictive import posterior_epred, posterior_linpred, posterior_predict
+from semistan.workflow.fit import fit_model
 from support.assertions import assert_mean
 from support.columns import assert_program
 from support.untrained import random_bundle
@@ -82,7 +84,7 @@ def fitted(tmp_path_factory):
         "train.device": "cpu", "sample.chains": 2, "sample.draws": 500, "priors.zi": "beta(2, 2)",
     }  # fmt: skip
     out = tmp_path_factory.mktemp("padded") / "run"
-    return semistan.fit("y ~ x + nn(u)", frame, out=out, overrides=overrides), frame
+    return fit_model("y ~ x + nn(u)", frame, out=out, overrides=overrides), frame
 
 
 @pytest.mark.cmdstan
@@ -94,9 +96,9 @@ def test_it_is_fitted_summarised_and_predicted(fitted):
     assert 0 < found["zi"].values[2] < found["zi"].values[3] < 1
     rows = fit.run.rows()
     zi = fit.posterior.parameters(rows)["zi"]
-    eta = semistan.posterior_linpred(fit.posterior, rows)
-    assert semistan.posterior_epred(fit.posterior, rows) == pytest.approx((1 - zi) * np.exp(eta))
-    drawn = semistan.posterior_predict(fit.posterior, rows, generator=np.random.default_rng(1))
+    eta = posterior_linpred(fit.posterior, rows)
+    assert posterior_epred(fit.posterior, rows) == pytest.approx((1 - zi) * np.exp(eta))
+    drawn = posterior_predict(fit.posterior, rows, generator=np.random.default_rng(1))
     share = (drawn == 0).mean(axis=1)
     assert_mean(share - (zi + (1 - zi) * np.exp(-np.exp(eta))).mean(axis=1), 0)
     assert abs(share.mean() - (frame.y == 0).mean()) < 3 * share.std()

@@ -16,6 +16,9 @@ from semistan.infer.methods import METHODS, names_text
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
+from semistan.posterior.run import read_run
+from semistan.workflow.fit import fit_model, read_fitted, sample
+from semistan.workflow.outputs import generate
 from support.assertions import assert_mean, assert_sd
 from support.chains import draw_chains
 from support.small import small_config, small_frame
@@ -68,7 +71,7 @@ def fit(registered, tmp_path_factory):
     config = small_config("y ~ x + nn(u, v)", network__hidden=[], train__epochs=100)
     settings = {"method": "toy", "chains": 2, "warmup": 50, "draws": 200, "seed": 3}
     said, steps = [], []
-    found = semistan.fit(
+    found = fit_model(
         config, small_frame(60), out=tmp_path_factory.mktemp("toy") / "run",
         overrides={f"sample.{key}": value for key, value in settings.items()},
         say=said.append, chain_progress=lambda *figures: steps.append(figures),
@@ -104,24 +107,24 @@ def test_it_fits_and_says_what_it_does(fit):
 
 def test_its_run_is_read_predicts_and_reports(fit, tmp_path):
     run = fit[0].run.path
-    again = semistan.read_fit(run)
+    again = read_fitted(run)
     assert np.array_equal(again.posterior.draws.theta, fit[0].posterior.draws.theta)
     assert len(semistan.predict(run, small_frame(7))) == 7
     page = semistan.report(run, tmp_path / "page.html").read_text()
     assert "independence Metropolis in PyTorch" in page
     semistan.plot(run, "trace")
     with pytest.raises(InputError, match="this run's method is 'toy'"):
-        semistan.generate(run)
+        generate(run)
 
 
 def test_a_lost_chain_comes_back_without_a_search_for_modes(fit, monkeypatch):
-    run = semistan.read_run(fit[0].run.path)
+    run = read_run(fit[0].run.path)
     path = run.csv_files[1]
     before = path.read_bytes()
     path.unlink()
     for module in ("infer.starts", "workflow.fit"):
         monkeypatch.setattr(f"semistan.{module}.find_starts", lambda *_: 1 / 0)
-    semistan.sample(run)
+    sample(run)
     assert path.read_bytes() == before
 
 
@@ -140,7 +143,7 @@ def test_the_help_lists_it():
 
 def test_an_unknown_method_is_refused_with_the_nearest_name():
     with pytest.raises(InputError, match=r"no 'pathfindr'\. Did you mean 'pathfinder'\?"):
-        semistan.fit(
+        fit_model(
             "y ~ x + nn(u, v)", small_frame(), out="nowhere",
             overrides={"sample.method": "pathfindr"},
         )  # fmt: skip

@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy import stats
 
-import semistan
 from semistan.errors import InputError
 from semistan.model.config import parse_config
 from semistan.model.parameter import POSITIVE, STANDARD_NORMAL, OwnPrior, Parameter
 from semistan.model.priors.densities import DENSITIES
 from semistan.model.priors.density import Density, Joint
+from semistan.posterior.prior_draws import prior_draws
 from support.assertions import assert_mean, assert_sd
 from support.columns import assert_columns, assert_program
 from support.small import small_frame, small_prepared
@@ -69,7 +69,7 @@ def test_impossible_arguments_are_refused():
 
 def test_its_prior_draws_have_its_moments():
     bundle, rows = random_bundle("gaussian", priors={**PRIORS, "autoscale": False})
-    draws = semistan.prior_draws(bundle, rows, (2, 2000), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (2, 2000), np.random.default_rng(1))
     exact = stats.gumbel_r(0.5, 2)
     assert_mean(draws.coefficients["b_x1"], exact.mean())
     assert_sd(draws.coefficients["b_x1"], exact.std())
@@ -95,7 +95,7 @@ def test_a_prior_of_all_coefficients_together_is_refused_where_it_cannot_be():
 
 def test_draws_of_a_joint_prior_have_its_moments():
     bundle, rows = random_bundle("gaussian", priors={"b": "ridge(3)", "autoscale": False})
-    draws = semistan.prior_draws(bundle, rows, (2, 4000), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (2, 4000), np.random.default_rng(1))
     x1, x2 = (draws.coefficients[name] for name in ("b_x1", "b_x2"))
     assert_sd(x1, 3.0)
     assert_mean(x1**2 * x2**2, 3 * 3.0**4)  # E tau^4 = 3: they share their scale

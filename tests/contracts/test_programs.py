@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import semistan
+from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
@@ -61,7 +61,7 @@ def test_parameters_are_packed_and_unpacked(program):
 @programs
 def test_prior_draws_have_all_columns(program):
     bundle, rows = program.make()
-    draws = semistan.prior_draws(bundle, rows, (2, 10), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (2, 10), np.random.default_rng(1))
     assert {*bundle.design.mean.coefficients, *bundle.model.scalars} <= set(draws.interpreted)
     assert all(np.isfinite(x).all() for x in (draws.lprior, *draws.interpreted.values()))
 

@@ -18,6 +18,8 @@ from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import KINDS, TermKind
 from semistan.model.terms.term import Hyperparameter
+from semistan.workflow.fit import fit_model
+from semistan.workflow.prepare import new_rows
 from support.columns import assert_program
 from support.small import small_bundle
 from support.untrained import random_bundle
@@ -215,7 +217,7 @@ def fitted(tmp_path_factory):
         "sample.chains": 2, "sample.draws": 500,
     }  # fmt: skip
     out = tmp_path_factory.mktemp("decay") / "run"
-    return semistan.fit("y ~ x + decay(t) + nn(u)", frame, out=out, overrides=overrides), frame
+    return fit_model("y ~ x + decay(t) + nn(u)", frame, out=out, overrides=overrides), frame
 
 
 @pytest.mark.cmdstan
@@ -232,7 +234,7 @@ def test_it_is_fitted_summarised_and_predicted(fitted):
     by_hand = flat["a_1"][:, None] * np.exp(-np.outer(flat["rate_decayt"], x))
     found = fit.posterior.predictor(rows, part="penalised")
     assert found == pytest.approx(by_hand, rel=1e-12)
-    at_0 = semistan.new_rows(fit.run.bundle, frame.assign(t=0.0))
+    at_0 = new_rows(fit.run.bundle, frame.assign(t=0.0))
     change = fit.posterior.predictor(rows) - fit.posterior.predictor(at_0)
     assert change == pytest.approx(by_hand - flat["a_1"][:, None], abs=1e-9)
 

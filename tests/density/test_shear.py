@@ -24,7 +24,7 @@ from semistan.model.names import MU
 from semistan.model.orthogonal import least_squares
 from semistan.model.table.rows import Columns
 from semistan.posterior.orthogonal import STORED
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import One, read_posterior
 from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, labels, raw_labels
@@ -32,6 +32,7 @@ from semistan.program.quantities import quantities_program
 from semistan.show.inference_data import inference_data
 from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.outputs import generate
 from support.assertions import assert_mean, assert_sd
 from support.programs import declared, evaluate
 from support.untrained import LINEAR, shared_bundle, states
@@ -316,7 +317,7 @@ def test_predictions_and_parts_are_those_of_the_closed_form(fit):
 
 def test_generated_quantities_and_inference_data_follow(fit):
     bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
-    semistan.generate(fit.run)
+    generate(fit.run)
     table = pd.read_csv(fit.run.path / "generated" / "chain-2.csv", comment="#")
     ours = log_lik(One(bundle, draws), rows)[draws.phi.shape[1] :]
     found = table[[f"log_lik.{i + 1}" for i in range(len(rows))]].to_numpy()
@@ -341,6 +342,6 @@ def test_afterwards_a_run_keeps_gamma_and_reports_both(toolchain, tmp_path):
     posterior = inference_data(fit.run, fit.posterior, rows).posterior
     assert np.array_equal(posterior["b_x1_orth"], expected)
     (run.path / STORED).unlink()
-    again = semistan.read_posterior(run).draws
+    again = read_posterior(run).draws
     assert again.orthogonal.gamma == pytest.approx(kept["gamma"], rel=1e-12)
     assert "b_x1_orth" in semistan.draws(run)

@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import semistan
 from semistan.density.columns import unconstrained
 from semistan.density.target import make_target
 from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.infer.starts import initial_values
 from semistan.model.config import SampleConfig
-from semistan.posterior.posterior import One
-from semistan.posterior.run import record_chain
-from semistan.workflow.fit import new_run
+from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.predictive import log_lik as log_lik_of
+from semistan.posterior.run import read_run, record_chain
+from semistan.workflow.fit import new_run, sample
+from semistan.workflow.outputs import generate
 from support.columns import columns_of, states
 from support.small import small_bundle
 from support.untrained import random_bundle
@@ -114,20 +115,20 @@ def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
         content = stan_csv(columns, replace(ORIGIN, chain=chain))
         record_chain(path, content)
         path.write_bytes(content)
-    run = semistan.read_run(run.path)
-    draws = semistan.read_posterior(run).draws
+    run = read_run(run.path)
+    draws = read_posterior(run).draws
     assert draws.phi[0] == pytest.approx((q + 1)[:, :3], rel=1e-9)
     assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)
-    semistan.generate(run)
+    generate(run)
     log_lik = pd.read_csv(run.path / "generated" / "chain-2.csv", comment="#")["log_lik.4"]
-    expected = semistan.log_lik(One(bundle, draws), rows)[30:, 3]
+    expected = log_lik_of(One(bundle, draws), rows)[30:, 3]
     assert log_lik.to_numpy() == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_columns_of_nuts_are_recomputed_from_its_draws(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian")
     options = SampleConfig(chains=1, warmup=50, draws=40)
-    fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
     by_nuts = pd.read_csv(fit.run.csv_files[0], comment="#")
     target = make_target(bundle, rows)
     q = [

@@ -5,7 +5,7 @@ A short part of each kind belongs to ``make test``; the full ones are marked ``f
 
 import pytest
 
-import semistan
+from semistan.workflow.fit import fit_model
 from support.small import small_config, small_frame
 
 FORMULA = "y ~ x + nn(u, v)"
@@ -16,5 +16,5 @@ SAMPLE = {"method": "elliptical-slice", "chains": 2, "draws": 30, "warmup": 20}
 def finished(tmp_path_factory):
     """A finished run, to be copied before it is broken; PyTorch draws its chains in a second."""
     out = tmp_path_factory.mktemp("faults") / "run"
-    semistan.fit(small_config(FORMULA, sample=SAMPLE), small_frame(), out=out)
+    fit_model(small_config(FORMULA, sample=SAMPLE), small_frame(), out=out)
     return out

@@ -13,6 +13,7 @@ from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.files import read_json
 from semistan.errors import InputError
 from semistan.posterior.manifest import MARKER as RUN
+from semistan.workflow.check import check
 from support.damage import READERS, Tally, flip, sample, sample_bundle, truncate
 
 RECORDS = (RUN, BUNDLE)
@@ -82,7 +83,7 @@ def test_a_damaged_chain_is_drawn_anew_with_the_same_draws(finished, tmp_path, n
         path.write_bytes(damage(whole, generator)[0])
         assert sample(run).to_csv() == expected
         assert path.read_bytes() == whole
-        assert semistan.check(run).passed
+        assert check(run).passed
 
 
 @pytest.mark.faults
@@ -120,7 +121,7 @@ def test_check_names_every_damaged_file(finished, tmp_path):
     for damage in (flip,) * 150 + (truncate,) * 50:
         where = damaged_copy(finished, tmp_path / "run", damage, generator)
         name = where.split(" of ")[1].split(" at ")[0]
-        found = {item.file: item.state for item in semistan.check(tmp_path / "run").files}
+        found = {item.file: item.state for item in check(tmp_path / "run").files}
         noticed = found.get(name) in ("changed", "damaged")
         if not (noticed or says_the_same(finished, tmp_path, name)):
             missed.append(where)

@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 import semistan
+from semistan.bundle.bundle import read_bundle
 from semistan.bundle.seal import write_record
 from semistan.errors import InputError
 from semistan.infer.chain_store import partial_file
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.run import read_run
+from semistan.workflow.check import check
+from semistan.workflow.fit import read_fitted, sample
 from support.command import command_in
 from support.sealed import rewrite
 from support.small import small_frame
@@ -108,7 +113,7 @@ SPOILT = {
 def test_a_spoilt_chain_of_an_unsealed_run_is_named(unsealed, change, finding):
     change_lines(chain(unsealed), change)
     with pytest.raises(InputError, match=finding) as caught:
-        semistan.read_fit(unsealed)
+        read_fitted(unsealed)
     assert "chain-2.csv" in str(caught.value)
     assert REDRAW in str(caught.value)
 
@@ -117,11 +122,11 @@ def test_a_spoilt_chain_of_an_unsealed_run_is_named(unsealed, change, finding):
 def test_a_spoilt_chain_of_a_sealed_run_is_named_also_where_it_is_trusted(run, change, finding):
     change_lines(chain(run), change)
     with pytest.raises(InputError, match="does not match its hash") as caught:
-        semistan.read_fit(run)
+        read_fitted(run)
     assert "chain-2.csv" in str(caught.value)
     assert REDRAW in str(caught.value)
     with semistan.trust_edited(), pytest.raises(InputError, match=finding):
-        semistan.read_fit(run)
+        read_fitted(run)
 
 
 @pytest.mark.parametrize("sealed", [True, False])
@@ -131,9 +136,9 @@ def test_a_chain_copied_from_another_is_named_and_drawn_anew(run, sealed, reques
     whole = chain(run).read_bytes()
     shutil.copy(chain(run, 1), chain(run))
     with pytest.raises(InputError, match=r"is a copy of chains/chain-1|says that it is chain 1"):
-        semistan.read_posterior(run)
+        read_posterior(run)
     said = []
-    semistan.sample(semistan.read_run(run), say=said.append)
+    sample(read_run(run), say=said.append)
     assert any("set aside as chain-2.csv.damaged" in line for line in said)
     assert chain(run).read_bytes() == whole
     assert (run / "chains" / "chain-2.csv.damaged").read_bytes() == chain(run, 1).read_bytes()
@@ -149,11 +154,11 @@ def test_a_damaged_state_of_an_unfinished_chain_is_set_aside(run):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        semistan.sample(semistan.read_run(run), progress=stop)
+        sample(read_run(run), progress=stop)
     state = partial.read_bytes()
     partial.write_bytes(state[:-500] + bytes([state[-500] ^ 1]) + state[-499:])
     said = []
-    semistan.sample(semistan.read_run(run), say=said.append)
+    sample(read_run(run), say=said.append)
     assert any("set aside as .chain-2.partial.npz.damaged" in line for line in said)
     assert chain(run).read_bytes() == whole
 
@@ -161,11 +166,11 @@ def test_a_damaged_state_of_an_unfinished_chain_is_set_aside(run):
 def test_a_changed_digit_of_a_chain_is_named_and_trusted_on_request(run, finished):
     change_lines(chain(run), with_cell("1000"))
     with pytest.raises(InputError, match=r"does not match its hash.*--trust-edited"):
-        semistan.read_posterior(run)
+        read_posterior(run)
     with semistan.trust_edited() as edited:
-        draws = semistan.read_posterior(run).draws
+        draws = read_posterior(run).draws
     assert edited == [str(chain(run))]
-    sound = semistan.read_posterior(finished).draws
+    sound = read_posterior(finished).draws
     assert np.max(draws.coefficients["b_x"]) == 1000 > np.max(sound.coefficients["b_x"])
 
 
@@ -183,13 +188,13 @@ CHANGES = {
 def test_a_changed_manifest_is_detected(run, change):
     edit(run / "manifest.json", change)
     with pytest.raises(InputError, match=r"manifest\.json' does not match the hash in it"):
-        semistan.read_run(run)
+        read_run(run)
 
 
 def test_a_trusted_manifest_is_believed(run):
     edit(run / "manifest.json", CHANGES["temperature"])
     with semistan.trust_edited():
-        assert semistan.read_run(run).options.temperature == 2.0
+        assert read_run(run).options.temperature == 2.0
 
 
 BUNDLE_CHANGES = {
@@ -207,7 +212,7 @@ BUNDLE_CHANGES = {
 def test_a_changed_bundle_is_detected_by_itself_and_in_its_run(run, change):
     edit(run / "bundle" / "bundle.json", change)
     with pytest.raises(InputError, match=r"bundle\.json' does not match"):
-        semistan.read_bundle(run / "bundle")
+        read_bundle(run / "bundle")
     with pytest.raises(InputError, match=r"bundle\.json' does not match"):
         semistan.predict(run, small_frame()[:2])
 
@@ -224,7 +229,7 @@ def test_another_graph_is_detected_where_it_computes(run):
 def test_what_chains_and_r_are_made_from_is_held_to_its_hash(run, name):
     edit(run / name, lambda content: content.update(extra=1))
     with pytest.raises(InputError, match=f"{name}' does not match its hash"):
-        semistan.read_run(run)
+        read_run(run)
 
 
 NESTED = "[" * 100_000 + "]" * 100_000
@@ -245,10 +250,10 @@ MANIFESTS = {
 def test_a_damaged_record_is_an_error_of_ours(run, name, text):
     (run / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=r"damaged|does not match"):
-        semistan.read_run(run)
-    assert not semistan.check(run).passed
+        read_run(run)
+    assert not check(run).passed
     with semistan.trust_edited(), pytest.raises(InputError, match="damaged"):
-        semistan.read_run(run)
+        read_run(run)
 
 
 FORGED = {
@@ -266,7 +271,7 @@ FORGED = {
 def test_a_manifest_of_another_form_is_refused_whatever_its_seal(run, change, message):
     rewrite(run, lambda content: change(content) and None)
     with pytest.raises(InputError, match=f"damaged.*{message}"):
-        semistan.read_run(run)
+        read_run(run)
 
 
 FORGED_BUNDLES = {
@@ -284,7 +289,7 @@ FORGED_BUNDLES = {
 def test_a_bundle_of_another_form_is_refused_whatever_its_seal(run, change, message):
     rewrite(run / "bundle", lambda content: change(content) and None)
     with pytest.raises(InputError, match=message):
-        semistan.read_bundle(run / "bundle")
+        read_bundle(run / "bundle")
 
 
 ARRAYS = {
@@ -308,25 +313,25 @@ def test_arrays_of_another_form_are_refused_whatever_their_hash(run, name, chang
     np.savez(path, **arrays)
     rewrite(run / "bundle", lambda content: content.update(sha256=arrays_hash(arrays)))
     with pytest.raises(InputError, match=message):
-        semistan.read_bundle(run / "bundle")
+        read_bundle(run / "bundle")
 
 
 def test_an_unsealed_run_is_read_and_said_to_be_unchecked(unsealed, finished):
-    then = semistan.read_fit(finished).summary.table()
-    assert semistan.read_fit(unsealed).summary.table().equals(then)
-    states = {item.file: item.state for item in semistan.check(unsealed).files}
+    then = read_fitted(finished).summary.table()
+    assert read_fitted(unsealed).summary.table().equals(then)
+    states = {item.file: item.state for item in check(unsealed).files}
     assert states["manifest.json"] == states["chains/chain-1.csv"] == "unchecked"
     assert states["bundle/bundle.json"] == "unchecked"
     assert states["program.stan"] == "unchanged"
-    assert "not checked" in repr(semistan.read_run(unsealed))
-    assert "not checked" not in repr(semistan.read_run(finished))
+    assert "not checked" in repr(read_run(unsealed))
+    assert "not checked" not in repr(read_run(finished))
 
 
 def test_a_seal_is_the_same_however_the_record_is_written(run):
     path = run / "manifest.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(dict(reversed(content.items()))))
-    assert semistan.check(run).passed
+    assert check(run).passed
 
 
 def test_the_manifest_has_hash_size_and_rows_of_every_file(run):
@@ -345,7 +350,7 @@ def test_a_chain_that_the_manifest_does_not_know_is_not_believed(run):
     kept = {name: stamp for name, stamp in stamps.items() if name != "chains/chain-2.csv"}
     write_record(path, content, kept)
     with pytest.raises(InputError, match=r"manifest\.json does not know of it"):
-        semistan.read_posterior(run)
+        read_posterior(run)
 
 
 def test_the_command_checks_and_trusts(run, tmp_path, monkeypatch, capsys):

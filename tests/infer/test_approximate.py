@@ -26,7 +26,8 @@ from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
 from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import fit_model, new_run, sample
+from semistan.workflow.outputs import generate, plot_effect
 from support.chains import complete_folder
 from support.drawn import random_draws
 from support.small import small_config, small_frame
@@ -42,14 +43,14 @@ def fit(toolchain, tmp_path_factory):
     config = small_config("y ~ x + nn(u, v)", network__hidden=[], train__epochs=200)
     folder = tmp_path_factory.mktemp("approximate") / "run"
     settings = {f"sample.{key}": value for key, value in OPTIONS.model_dump().items()}
-    return semistan.fit(config, small_frame(60), out=folder, overrides=settings)
+    return fit_model(config, small_frame(60), out=folder, overrides=settings)
 
 
 def test_full_rank_is_near_nuts_where_the_posterior_is_nearly_normal(fit, toolchain, tmp_path):
     options = OPTIONS.model_copy(update={"method": "nuts", "draws": 1000})
     rows = fit.run.rows()
     rows = replace(rows, frame=fit.run.table())
-    nuts = semistan.sample(new_run(fit.run.bundle, rows, tmp_path / "nuts", options, toolchain),
+    nuts = sample(new_run(fit.run.bundle, rows, tmp_path / "nuts", options, toolchain),
                            toolchain)  # fmt: skip
     for ours, exact in zip(fit.summary.rows, nuts.summary.rows, strict=True):
         assert abs(ours.estimate - exact.estimate) < 0.5 * exact.est_error, ours.name
@@ -70,12 +71,12 @@ def test_the_seed_decides_and_each_approximation_has_its_own(fit, toolchain, tmp
     assert not np.allclose(fit.posterior.draws.phi[0], fit.posterior.draws.phi[1])
     rows = replace(fit.run.rows(), frame=fit.run.table())
     run = new_run(fit.run.bundle, rows, tmp_path / "again", OPTIONS, toolchain, kernel="cpp")
-    again = semistan.sample(run, toolchain)
+    again = sample(run, toolchain)
     assert np.array_equal(again.posterior.draws.phi, fit.posterior.draws.phi)
     (run.path / "chains" / "chain-1.csv").unlink()
     assert read_run(run.path).missing == [1]
     assert np.array_equal(
-        semistan.sample(read_run(run.path), toolchain).posterior.draws.phi, fit.posterior.draws.phi
+        sample(read_run(run.path), toolchain).posterior.draws.phi, fit.posterior.draws.phi
     )
 
 
@@ -89,7 +90,7 @@ def test_it_is_marked_wherever_it_is_shown(fit, tmp_path, monkeypatch, capsys):
     for kind in ("coefficients", "trace", "ppc"):
         assert TEXT in [text.get_text() for text in semistan.plot(fit.run, kind).texts]
     effect = semistan.effect(fit.run, ["u"])
-    assert TEXT in [text.get_text() for text in semistan.plot_effect(fit.run, effect).texts]
+    assert TEXT in [text.get_text() for text in plot_effect(fit.run, effect).texts]
     page = semistan.report(fit.run, tmp_path / "page.html").read_text()
     assert "These are not draws from the posterior" in page
     assert f"Every figure of this page is {TEXT}." in page
@@ -109,7 +110,7 @@ def test_there_is_no_energy_to_be_drawn(fit):
 
 def test_cmdstans_quantities_are_those_of_nuts(fit):
     with pytest.raises(InputError, match="this run's method is 'fullrank'"):
-        semistan.generate(fit.run)
+        generate(fit.run)
 
 
 def approximated(log_weights):
@@ -195,7 +196,7 @@ def test_a_method_of_newer_cmdstans_is_refused_before_training(monkeypatch, tmp_
     monkeypatch.setattr(compiled, "find_toolchain", lambda: old)
     monkeypatch.setattr(workflow, "train", lambda *_: 1 / 0)
     with pytest.raises(ToolchainError, match=r"needs CmdStan 2\.33"):
-        semistan.fit(
+        fit_model(
             small_config("y ~ x + nn(u, v)"), small_frame(), out=tmp_path / "run",
             overrides={"sample.method": "pathfinder"},
         )  # fmt: skip

@@ -8,14 +8,14 @@ import cmdstanpy
 import numpy as np
 import pytest
 
-import semistan
 from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file
 from semistan.infer.continuation import joined, parsed
 from semistan.model.config import SampleConfig
+from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import read_run
 from semistan.workflow import more as module
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, read_fitted, sample
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=200, draws=150, seed=5)
@@ -40,7 +40,7 @@ def test_two_files_become_one_as_if_drawn_at_once():
 def run(toolchain, tmp_path_factory):
     bundle, rows = random_bundle("gaussian")
     folder = tmp_path_factory.mktemp("more") / "run"
-    return semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain).run
+    return sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain).run
 
 
 @pytest.fixture
@@ -54,20 +54,20 @@ def longer(run, tmp_path_factory):
     """The run with 250 more draws of each chain, and what was said."""
     folder, said = tmp_path_factory.mktemp("longer") / "run", []
     shutil.copytree(run.path, folder)
-    return semistan.sample(read_run(folder), more=250, say=said.append), said
+    return sample(read_run(folder), more=250, say=said.append), said
 
 
 def test_all_draws_are_used_and_the_first_are_those_before(run, longer):
     fit, said = longer
     draws = fit.posterior.draws
     assert draws.phi.shape[:2] == (2, 400)
-    before = semistan.read_posterior(run).draws
+    before = read_posterior(run).draws
     assert np.array_equal(draws.phi[:, :150], before.phi)
     assert not np.array_equal(draws.phi[:, 150:300], before.phi)
     assert any("by which each chain was continued" in line for line in said)
     assert "the last 250 by --more" in fit.run.facts()["Draws"]
     assert not list(fit.run.path.rglob("more")) + list(fit.run.path.rglob("joined"))
-    assert semistan.read_fit(fit.run.path).summary.rows == fit.summary.rows
+    assert read_fitted(fit.run.path).summary.rows == fit.summary.rows
 
 
 def test_a_continuation_has_the_step_size_and_begins_at_the_last_draw(run, longer):
@@ -89,10 +89,10 @@ def test_cmdstanpy_reads_the_longer_chains(longer):
 
 def test_the_same_continuation_gives_the_same_draws_and_another_goes_on(longer, copy):
     fit, _ = longer
-    semistan.sample(read_run(copy), more=250)
-    again = semistan.read_posterior(copy).draws
+    sample(read_run(copy), more=250)
+    again = read_posterior(copy).draws
     assert np.array_equal(again.phi, fit.posterior.draws.phi)
-    twice = semistan.sample(read_run(copy), more=10).posterior.draws
+    twice = sample(read_run(copy), more=10).posterior.draws
     assert np.array_equal(twice.phi[:, :400], again.phi)
     assert twice.phi.shape[1] == 410
 
@@ -115,11 +115,11 @@ def test_an_interrupted_continuation_is_completed(where, longer, copy, monkeypat
     else:
         monkeypatch.setattr(module, "settle", stop)
     with pytest.raises(KeyboardInterrupt):
-        semistan.sample(read_run(copy), more=250)
+        sample(read_run(copy), more=250)
     monkeypatch.undo()
-    fit = semistan.sample(read_run(copy))
+    fit = sample(read_run(copy))
     assert np.array_equal(fit.posterior.draws.phi, longer[0].posterior.draws.phi)
-    assert semistan.read_fit(copy).summary.rows == longer[0].summary.rows
+    assert read_fitted(copy).summary.rows == longer[0].summary.rows
 
 
 def test_old_and_new_draws_that_differ_are_said(longer):

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends import dask as backend
 from semistan.infer.backends.backend import Report
@@ -20,7 +19,8 @@ from semistan.infer.backends.dask import connected, packed, unpacked
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.content import Content
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import fit_model, new_run
+from semistan.workflow.fit import sample as sample_run
 from support.small import small_config, small_frame
 from support.tasks import Square
 from support.untrained import random_bundle
@@ -121,7 +121,7 @@ def chains_of(run):
 def test_chains_of_pytorch_have_the_same_bytes(two, tmp_path):
     bundle, rows = random_bundle("gaussian")
     fits = [
-        semistan.sample(new_run(bundle, rows, tmp_path / name, SLICE, None), backend=where)
+        sample_run(new_run(bundle, rows, tmp_path / name, SLICE, None), backend=where)
         for name, where in (("here", LOCAL), ("there", two))
     ]
     assert chains_of(fits[0].run) == chains_of(fits[1].run)
@@ -133,7 +133,7 @@ def test_subspaces_are_trained_on_the_cluster(two, tmp_path):
         sample=SLICE.model_dump() | {"chains": 1},
     )  # fmt: skip
     fits = [
-        semistan.fit(config, small_frame(24), out=tmp_path / name, backend=where)
+        fit_model(config, small_frame(24), out=tmp_path / name, backend=where)
         for name, where in (("here", LOCAL), ("there", two))
     ]
     for here, there in zip(*(fit.run.members for fit in fits), strict=True):
@@ -166,7 +166,7 @@ def test_cmdstan_has_the_same_draws_where_the_worker_compiles(two, toolchain, tm
     bundle, rows = random_bundle("gaussian")
     options = SampleConfig(chains=2, warmup=50, draws=30, seed=5)
     fits = [
-        semistan.sample(new_run(bundle, rows, tmp_path / name, options, toolchain), backend=where)
+        sample_run(new_run(bundle, rows, tmp_path / name, options, toolchain), backend=where)
         for name, where in (("here", LOCAL), ("there", two))
     ]
     texts = [

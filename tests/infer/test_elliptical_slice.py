@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-import semistan
 from semistan.bundle.unfinished import kept_state
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError, SemistanError
@@ -26,7 +25,7 @@ from semistan.infer.starts import Starts, find_starts, initial_values
 from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior
 from support.chains import columns_of, draw_chains
@@ -90,7 +89,7 @@ def test_nuts_finds_the_same_predictor_of_sigma(reference, toolchain, tmp_path):
 
 def assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path):
     options = SampleConfig(chains=2, warmup=100, draws=300, seed=3)
-    fit = semistan.sample(new_run(bundle, rows, tmp_path / "nuts", options, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, tmp_path / "nuts", options, toolchain), toolchain)
     starts = None if reference == "Laplace" else without_modes(bundle, 2)
     ours = sampled(bundle, rows, tmp_path, options, starts)
     files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files]

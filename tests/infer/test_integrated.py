@@ -19,7 +19,7 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import read_run
 from semistan.posterior.scoring.moment_match import unconstrained
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5, integrate="auto")
@@ -28,7 +28,7 @@ OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5, integrate="auto"
 def drawn(options, toolchain, folder, **settings):
     bundle, rows = random_bundle("gaussian")
     run = new_run(bundle, rows, folder, options, toolchain, **settings)
-    return semistan.sample(run, toolchain).run
+    return sample(run, toolchain).run
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_posterior_is_that_of_chains_that_sample_everything(chains, request,
 
 def test_more_draws_go_on(run, tmp_path, toolchain):
     shutil.copytree(run.path, tmp_path / "run")
-    longer = semistan.sample(read_run(tmp_path / "run"), toolchain, more=50)
+    longer = sample(read_run(tmp_path / "run"), toolchain, more=50)
     assert longer.posterior.draws.theta.shape == (4, 350, 2)
     z = standardised(longer.run)
     assert np.abs(z.mean(axis=0)).max() < 4 / len(z) ** 0.5
@@ -109,7 +109,7 @@ def test_a_lost_chain_is_drawn_anew_with_the_same_draws(run, tmp_path, toolchain
     path = chain_file(tmp_path / "run" / "chains", 2)
     before = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     path.unlink()
-    semistan.sample(read_run(tmp_path / "run"), toolchain)
+    sample(read_run(tmp_path / "run"), toolchain)
     after = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     assert after == before
 

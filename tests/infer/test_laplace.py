@@ -21,7 +21,7 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.draws import level, read_draws
 from semistan.posterior.orthogonal import network_along
 from semistan.posterior.posterior import One, read_posterior
-from semistan.workflow.fit import draw_missing, new_run
+from semistan.workflow.fit import draw_missing, fit_model, new_run
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.by_hand import linear_posterior
 from support.chains import draw_chains
@@ -234,7 +234,7 @@ def test_its_sds_are_those_of_nuts_and_plain_draws_are_far_too_wide(toolchain, t
 def test_a_fit_predicts_scores_and_says_what_it_is(tmp_path):
     sample = {"method": "laplace", "chains": 2, "draws": 50}
     config = small_config("y ~ x + nn(u, v)", sample=sample)
-    fit = semistan.fit(config, small_frame(), out=tmp_path / "run")
+    fit = fit_model(config, small_frame(), out=tmp_path / "run")
     assert fit.run.facts()["Method"] == "approximate (linearised Laplace approximation)"
     assert fit.summary.checks[0].name == "Pareto k of the approximation"
     table = semistan.predict(tmp_path / "run", small_frame(), kind="linpred")

@@ -31,7 +31,7 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import options_of, read_run
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, read_fitted, sample
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.chains import columns_of, complete_folder
 from support.programs import evaluate
@@ -225,7 +225,7 @@ def run(linear, toolchain, tmp_path_factory):
     )
     assert said == ["they start on the curve"]
     assert not list(run.path.glob("metric-*.json"))
-    return semistan.sample(run, toolchain).run
+    return sample(run, toolchain).run
 
 
 def test_a_lost_chain_is_drawn_anew_with_the_same_draws(run, tmp_path, toolchain):
@@ -233,13 +233,13 @@ def test_a_lost_chain_is_drawn_anew_with_the_same_draws(run, tmp_path, toolchain
     path = tmp_path / "run" / "chains" / "chain-2.csv"
     before = parsed(path.read_bytes())
     path.unlink()
-    semistan.sample(read_run(tmp_path / "run"), toolchain)
+    sample(read_run(tmp_path / "run"), toolchain)
     assert parsed(path.read_bytes()).rows == before.rows
 
 
 def test_more_draws_go_on_with_the_same_motion(run, tmp_path, toolchain):
     shutil.copytree(run.path, tmp_path / "run")
-    fit = semistan.sample(read_run(tmp_path / "run"), toolchain, more=1000)
+    fit = sample(read_run(tmp_path / "run"), toolchain, more=1000)
     assert fit.posterior.draws.phi.shape[:2] == (2, 1150)
     assert "the last 1000 by --more" in fit.run.facts()["Draws"]
     for old, new in zip(run.csv_files, fit.run.csv_files, strict=True):
@@ -262,7 +262,7 @@ def test_stan_computes_quantities_at_its_draws(run, tmp_path, toolchain):
 
 
 def test_a_run_says_what_it_is(run, tmp_path):
-    fit = semistan.read_fit(run)
+    fit = read_fitted(run)
     text = "unadjusted (microcanonical Langevin Monte Carlo: the errors of its steps are a bias)"
     assert f"Not the posterior: {text}." in repr(fit)
     assert fit.summary.checks[0].name == "energy error"

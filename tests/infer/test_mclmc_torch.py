@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-import semistan
 from semistan.density.target import make_target
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import SILENT
@@ -30,7 +29,7 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import diagnose, worst
 from semistan.posterior.posterior import One, read_posterior
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import draw_missing, new_run
+from semistan.workflow.fit import draw_missing, fit_model, new_run
 from support.assertions import Z, assert_mean, mcse
 from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains
 from support.drawn import random_draws
@@ -268,7 +267,7 @@ def test_a_fit_says_that_it_is_unadjusted(tmp_path):
     assert reservations(SHORT) == (text,)
     sample = {"method": "mclmc-torch", "chains": 2, "warmup": 20, "draws": 20}
     config = small_config("y ~ x + nn(u, v)", sample=sample)
-    fit = semistan.fit(config, small_frame(), out=tmp_path / "run")
+    fit = fit_model(config, small_frame(), out=tmp_path / "run")
     assert f"Not the posterior: {text}." in repr(fit)
     assert fit.run.facts()["Draws"] == "2 chains x 20 after 20 warm-up draws"
     assert fit.summary.checks[0].name == "energy error"

@@ -32,7 +32,9 @@ from semistan.infer.walk import walked
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import fit_model, new_run
+from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.outputs import generate
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior
 from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains
@@ -263,7 +265,7 @@ def test_a_linear_model_has_its_exact_posterior(metric, tmp_path):
 def test_cmdstan_finds_the_same(family, toolchain, tmp_path):
     bundle, rows = random_bundle(family, hidden=(2,), k=2, priors=PRIORS)
     options = SampleConfig(chains=2, warmup=100, draws=200, seed=3)
-    fit = semistan.sample(new_run(bundle, rows, tmp_path / "stan", options, toolchain), toolchain)
+    fit = sample_run(new_run(bundle, rows, tmp_path / "stan", options, toolchain), toolchain)
     ours = sampled(bundle, rows, tmp_path, options.model_copy(update={"method": "nuts-torch"}))
     files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files]
     theirs = {name: np.stack([file[name] for file in files]) for name in files[0]}
@@ -309,7 +311,7 @@ def test_methods_of_pytorch_take_the_place_of_those_of_the_program_where_stan_ca
 def test_a_fit_has_the_diagnostics_of_nuts(tmp_path):
     sample = {"method": "nuts-torch", "chains": 2, "warmup": 40, "draws": 20}
     config = small_config("y ~ x + nn(u, v)", sample=sample)
-    fit = semistan.fit(config, small_frame(), out=tmp_path / "run")
+    fit = fit_model(config, small_frame(), out=tmp_path / "run")
     assert [check.name for check in fit.summary.checks[:3]] == [
         "divergences", "tree depth", "E-BFMI",
     ]  # fmt: skip
@@ -317,6 +319,6 @@ def test_a_fit_has_the_diagnostics_of_nuts(tmp_path):
     page = semistan.report(fit.run, tmp_path / "page.html").read_text()
     assert "NUTS in PyTorch" in page
     assert "Target acceptance" in page
-    for refused in (semistan.generate, lambda run: semistan.sample(run, more=5)):
+    for refused in (generate, lambda run: sample_run(run, more=5)):
         with pytest.raises(InputError, match="this run's method is 'nuts-torch'"):
             refused(fit.run)

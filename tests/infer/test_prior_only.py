@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import expon, norm, t
 
-import semistan
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from support.assertions import assert_mean, assert_probability, assert_sd
 from support.untrained import random_bundle
 
@@ -14,7 +13,7 @@ from support.untrained import random_bundle
 def prior_draws(toolchain, folder, **priors):
     bundle, rows = random_bundle("gaussian", priors=priors, sample={"metric": "diag_e"})
     run = new_run(bundle, rows, folder / "run", bundle.config.sample, toolchain, prior_only=True)
-    return bundle, stan_data(bundle, rows), semistan.sample(run, toolchain)
+    return bundle, stan_data(bundle, rows), sample(run, toolchain)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import semistan
 from semistan.errors import InputError, SemistanError
 from semistan.infer.cmdstan.compile import compile_program, is_compiled
 from semistan.infer.methods import method_named
@@ -21,9 +20,11 @@ from semistan.infer.plan import (
 )
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.posterior import read_posterior
+from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.program import bundle_program
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, read_fitted, sample
 from support.chains import complete_folder
 from support.untrained import FORMULA, random_bundle
 
@@ -34,7 +35,7 @@ OPTIONS = SampleConfig(chains=4, warmup=150, draws=120, seed=5)
 def fit(toolchain, tmp_path_factory):
     bundle, rows = random_bundle("gaussian")
     folder = tmp_path_factory.mktemp("sampling") / "run"
-    return semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    return sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
 
 
 @pytest.fixture
@@ -117,8 +118,8 @@ def test_inference_data_has_the_conventional_groups_and_names(fit):
 
 def test_log_lik_matches_a_naive_loop(fit):
     rows = fit.run.rows()
-    values = semistan.log_lik(fit.posterior, rows)
-    eta = semistan.posterior_linpred(fit.posterior, rows)
+    values = log_lik(fit.posterior, rows)
+    eta = posterior_linpred(fit.posterior, rows)
     sigma = fit.posterior.draws.dispersion["sigma"].ravel()
     for s, i in ((0, 0), (200, 7), (479, 29)):
         z = (rows.y[i] - eta[s, i]) / sigma[s]
@@ -156,7 +157,7 @@ def test_the_default_grain_is_half_a_threads_share(n, threads, expected):
 
 
 def test_a_moved_run_reads_the_same(fit, copy):
-    again = semistan.read_fit(copy)
+    again = read_fitted(copy)
     assert np.array_equal(again.posterior.draws.theta, fit.posterior.draws.theta)
     assert again.summary.rows == fit.summary.rows
 
@@ -167,15 +168,15 @@ def test_missing_chains_are_completed_with_the_draws_they_would_have_had(copy, f
     run = read_run(copy)
     assert run.missing == [2, 4]
     with pytest.raises(InputError, match=r"lacks chains \[2, 4\]"):
-        semistan.read_posterior(run)
-    again = semistan.sample(run, toolchain)
+        read_posterior(run)
+    again = sample(run, toolchain)
     assert np.array_equal(again.posterior.draws.theta, fit.posterior.draws.theta)
     assert not list(copy.glob(".sampling-*"))
 
 
 def test_sampling_a_complete_run_changes_nothing(copy, toolchain):
     before = {path: path.read_bytes() for path in (copy / "chains").iterdir()}
-    semistan.sample(read_run(copy), toolchain)
+    sample(read_run(copy), toolchain)
     assert {path: path.read_bytes() for path in (copy / "chains").iterdir()} == before
 
 

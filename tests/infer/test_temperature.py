@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
 from scipy.stats import t as student_t
 
-import semistan
 from semistan.bundle.bundle import read_bundle
 from semistan.density import mode as geometry
 from semistan.density.derivatives import derivatives
@@ -29,7 +28,8 @@ from semistan.program.program import bundle_program, stan_program
 from semistan.program.quantities import quantities_program
 from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
-from semistan.workflow.prepare import configure
+from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.train import train
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.programs import declared, evaluate
 from support.small import RESPONSES, small_prepared
@@ -319,8 +319,8 @@ def test_the_metric_of_equation_8_is_positive_and_leads_to_a_mode(
 
 @pytest.fixture(scope="module")
 def trained():
-    prepared = semistan.prepare(configure(MODEL))
-    return semistan.train(prepared), prepared.rows
+    prepared = prepare(configure(MODEL))
+    return train(prepared), prepared.rows
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from scipy import optimize, stats
 from scipy.special import log_softmax, softmax
 from statsmodels.discrete.discrete_model import MNLogit
 
-import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
@@ -38,7 +37,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run, train
+from semistan.workflow.fit import new_run, sample, train
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
 from support.columns import assert_program
@@ -658,7 +657,7 @@ def test_of_two_categories_every_column_is_the_programs(toolchain, tmp_path):
 def fit(toolchain, tmp_path_factory):
     folder = tmp_path_factory.mktemp("categorical") / "run"
     run = new_run(*random_model(PLAIN), folder, OPTIONS, toolchain)
-    fit = semistan.sample(run, toolchain)
+    fit = sample(run, toolchain)
     generate_quantities(fit.run, toolchain)
     return fit
 

@@ -6,7 +6,6 @@ import torch
 from scipy import stats
 from scipy.special import gamma
 
-import semistan
 from semistan.errors import InputError
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
@@ -15,7 +14,7 @@ from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise, scores
 from semistan.program.program import bundle_program
-from semistan.workflow.prepare import prepare
+from semistan.workflow.prepare import new_rows, prepare
 from support.distributions import ORACLES
 from support.drawn import random_draws
 from support.small import small_config, small_frame, small_prepared
@@ -140,7 +139,7 @@ def test_new_rows_need_no_censoring_and_scores_are_of_the_density_alone():
     bundle, rows = random_bundle("weibull", formula="y | cens(c, y2) ~ x1 + nn(u1)")
     posterior = One(bundle, random_draws(bundle))
     frame = rows.frame.drop(columns=["y", "c", "y2"])
-    new = semistan.new_rows(bundle, frame)
+    new = new_rows(bundle, frame)
     assert posterior_predict(posterior, new, np.random.default_rng(1)).shape == (100, 30)
     judged = pointwise(posterior, rows, generator=np.random.default_rng(1))
     assert [item.name for item in scores(bundle.family, judged)] == ["LPPD"]

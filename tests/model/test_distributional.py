@@ -46,7 +46,7 @@ from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.show.pictures.slice import Plane
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import fit_model, new_run, sample
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
 from support.columns import assert_columns, assert_program
@@ -659,7 +659,7 @@ def test_a_slice_goes_through_the_means_of_the_draws():
 def fit(toolchain, tmp_path_factory):
     bundle, rows = random_bundle("gaussian", formula=FORMULA)
     folder = tmp_path_factory.mktemp("distributional") / "run"
-    fit = semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
     generate_quantities(fit.run, toolchain)
     return fit
 
@@ -697,9 +697,7 @@ def test_a_varying_sigma_predicts_better_and_its_coefficients_are_recovered(tool
                  "sample.draws": 300, "sample.kernel": "stan"}  # fmt: skip
     density, fits = {}, {}
     for name, further in {"varying": ", sigma ~ z + nn(u)", "constant": ""}.items():
-        fit = semistan.fit(
-            f"y ~ x + nn(u){further}", train, out=tmp_path / name, overrides=overrides
-        )
+        fit = fit_model(f"y ~ x + nn(u){further}", train, out=tmp_path / name, overrides=overrides)
         rows = new_rows(fit.run.bundle, new, response=True)
         log_density = log_lik(fit.posterior, rows)
         density[name] = np.logaddexp.reduce(log_density, axis=0) - np.log(len(log_density))

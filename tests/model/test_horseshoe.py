@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import semistan
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.kernel import kernel_failure
@@ -18,9 +17,11 @@ from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik
+from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
+from semistan.workflow.outputs import generate
 from support.assertions import Z, mcse
 from support.programs import evaluate
 from support.small import small_prepared
@@ -138,7 +139,7 @@ def test_chains_start_on_the_curve_at_the_trained_coefficients():
 @pytest.mark.lengthy
 def test_prior_draws_are_those_of_a_simulation():
     bundle, rows = random_bundle("gaussian", priors=HORSESHOE)
-    draws = semistan.prior_draws(bundle, rows, (4, 2000), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (4, 2000), np.random.default_rng(1))
     generator, size, units = np.random.default_rng(2), 8000, bundle.units.theta_scale
     z, local = generator.normal(size=(2, size)), np.abs(generator.standard_t(3, (2, size)))
     tau = 0.5 * np.abs(generator.standard_t(2, size))
@@ -159,11 +160,11 @@ def test_a_run_has_its_coefficients_and_generated_quantities(toolchain, tmp_path
     run = new_run(
         bundle, rows, tmp_path / "run", bundle.config.sample, toolchain, kernel="cpp"
     )  # fmt: skip
-    draws = semistan.sample(run, toolchain).posterior.draws
+    draws = sample(run, toolchain).posterior.draws
     table = pd.read_csv(run.csv_files[0], comment="#")
     units = bundle.units.theta_scale
     theta = shrunk(table["zb.2"], table["hs_local.2"], 0.5 * units[1] * table["hs_global"],
                    (1.5 * units[1]) ** 2 * table["hs_slab"])  # fmt: skip
     assert draws.theta[0, :, 1] == pytest.approx(theta.to_numpy(), rel=1e-6)
-    semistan.generate(run)
+    generate(run)
     assert read_generated(run).log_lik == pytest.approx(log_lik(One(bundle, draws), rows), rel=1e-5)

@@ -27,7 +27,7 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.r_script import write_r_script
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from semistan.workflow.prepare import new_rows, prepare
 from semistan.workflow.simulate import with_response
 from support.assertions import Z
@@ -318,7 +318,7 @@ def test_the_program_reads_counts():
 def fit(toolchain, tmp_path_factory):
     folder = tmp_path_factory.mktemp("multinomial") / "run"
     run = new_run(*random_bundle(MULTINOMIAL), folder, OPTIONS, toolchain)
-    fit = semistan.sample(run, toolchain)
+    fit = sample(run, toolchain)
     generate_quantities(fit.run, toolchain)
     return fit
 

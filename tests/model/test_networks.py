@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.density.ggn import kronecker_ggn
@@ -30,11 +29,13 @@ from semistan.model.networks.networks import (
 )
 from semistan.model.orthogonal import orthogonal_columns
 from semistan.model.subspace import along, along_axes
+from semistan.posterior.predictive import posterior_linpred
 from semistan.program.data import stan_data
 from semistan.program.parts import has_log_lik
 from semistan.subspace.blocks import by_network
 from semistan.subspace.coefficients import settle, theta_at
 from semistan.subspace.descent import initial_parameters
+from semistan.workflow.fit import fit_model
 from support.agreement import assert_agreement, predictor_at, random_states, relative
 from support.by_hand import naive_network, naive_networks, naive_outputs
 from support.golden import MODELS
@@ -355,7 +356,7 @@ def test_the_kernel_has_no_likelihood_of_several_networks():
 def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):
     settings = {"sample.chains": 2, "sample.warmup": 300, "sample.draws": 300}
     folder = MODELS / "additive"
-    fit = semistan.fit(folder / "model.toml", out=tmp_path / "run", overrides=settings)
+    fit = fit_model(folder / "model.toml", out=tmp_path / "run", overrides=settings)
     bundle, rows = fit.run.bundle, fit.run.rows()
     data = pd.read_csv(folder / "data.csv")
     truth = np.stack([data["u1"] * data["u2"], np.sin(2 * data["v"])])
@@ -370,7 +371,7 @@ def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_
     shared = np.corrcoef(each, truth)[:2, 2:] ** 2
     assert np.all(np.diag(shared) > 0.8)
     assert np.all(shared[~np.eye(2, dtype=bool)] < 0.1)
-    eta = semistan.posterior_linpred(fit.posterior, rows)
+    eta = posterior_linpred(fit.posterior, rows)
     parts = bundle.units.eta_loc + bundle.units.eta_scale * each.sum(axis=0)
     theta = fit.posterior.draws.flat(fit.posterior.draws.theta).mean(axis=0)
     whole = parts + (rows.X - bundle.units.x_loc) @ theta

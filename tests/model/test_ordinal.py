@@ -11,7 +11,6 @@ from scipy import stats
 from scipy.special import expit
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
-import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.families.families import family
@@ -19,10 +18,13 @@ from semistan.model.families.family import check_response
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik as log_lik_of
+from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.scores import pointwise
 from semistan.program.data import stan_data
 from semistan.program.program import stan_program
-from semistan.workflow.fit import train
+from semistan.workflow.fit import fit_model, train
+from semistan.workflow.outputs import generate
 from semistan.workflow.prepare import new_rows, prepare
 from support.columns import assert_columns
 from support.drawn import random_draws
@@ -315,7 +317,7 @@ def test_the_score_is_the_ranked_probability_score():
         dispersion={name: np.full_like(x, GAPS[name]) for name, x in draws.dispersion.items()},
     )  # fmt: skip
     judged = pointwise(One(bundle, one), rows, generator=np.random.default_rng(1))
-    eta = semistan.posterior_linpred(One(bundle, one), rows)[0]
+    eta = posterior_linpred(One(bundle, one), rows)[0]
     below = np.cumsum(probabilities("logit", eta), axis=1)[:, :-1]
     rps = np.square(below - (rows.y[:, None] <= np.arange(1, K))).sum(axis=1)
     assert judged.crps == pytest.approx(rps, abs=5 * 1.5 / np.sqrt(2000))
@@ -328,7 +330,7 @@ def test_every_column_is_the_programs(toolchain, tmp_path):
 
 
 def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp_path):
-    fit = semistan.fit(
+    fit = fit_model(
         FORMULA, ordinal_frame(), out=tmp_path / "run",
         overrides={"family": "cumulative", "subspace.k": 2, "network.hidden": [3],
                    "train.epochs": 200, "sample.chains": 1, "sample.draws": 400},
@@ -336,7 +338,7 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
     assert fit.run.bundle.config.family == "cumulative(logit, 4)"
     intercepts = [f"b_Intercept[{k}]" for k in (1, 2, 3)]
     assert list(fit.posterior.draws.interpreted) == [*intercepts, "b_x", *GAPS]
-    linear = semistan.posterior_linpred(fit.posterior, fit.run.rows())
+    linear = posterior_linpred(fit.posterior, fit.run.rows())
     x_mean = fit.run.rows().X.mean() * fit.posterior.draws.theta[0, :, 0]
     tau = np.cumsum(
         [0 * x_mean, *(fit.posterior.draws.dispersion[name][0] for name in GAPS)], axis=0
@@ -344,11 +346,11 @@ def test_a_run_has_our_log_likelihood_and_categories_of_its_draws(toolchain, tmp
     for name, threshold in zip(intercepts, tau, strict=True):
         found = fit.posterior.draws.coefficients[name][0]
         assert found == pytest.approx(threshold - linear.mean(axis=1) + x_mean, abs=1e-6)
-    semistan.generate(fit.run)
+    generate(fit.run)
     generated, rows = read_generated(fit.run), fit.run.rows()
-    ours = semistan.log_lik(fit.posterior, rows)
+    ours = log_lik_of(fit.posterior, rows)
     assert generated.log_lik == pytest.approx(ours, rel=1e-9, abs=0)
-    expected = semistan.posterior_epred(fit.posterior, rows) @ np.arange(1, K + 1)
+    expected = posterior_epred(fit.posterior, rows) @ np.arange(1, K + 1)
     assert fit.run.bundle.family.support(generated.y_rep).all()
     error = (generated.y_rep - expected).mean(axis=1)
     assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))

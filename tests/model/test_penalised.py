@@ -10,7 +10,6 @@ import torch
 from scipy import stats
 from scipy.special import expit
 
-import semistan
 from semistan.density.columns import unconstrained
 from semistan.density.starts import trained_values
 from semistan.density.target import make_target, negative_log_posterior
@@ -25,10 +24,11 @@ from semistan.model.terms.smooth import Smooth
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
+from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import Z
 from support.programs import evaluate, stanc_output
@@ -325,7 +325,7 @@ def test_density_and_gradient_are_those_of_pytorch(make, toolchain, tmp_path):
 def fit(toolchain, tmp_path_factory):
     bundle, rows = everything(priors=PRIORS, sample={"kernel": "stan"})
     folder = tmp_path_factory.mktemp("penalised") / "run"
-    fit = semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
     generate_quantities(fit.run, toolchain)
     return fit
 
@@ -451,7 +451,7 @@ def test_lp_and_prior_are_those_of_the_densities(fit, columns):
 
 def test_the_run_reads_its_rows_and_bundle_back(fit):
     bundle, rows = everything()
-    read = semistan.read_run(fit.run.path)
+    read = read_run(fit.run.path)
     again = read.rows()
     for got, expected in zip(blocks(again), blocks(rows), strict=True):
         assert np.array_equal(got.Z, expected.Z)
@@ -489,6 +489,6 @@ def test_predictions_of_new_levels_are_wider_than_those_of_known_ones(fit):
 def test_a_moved_run_continues_where_it_stopped(fit, toolchain, tmp_path):
     shutil.copytree(fit.run.path, tmp_path / "moved")
     (tmp_path / "moved" / "chains" / "chain-2.csv").unlink()
-    again = semistan.sample(semistan.read_run(tmp_path / "moved"), toolchain)
+    again = sample(read_run(tmp_path / "moved"), toolchain)
     assert np.array_equal(again.posterior.draws.phi, fit.posterior.draws.phi)
     assert np.array_equal(again.posterior.draws.terms["r_1"], fit.posterior.draws.terms["r_1"])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import semistan
 from semistan.bundle.bundle import write_bundle
 from semistan.command import cli
 from semistan.density.target import make_target, negative_log_posterior
@@ -26,6 +25,7 @@ from semistan.model.priors.prior import (
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.workflow.inputs import read_config, write_config
+from semistan.workflow.priors import priors as priors_of
 from support.programs import evaluate
 from support.small import RESPONSES, small_bundle, small_config, small_frame, small_prepared
 from support.untrained import random_bundle
@@ -213,36 +213,36 @@ def test_auto_is_there_for_every_construction(construction):
 
 def test_before_training_only_phis_width_is_unknown():
     frame = small_frame()
-    table = semistan.priors("y ~ x + nn(u)", frame, overrides={"priors.phi": "auto"})
+    table = priors_of("y ~ x + nn(u)", frame, overrides={"priors.phi": "auto"})
     bundle, _ = small_bundle("y ~ x + nn(u)", priors__phi="auto")
-    trained = semistan.priors(bundle)
+    trained = priors_of(bundle)
     assert table["parameter"].tolist() == ["phi", "b_x", "sigma"]
     assert table["used"].tolist()[0] == "known after training"
     assert table.iloc[1:].to_numpy().tolist() == trained.iloc[2:].to_numpy().tolist()
-    fixed = semistan.priors("y ~ x + nn(u)", frame, overrides={"priors.phi": "normal(0, 5)"})
+    fixed = priors_of("y ~ x + nn(u)", frame, overrides={"priors.phi": "normal(0, 5)"})
     assert fixed["used"].tolist()[0] == "normal(0, 5)"
     scaled = {"priors.phi": "normal(0, 5)", "subspace.construction": "pca"}
-    pca = semistan.priors("y ~ x + nn(u)", frame, overrides=scaled)
+    pca = priors_of("y ~ x + nn(u)", frame, overrides=scaled)
     assert pca["used"].tolist()[0] == "known after training"
 
 
 def test_the_prior_of_the_weights_is_known_before_training():
-    table = semistan.priors("y ~ x + nn(u)", small_frame())
+    table = priors_of("y ~ x + nn(u)", small_frame())
     assert table["parameter"].tolist() == ["w", "output biases", "b_x", "sigma"]
     used = ["normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases", "normal(0, 2.5)"]
     assert table["used"].tolist()[:2] == used
     assert set(table["source"]) == {"default"}
-    given = semistan.priors("y ~ x + nn(u)", small_frame(), overrides={"priors.w": "normal(0, 1)"})
+    given = priors_of("y ~ x + nn(u)", small_frame(), overrides={"priors.w": "normal(0, 1)"})
     assert given["source"].tolist()[:2] == ["class", "default"]
 
 
 def test_the_priors_of_a_folder_are_listed(tmp_path):
     bundle, _ = small_bundle()
     write_bundle(bundle, tmp_path / "bundle")
-    table = semistan.priors(tmp_path / "bundle")
-    assert table.equals(semistan.priors(bundle))
+    table = priors_of(tmp_path / "bundle")
+    assert table.equals(priors_of(bundle))
     with pytest.raises(InputError, match="is trained"):
-        semistan.priors(tmp_path / "bundle", overrides={"priors.b": "normal(0, 1)"})
+        priors_of(tmp_path / "bundle", overrides={"priors.b": "normal(0, 1)"})
 
 
 def test_coefficients_of_one_density_share_a_statement_and_their_data():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
 from semistan.density.problem import make_problem
@@ -24,10 +23,12 @@ from semistan.model.networks.networks import (
     outputs,
     prior_scales,
 )
+from semistan.posterior.predictive import posterior_linpred, posterior_predict
 from semistan.program.data import stan_data
 from semistan.program.program import stan_program
 from semistan.subspace.coefficients import theta_at
 from semistan.subspace.descent import initial_parameters
+from semistan.workflow.fit import fit_model
 from support.by_hand import naive_networks, naive_outputs
 from support.small import small_bundle, small_frame, small_prepared
 from support.untrained import CATEGORICAL, random_bundle
@@ -221,12 +222,12 @@ def test_a_fit_finds_mean_and_spread_from_shared_layers(toolchain, tmp_path):
     u = generator.uniform(-2, 2, 400)
     truth = np.sin(1.5 * u)
     frame = frame.assign(u=u, y=truth + np.exp(-1 + 0.7 * truth) * generator.normal(size=400))
-    fit = semistan.fit(
+    fit = fit_model(
         "y ~ nn(u, shared='f'), sigma ~ nn(u, shared='f')", frame, out=tmp_path / "run",
         overrides={"network.hidden": [6], "sample.chains": 2, "sample.warmup": 300,
                    "sample.draws": 300, "subspace.k": 8, "train.epochs": 1000},
     )  # fmt: skip
-    mean = semistan.posterior_linpred(fit.posterior, fit.run.rows()).mean(axis=0)
+    mean = posterior_linpred(fit.posterior, fit.run.rows()).mean(axis=0)
     assert np.corrcoef(mean, truth)[0, 1] > 0.97
-    drawn = semistan.posterior_predict(fit.posterior, fit.run.rows(), generator)
+    drawn = posterior_predict(fit.posterior, fit.run.rows(), generator)
     assert np.corrcoef(np.log(drawn.std(axis=0)), truth)[0, 1] > 0.9

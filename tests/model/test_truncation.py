@@ -6,7 +6,6 @@ import torch
 from scipy import integrate, optimize, stats
 from scipy.special import gamma
 
-import semistan
 from semistan.errors import InputError
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
@@ -22,7 +21,7 @@ from semistan.posterior.predictive import (
     posterior_predict,
 )
 from semistan.program.program import bundle_program
-from semistan.workflow.prepare import prepare
+from semistan.workflow.prepare import new_rows, prepare
 from support.assertions import assert_mean
 from support.distributions import ORACLES
 from support.drawn import random_draws
@@ -173,14 +172,14 @@ def test_counts_can_be_censored_as_well():
 def test_new_rows_need_the_bounds_and_predictions_lie_between_them():
     bundle, rows = random_bundle("poisson", formula="y | trunc(1, most) ~ x1 + nn(u1)", n=12)
     posterior = One(bundle, random_draws(bundle))
-    new = semistan.new_rows(bundle, rows.frame.drop(columns="y"))
+    new = new_rows(bundle, rows.frame.drop(columns="y"))
     drawn = posterior_predict(posterior, new, np.random.default_rng(1))
     mean = posterior_epred(posterior, new)
     for found in (drawn, mean):
         assert (found >= 1).all()
         assert (found <= rows.given["ub"]).all()
     with pytest.raises(InputError, match="most"):
-        semistan.new_rows(bundle, rows.frame.drop(columns=["y", "most"]))
+        new_rows(bundle, rows.frame.drop(columns=["y", "most"]))
 
 
 def test_columns_of_bounds_explain_nothing_and_are_held_at_whole_numbers():

@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import stats
 
-import semistan
 from semistan.density.target import log_prior_density, make_target
 from semistan.errors import InputError
 from semistan.infer.stan_csv import sampled_columns
@@ -16,6 +15,7 @@ from semistan.model.networks.networks import Networks
 from semistan.model.priors.weight_scales import SD_W, weight_scales
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.posterior import One
+from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.inference_data import inference_data
 from semistan.workflow.dimension import with_dimension
@@ -75,7 +75,7 @@ def test_the_prior_of_a_weight_given_its_scale_is_numpys():
 def test_prior_draws_of_weights_have_the_second_moment_of_both_together():
     priors = {"phi": None, "sd_w": "lognormal(-0.5, 0.4)"}
     bundle, rows = random_bundle("gaussian", subspace=FULL, priors=priors)
-    draws = semistan.prior_draws(bundle, rows, (1, 4000), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (1, 4000), np.random.default_rng(1))
     squares = np.square(draws.phi[0] / bundle.subspace.phi_scale)
     expected = np.where(bundle.model.weight_scales.of > 0, np.exp(2 * (-0.5 + 0.4**2)), 1.0)
     error = squares.std(axis=0) / np.sqrt(len(squares))

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-import semistan
 from semistan.posterior.implied import DRAWS, LATER, implied, implied_text
+from semistan.posterior.posterior import One
+from semistan.posterior.predictive import posterior_linpred
+from semistan.posterior.prior_draws import prior_draws
 from support.assertions import Z
 from support.command import command_in
 from support.small import small_bundle, small_frame, small_prepared
@@ -83,8 +85,8 @@ def test_each_predictor_with_a_network_has_its_figure_and_scale():
 def test_it_is_that_of_draws_from_the_prior():
     bundle, rows = small_bundle()
     (found,) = implied(bundle, rows, np.random.default_rng(1))
-    draws = semistan.prior_draws(bundle, rows, (4, 1000), np.random.default_rng(2))
-    f = semistan.posterior_linpred(semistan.One(bundle, draws), rows, part="nn")
+    draws = prior_draws(bundle, rows, (4, 1000), np.random.default_rng(2))
+    f = posterior_linpred(One(bundle, draws), rows, part="nn")
     expected = np.median(f.std(axis=0, ddof=1)) / bundle.units.eta_scale
     assert found.sd == pytest.approx(expected, rel=0.1)
 
@@ -97,7 +99,9 @@ def test_the_command_says_it_under_its_table(tmp_path, monkeypatch, capsys):
     assert out.splitlines()[-1].startswith("Under its prior the network's part has an sd of ")
     code, out, _ = command("priors", "y ~ x + nn(u, v)", "--data", "data.csv", "--k", 3)
     assert out.splitlines()[-1].lower() == f"{LATER}."
-    code, out, error = command("train", "y ~ x + nn(u, v)", "--data", "data.csv", "--epochs", 3)
+    code, out, error = command(
+        "fit", "--train-only", "y ~ x + nn(u, v)", "--data", "data.csv", "--epochs", 3
+    )
     assert "under its prior the network's part has an sd of" in error
     (tmp_path / "data.csv").unlink()
     code, out, _ = command("priors", "bundle")

@@ -11,8 +11,9 @@ import semistan
 from semistan.command import cli
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
+from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from support.assertions import Z, assert_mean, assert_probability, assert_sd, mcse
 from support.small import small_bundle, small_frame
 from support.untrained import random_bundle
@@ -23,7 +24,7 @@ SHAPE = (4, 1000)
 def drawn(name="gaussian", seed=1, shape=SHAPE, k=3, free="none", **priors):
     settings = {"priors": priors, "subspace": {"k": k, "free": free}}
     bundle, rows = random_bundle(name, k=k, **settings)
-    return bundle, rows, semistan.prior_draws(bundle, rows, shape, np.random.default_rng(seed))
+    return bundle, rows, prior_draws(bundle, rows, shape, np.random.default_rng(seed))
 
 
 def test_parameters_follow_their_priors():
@@ -86,7 +87,7 @@ def test_a_fixed_dispersion_and_theta_inside_the_subspace():
     bundle, rows = random_bundle(
         "gaussian", priors={"sigma": "constant(3)"}, subspace={"k": 3, "construction": "naive"}
     )
-    draws = semistan.prior_draws(bundle, rows, (2, 5), np.random.default_rng(1))
+    draws = prior_draws(bundle, rows, (2, 5), np.random.default_rng(1))
     assert (draws.dispersion["sigma"] == 3).all()
     expected = bundle.subspace.theta_bar + draws.phi @ bundle.subspace.theta_Pi.T
     assert draws.theta == pytest.approx(expected)
@@ -101,8 +102,8 @@ def test_the_same_generator_gives_the_same_draws():
 def test_predictions_agree_with_a_run_that_leaves_the_likelihood_out(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", sample={"metric": "diag_e"})
     run = new_run(bundle, rows, tmp_path / "run", bundle.config.sample, toolchain, prior_only=True)
-    sampled = semistan.sample(run, toolchain).posterior.draws
-    draws = semistan.prior_draws(bundle, rows, (4, 5000), np.random.default_rng(1))
+    sampled = sample(run, toolchain).posterior.draws
+    draws = prior_draws(bundle, rows, (4, 5000), np.random.default_rng(1))
     some = rows.first(3)
     by_stan, by_numpy = (
         posterior_epred(One(bundle, d), some).reshape(d.chains, -1, 3) for d in (sampled, draws)

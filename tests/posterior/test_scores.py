@@ -19,7 +19,6 @@ from sklearn.metrics import (
 )
 
 from semistan.bundle.files import write_json
-from semistan.command import screen
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predictive
@@ -40,6 +39,7 @@ from semistan.posterior.scoring.scores import (
 )
 from semistan.show.pictures.calibration import _curves
 from semistan.show.pictures.words import eta_words, mean_words
+from semistan.terminal import screen
 from support.distributions import InflatedBeta
 from support.drawn import random_draws
 from support.small import category_bundle

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-import semistan
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import new_run
+from semistan.workflow.fit import new_run, sample
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.untrained import CATEGORICAL, random_bundle
 
@@ -65,7 +64,7 @@ def test_theta_has_the_posterior_of_a_generalised_linear_model(family, toolchain
     formula, oracle = CASES[family]
     priors = PRIORS | ({"sigma": f"constant({SIGMA})"} if family == "gaussian" else {})
     bundle, rows = random_bundle(family, formula=formula, k=1, priors=priors)
-    fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
     assert np.abs(fit.posterior.draws.phi).max() < 1e-5 * bundle.subspace.phi_scale.max()
     network = linear_predictor(
         bundle.network, bundle.units, bundle.trained, rows.X, rows.U, np.zeros((1, 1)),
@@ -81,7 +80,7 @@ def test_theta_has_the_posterior_of_a_generalised_linear_model(family, toolchain
 def test_coefficients_of_categories_have_the_posterior_of_a_multinomial_logit(toolchain, tmp_path):
     formula = f"y ~ x1 + {NETWORK}"
     bundle, rows = random_bundle(CATEGORICAL, formula=formula, k=1, priors=PRIORS)
-    fit = semistan.sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
+    fit = sample(new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain), toolchain)
     units, trained = bundle.units, bundle.trained
     w = bundle.subspace.p_bar
     mutrain = network_output(bundle.network, units, w, rows.U, "mutrain")

@@ -16,6 +16,8 @@ from semistan.posterior.effects.smooths import smooth_curves, smooths_table
 from semistan.posterior.posterior import One
 from semistan.show.pictures import alt_text, available, draw
 from semistan.show.pictures.material import memory_material
+from semistan.workflow.explain import slopes
+from semistan.workflow.fit import fit_model
 from support.drawn import random_draws
 from support.figures import untidy
 from support.small import small_bundle, small_config
@@ -202,8 +204,8 @@ def test_columns_of_categories_and_of_nested_groups_have_effects(tmp_path):
     frame = table().assign(c=i % 4 + 1, g=i % 6, h=np.where(i % 6 < 3, "low", "high"))
     sample = {"method": "elliptical-slice", "chains": 1, "draws": 20, "warmup": 5}
     config = small_config("y ~ mo(c) + (1 || gr(g, by=h)) + nn(u)", sample=sample)
-    run = semistan.fit(config, frame, out=tmp_path / "run").run
-    marginal = semistan.marginal_effects(run).set_index(["term", "contrast"])["Estimate"]
+    run = fit_model(config, frame, out=tmp_path / "run").run
+    marginal = slopes(run).set_index(["term", "contrast"])["Estimate"]
     assert list(marginal["c"].index) == ["2 - 1", "3 - 1", "4 - 1"]
     effect = semistan.effect(run, "c").table()
     assert list(effect["c"]) == [1, 2, 3, 4]

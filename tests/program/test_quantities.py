@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-import semistan
 from semistan.density.predictor import linear_predictor
 from semistan.errors import InputError, SemistanError
 from semistan.infer.cmdstan import quantities
@@ -16,10 +15,11 @@ from semistan.infer.cmdstan.compile import Compiled, compile_program, without_co
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
-from semistan.workflow.fit import draw_missing, new_run
+from semistan.workflow.fit import draw_missing, new_run, sample
 from support.assertions import Z
 from support.sealed import rewrite
 from support.small import RESPONSES, small_bundle
@@ -38,7 +38,7 @@ CASES = {
 def sampled(folder, toolchain, name, prior_only=False, **settings):
     bundle, rows = random_bundle(name, **settings)
     run = new_run(bundle, rows, folder, OPTIONS, toolchain, prior_only=prior_only)
-    return semistan.sample(run, toolchain)
+    return sample(run, toolchain)
 
 
 @pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
@@ -70,7 +70,7 @@ def binary(run, toolchain):
 def standardised(fit):
     """Replicated responses less their mean, over their sd, given each draw: (S, N)."""
     bundle, draws = fit.run.bundle, fit.posterior.draws
-    mu = semistan.posterior_epred(One(bundle, draws), fit.run.rows())
+    mu = posterior_epred(One(bundle, draws), fit.run.rows())
     variance = {
         "gaussian": lambda: draws.dispersion["sigma"].ravel()[:, None] ** 2,
         "poisson": lambda: mu,
@@ -80,7 +80,7 @@ def standardised(fit):
 
 
 def test_log_lik_is_ours(fit):
-    ours = semistan.log_lik(fit.posterior, fit.run.rows())
+    ours = log_lik(fit.posterior, fit.run.rows())
     stans = read_generated(fit.run).log_lik
     assert stans.shape == ours.shape == (OPTIONS.chains * OPTIONS.draws, 30)
     assert stans == pytest.approx(ours, rel=1e-9, abs=0)
@@ -108,9 +108,9 @@ def test_a_model_without_coefficients(toolchain, tmp_path):
     bundle, rows = small_bundle("y ~ nn(u, v)")
     run = new_run(bundle, rows, tmp_path / "run", OPTIONS, toolchain)
     draw_missing(run, toolchain)
-    run = semistan.read_run(run.path)
+    run = read_run(run.path)
     generate_quantities(run, toolchain)
-    draws = semistan.read_posterior(run).draws
+    draws = read_posterior(run).draws
     phi, sigma = draws.phi.reshape(-1, 2), draws.dispersion["sigma"].reshape(-1, 1)
     eta = linear_predictor(
         bundle.network, bundle.units, bundle.trained, rows.X, rows.U, phi, np.zeros((len(phi), 0))
@@ -143,7 +143,7 @@ def test_another_seed_gives_other_responses_and_the_same_log_lik(copy, toolchain
 def test_counts_of_huge_means_do_not_stop_stan(copy, toolchain):
     units = copy.bundle.units
     far = replace(copy.bundle, units=replace(units, eta_loc=units.eta_loc + 25))
-    eta = semistan.posterior_linpred(One(far, semistan.read_posterior(copy).draws), copy.rows())
+    eta = posterior_linpred(One(far, read_posterior(copy).draws), copy.rows())
     generate_quantities(replace(copy, bundle=far), toolchain, seed=1)
     y_rep = read_generated(copy).y_rep
     assert (eta > np.log(2.0**30)).any()
@@ -171,7 +171,7 @@ def test_a_draw_whose_quantities_fail_is_reported(toolchain, tmp_path):
     lines[last] = ",".join((cells | {"theta.1": "1e308"}).values())
     path.write_text("\n".join(lines) + "\n")
     rewrite(run.path)
-    run = semistan.read_run(run.path)
+    run = read_run(run.path)
     with pytest.raises(SemistanError, match=r"failed: Exception: bernoulli_logit_rng: .* finite"):
         generate_quantities(run, toolchain)
     assert [path.name for path in (run.path / "generated").glob("*.csv")] == ["chain-1.csv"]
@@ -206,7 +206,7 @@ def test_chains_of_another_program_are_refused(copy, toolchain, monkeypatch):
 
 
 def test_unfinished_runs_are_refused(copy, toolchain):
-    with pytest.raises(InputError, match=r"lacks chains \[1, 2\].*semistan generate"):
+    with pytest.raises(InputError, match=r"lacks chains \[1, 2\].*semistan export"):
         read_generated(copy)
     (copy.path / "chains" / "chain-1.csv").unlink()
     with pytest.raises(InputError, match=r"lacks chains \[1\]"):

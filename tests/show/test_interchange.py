@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import xarray
 
-import semistan
 from semistan.errors import InputError
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import Mixture, One
@@ -16,6 +15,7 @@ from semistan.posterior.run import Run
 from semistan.show.export import draws_table
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.tables import write_table
+from semistan.workflow.fit import fit_model
 from support.drawn import random_draws
 from support.small import category_bundle, category_frame, small_config
 from support.untrained import FORMULA, random_bundle
@@ -164,7 +164,7 @@ def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, 
         "y ~ x + nn(u)", priors={"b": f"normal(0, {scale})", "phi": "normal(0, 1)"},
         sample={"method": "elliptical-slice", "chains": 2, "draws": 400},
     )  # fmt: skip
-    fit = semistan.fit(config, frame, out=tmp_path / "run")
+    fit = fit_model(config, frame, out=tmp_path / "run")
     arviz, data = quiet_arviz(), by_arviz(fit.run.path / "posterior.nc")
     lprior = fit.posterior.draws.lprior
     assert np.array_equal(data["log_prior"]["lprior"].values, lprior)

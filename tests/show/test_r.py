@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import semistan
 from semistan.bundle.files import read_json, write_json
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
@@ -21,6 +20,7 @@ from semistan.show.export import draws_table
 from semistan.show.r_script import r_script, write_r_script
 from semistan.show.tables import write_table
 from semistan.workflow.fit import new_run
+from semistan.workflow.fit import sample as sample_run
 from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
 from support.untrained import random_bundle
@@ -58,7 +58,7 @@ class Read:
 def read(request, rscript, toolchain, tmp_path_factory):
     bundle, rows = family_bundle(request.param)
     folder = tmp_path_factory.mktemp("r") / "a run"
-    fit = semistan.sample(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
+    fit = sample_run(new_run(bundle, rows, folder, OPTIONS, toolchain), toolchain)
     generate_quantities(fit.run, toolchain)
     return Read(fit, rscript, tmp_path_factory.mktemp("tables"))
 
@@ -177,7 +177,7 @@ def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, to
     bundle, rows = small_bundle(f"y ~ `{name}` + nn(u)", small_frame().rename(columns={"x": name}))
     options = OPTIONS.model_copy(update={"max_treedepth": 2, "chains": 1})
     run = new_run(bundle, rows, tmp_path / "run", options, toolchain, prior_only=True)
-    fit = semistan.sample(run, toolchain)
+    fit = sample_run(run, toolchain)
     script = write_r_script(fit.run, tmp_path / "elsewhere" / "my script.R")
     printed = run_r([rscript, script], cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"})
     deep = int((fit.posterior.draws.sampler["tree_depth"] >= 2).sum())
@@ -185,7 +185,7 @@ def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, to
     assert f"limit of the tree depth: {deep} " in printed
     assert "prior draws: 150 \nchains: 1 \n" in printed
     assert name.replace("\\", r"\\") in printed
-    assert f"semistan generate '{run.path}'" in printed
+    assert f"semistan export '{run.path}' --to generated" in printed
     assert "PSIS-LOO" not in printed
     assert sorted(path.name for path in (run.path / "figures-r").iterdir()) == [
         "coefficients.pdf", "densities.pdf", "trace.pdf",
@@ -196,7 +196,7 @@ def test_approximations_are_read_and_marked(rscript, toolchain, tmp_path):
     bundle, rows = family_bundle("gaussian")
     options = OPTIONS.model_copy(update={"method": "meanfield"})
     run = new_run(bundle, rows, tmp_path / "run", options, toolchain)
-    fit = semistan.sample(run, toolchain)
+    fit = sample_run(run, toolchain)
     printed = run_r([rscript, write_r_script(run)], cwd=tmp_path)
     assert "posterior draws: 300 \nchains: 2 \n" in printed
     assert "not the posterior: approximate (mean-field variational inference)" in printed

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-import semistan
 from semistan.show.report import write_report
+from semistan.workflow.fit import fit_model
 from support.browser import chromium
 from support.small import small_frame
 
@@ -30,7 +30,7 @@ def report(toolchain, tmp_path_factory):
         "network.hidden": [3], "subspace.k": 2, "train.epochs": 50,
         "sample.warmup": 200, "sample.draws": 150,
     }  # fmt: skip
-    fit = semistan.fit(FORMULA, frame, out=folder / "run", overrides=overrides)
+    fit = fit_model(FORMULA, frame, out=folder / "run", overrides=overrides)
     path = folder / "report.html"
     write_report(fit.run, fit.posterior, fit.summary, path)
     return path

@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy import stats
 
-import semistan
 from semistan.bundle.bundle import write_bundle
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
@@ -26,6 +25,7 @@ from semistan.show.pictures.write import write_picture
 from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
 from semistan.subspace.nested import MOST_SIZES, nested_errors
+from semistan.workflow.outputs import plot_subspace
 from support.command import command_in
 from support.drawn import random_draws
 from support.figures import legend, lines, texts, untidy
@@ -383,11 +383,11 @@ def test_the_command_draws_a_bundle(command, tmp_path):
 
 def test_a_bundle_is_drawn_from_python(tmp_path):
     measured = small_measured()
-    figure = semistan.plot_subspace(measured.bundle, tmp_path / "s.svg", rows=measured.rows)
+    figure = plot_subspace(measured.bundle, tmp_path / "s.svg", rows=measured.rows)
     assert (tmp_path / "s.svg").is_file()
     assert panel(figure, "phi[1]")
     with pytest.raises(InputError, match="--data"):
-        semistan.plot_subspace(measured.bundle)
+        plot_subspace(measured.bundle)
 
 
 def test_a_plane_says_what_it_shows():

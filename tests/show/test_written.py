@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from semistan.command import screen
 from semistan.posterior.checks import predictive_checks
 from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.effect import conditional_effect
@@ -27,6 +26,7 @@ from semistan.show.pictures.words import interval_words
 from semistan.show.report.coefficients import _numbers
 from semistan.show.report.learnt import frame_table
 from semistan.show.report.numbers import MINUS
+from semistan.terminal import screen
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame
 

@@ -21,6 +21,7 @@ from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik
 from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
@@ -294,6 +295,6 @@ def test_the_likelihood_of_each_row_is_completed_in_stan(settings, toolchain, tm
     assert fit.posterior.draws.psi.shape == (2, 30, bundle.completion.K)
     assert f"{PSI}.1" in (tmp_path / "run" / "chains" / "chain-1.csv").read_text()
     generate_quantities(fit.run, toolchain)
-    ours = semistan.log_lik(fit.posterior, rows)
+    ours = log_lik(fit.posterior, rows)
     assert read_generated(fit.run).log_lik == pytest.approx(ours, rel=1e-6, abs=1e-6)
     assert MU not in bundle.design.varying

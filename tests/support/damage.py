@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import semistan
 from semistan.errors import SemistanError
-from semistan.workflow.fit import start_run
+from semistan.posterior.run import read_run
+from semistan.workflow.fit import read_fitted, start_run
+from semistan.workflow.fit import sample as sample_run
 from support.small import small_frame
 
 NEW = small_frame()[:3]
@@ -24,7 +26,7 @@ def truncate(content, generator):
 
 
 def summary(run):
-    return semistan.read_fit(run).summary.table()
+    return read_fitted(run).summary.table()
 
 
 def predict(run):
@@ -45,7 +47,7 @@ def loo(run):
 
 def sample(run):
     """Complete the run: the last, for it writes."""
-    return semistan.sample(semistan.read_run(run)).summary.table()
+    return sample_run(read_run(run)).summary.table()
 
 
 READERS = (summary, predict, predict_by_onnx, score, loo, sample)
@@ -56,7 +58,7 @@ def sample_bundle(bundle):
     small_frame().to_csv(bundle.parent / "data.csv", index=False)
     out = bundle.parent / "new"
     run = start_run(bundle, str(bundle.parent / "data.csv"), out, {}, overwrite=True)
-    return semistan.sample(run).summary.table()
+    return sample_run(run).summary.table()
 
 
 @dataclass

@@ -11,11 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import semistan
 from semistan.posterior.arviz import quiet_arviz
 from semistan.program.program import stan_program
 from semistan.workflow.dimension import with_dimension
-from semistan.workflow.prepare import configure
+from semistan.workflow.fit import fit_model
+from semistan.workflow.prepare import configure, prepare
 from support.untrained import CATEGORICAL, MULTINOMIAL, completed_bundle, random_bundle
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -44,7 +44,7 @@ def model_folders():
 
 
 def golden_program(folder):
-    prepared = semistan.prepare(configure(folder / "model.toml"))
+    prepared = prepare(configure(folder / "model.toml"))
     return stan_program(with_dimension(prepared, lambda _: 0.0).prepared.model)
 
 
@@ -58,7 +58,7 @@ def case_program(name):
 def long_run(folder):
     arviz = quiet_arviz()
     with tempfile.TemporaryDirectory() as out:
-        fit = semistan.fit(folder / "model.toml", out=Path(out) / "run", overrides=LONG)
+        fit = fit_model(folder / "model.toml", out=Path(out) / "run", overrides=LONG)
     assert fit.summary.passed, folder
     return {
         row.name: {

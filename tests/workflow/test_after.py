@@ -10,13 +10,18 @@ import pandas as pd
 import pytest
 
 import semistan
-from semistan.command import screen
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.posterior.averaging import averaged, normalised
+from semistan.posterior.posterior import read_posterior
 from semistan.posterior.prediction import Prediction
 from semistan.posterior.predictive import posterior_epred
+from semistan.posterior.run import read_run
+from semistan.terminal import screen
 from semistan.workflow.average import weights_of
+from semistan.workflow.fit import fit_model
+from semistan.workflow.prepare import new_rows
+from semistan.workflow.update import update
 from support.command import command_in
 from support.small import small_config, small_frame
 
@@ -36,7 +41,7 @@ def folder(tmp_path_factory):
     table.to_csv(folder / "d.csv", index=False)
     table.head(30).to_csv(folder / "fewer.csv", index=False)
     for name, formula in (("run", FORMULA), ("other", "y ~ x + z + nn(u, v)")):
-        semistan.fit(config(formula), folder / "d.csv", out=folder / name)
+        fit_model(config(formula), folder / "d.csv", out=folder / name)
     return folder
 
 
@@ -46,11 +51,11 @@ def command(folder, monkeypatch, capsys):
 
 
 def drawn(run):
-    return semistan.read_posterior(run).interpreted
+    return read_posterior(run).interpreted
 
 
 def test_an_update_without_a_change_has_the_same_draws(folder, tmp_path):
-    again = semistan.update(folder / "run", out=tmp_path / "again")
+    again = update(folder / "run", out=tmp_path / "again")
     for name, values in drawn(folder / "run").items():
         assert np.array_equal(values, drawn(again.run)[name]), name
 
@@ -69,7 +74,7 @@ def test_other_data_and_settings(folder, command):
     )
     assert code in (0, 3), err
     assert json.loads(out)["formula"] == FORMULA
-    run = semistan.read_run(folder / "fewer")
+    run = read_run(folder / "fewer")
     assert run.bundle.source.rows == 30
     assert drawn(run)["b_x"].shape == (2, 60)
     assert run.options.seed == SAMPLE["seed"]
@@ -77,7 +82,7 @@ def test_other_data_and_settings(folder, command):
 
 def test_a_run_is_not_replaced_by_its_update(folder):
     with pytest.raises(InputError, match="is the run to be updated"):
-        semistan.update(folder / "run", out=folder / "run", overwrite=True)
+        update(folder / "run", out=folder / "run", overwrite=True)
 
 
 def test_weights_are_shares():
@@ -105,8 +110,8 @@ def test_the_average_is_that_of_the_means(folder):
     table, runs = small_frame(40).head(5), [folder / "run", folder / "other"]
     means = [
         posterior_epred(
-            semistan.read_posterior(run),
-            semistan.new_rows(semistan.read_run(run).bundle, table),
+            read_posterior(run),
+            new_rows(read_run(run).bundle, table),
         ).mean(axis=0)
         for run in runs
     ]
@@ -153,7 +158,7 @@ def test_new_rows_are_read_as_the_training_table_is(command, folder):
 
 
 def test_caveats_of_several_runs_are_each_said(folder, capsys, monkeypatch):
-    run, other = (semistan.read_run(folder / name) for name in ("run", "other"))
+    run, other = (read_run(folder / name) for name in ("run", "other"))
     screen.say_caveats_of([run, other])
     assert capsys.readouterr().err.count("are within the subspace") == 1
     said = {run.path: "of this", other.path: ""}

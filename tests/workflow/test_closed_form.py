@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-import semistan
 from semistan.model.names import MU
 from semistan.model.subspace import along_axes
 from semistan.model.table.rows import Columns, Rows
+from semistan.posterior.predictive import posterior_linpred, posterior_predict
 from semistan.program.data import stan_data
+from semistan.workflow.fit import fit_model
 from support.assertions import assert_correlation, assert_mean, assert_probability, assert_sd
 
 MODEL = Path(__file__).parents[2] / "models" / "closed_form" / "model.toml"
@@ -22,7 +23,7 @@ MODEL = Path(__file__).parents[2] / "models" / "closed_form" / "model.toml"
 def fit(request, toolchain, tmp_path_factory):
     kernel, free = request.param
     out = tmp_path_factory.mktemp("closed-form") / "run"
-    fit = semistan.fit(MODEL, out=out, overrides={"sample.kernel": kernel, "subspace.free": free})
+    fit = fit_model(MODEL, out=out, overrides={"sample.kernel": kernel, "subspace.free": free})
     assert fit.run.kernel == kernel
     return fit
 
@@ -107,7 +108,7 @@ def new(fit):
 def test_predictor_of_new_rows(fit, exact, new):
     mean, covariance, _ = exact
     offset, G = jacobian(fit.run.bundle, new)
-    eta = semistan.posterior_linpred(fit.posterior, new)
+    eta = posterior_linpred(fit.posterior, new)
     for i in range(3):
         by_chain = eta[:, i].reshape(fit.posterior.draws.chains, -1)
         assert_mean(by_chain, offset[i] + G[i] @ mean, f"eta {i}")
@@ -117,7 +118,7 @@ def test_predictor_of_new_rows(fit, exact, new):
 def test_predictive_distribution_of_new_rows(fit, exact, new):
     mean, covariance, sigma = exact
     offset, G = jacobian(fit.run.bundle, new)
-    y = semistan.posterior_predict(fit.posterior, new, np.random.default_rng(5))
+    y = posterior_predict(fit.posterior, new, np.random.default_rng(5))
     for i in range(3):
         by_chain = y[:, i].reshape(fit.posterior.draws.chains, -1)
         sd = np.sqrt(G[i] @ covariance @ G[i] + sigma**2)

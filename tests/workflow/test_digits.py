@@ -14,7 +14,8 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-import semistan
+from semistan.posterior.predictive import posterior_epred
+from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows
 from support.small import small_config
 
@@ -54,9 +55,9 @@ def found(request, toolchain, tmp_path_factory):
         train__validation=0.1, sample={"chains": 2, "warmup": 100, "draws": 100, "seed": 1},
     )  # fmt: skip
     out = tmp_path_factory.mktemp("digits") / "run"
-    fit = semistan.fit(config, frame.iloc[train], out=out)
+    fit = fit_model(config, frame.iloc[train], out=out)
     rows = new_rows(fit.run.bundle, frame.iloc[test])
-    p = semistan.posterior_epred(fit.posterior, rows).mean(axis=0)
+    p = posterior_epred(fit.posterior, rows).mean(axis=0)
     flat = images.reshape(len(y), -1)
     logistic = LogisticRegression(C=C[request.param], max_iter=10_000)
     by_pixels = logistic.fit(flat[train], y[train]).predict_proba(flat[test])[:, 1]

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-import semistan
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.networks import Networks
 from semistan.subspace.construction import check_construction
 from semistan.workflow.dimension import resolved, with_dimension
+from semistan.workflow.fit import fit_model
 from semistan.workflow.work import KERNEL, forward_products, gradient_seconds
 from support.small import small_config, small_frame, small_prepared
 
@@ -184,7 +184,7 @@ def test_a_fit_has_the_same_draws_on_a_busy_machine(tmp_path, monkeypatch):
     config = small_config("y ~ x + nn(u, v)", sample=sample, subspace={"k": "auto"})
     runs = []
     for name in ("idle", "busy"):
-        runs.append(semistan.fit(config, small_frame(), out=tmp_path / name).run)
+        runs.append(fit_model(config, small_frame(), out=tmp_path / name).run)
         for clock in ("perf_counter", "process_time", "monotonic"):
             real = getattr(time, clock)
             monkeypatch.setattr(time, clock, lambda real=real: 10 * real())

@@ -25,12 +25,17 @@ from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.networks.conv import Convolutional
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.posterior import One
+from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, stan_program
 from semistan.workflow import train as training
+from semistan.workflow.explain import slopes
+from semistan.workflow.fit import fit_model, read_fitted
 from semistan.workflow.inputs import read_table
+from semistan.workflow.outputs import plot_subspace
 from semistan.workflow.prepare import new_rows, prepare, training_rows
+from semistan.workflow.subspace import subspace_measures
 from semistan.workflow.train import train
 from support.command import command_in
 from support.drawn import random_draws
@@ -179,7 +184,7 @@ def test_missing_images_are_named_before_training(data, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "train", None)
     message = r"2 images.*do not exist.*row 5 \(images/4.png\), row 12 \(images/11.png\)"
     with pytest.raises(InputError, match=message):
-        semistan.fit(config_of(tmp_path), out=tmp_path / "run")
+        fit_model(config_of(tmp_path), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -614,14 +619,14 @@ def free(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("free")
     shutil.copytree(data[0], folder / "data")
     config = config_of(folder / "data", network__frozen=0, sample=ELLIPTICAL)
-    return semistan.fit(config, out=folder / "run")
+    return fit_model(config, out=folder / "run")
 
 
 @pytest.fixture(scope="module")
 def laplace(data, tmp_path_factory):
     """A run behind constant convolutional layers."""
     folder = tmp_path_factory.mktemp("laplace")
-    return semistan.fit(config_of(data[0], sample=LAPLACE), out=folder / "run")
+    return fit_model(config_of(data[0], sample=LAPLACE), out=folder / "run")
 
 
 def whole_by_hand(bundle, draws, z):
@@ -654,12 +659,12 @@ def test_its_draws_are_of_the_density_of_pytorchs_modules(data, free):
     f = whole_by_hand(bundle, draws, standardised(data[2]))
     age = frame["age"].to_numpy() - frame["age"].mean()
     eta = units.eta_loc + units.eta_scale * f + draws.flat(draws.theta) * age
-    found = semistan.posterior_linpred(free.posterior, free.run.rows())
+    found = posterior_linpred(free.posterior, free.run.rows())
     assert np.allclose(found, eta, rtol=1e-5)
     sigma = draws.flat(draws.dispersion["sigma"])[:, None]
     normal = torch.distributions.Normal(torch.tensor(eta), torch.tensor(sigma))
     expected = normal.log_prob(torch.tensor(frame["y"].to_numpy())).numpy()
-    assert np.allclose(semistan.log_lik(free.posterior, free.run.rows()), expected, rtol=1e-5)
+    assert np.allclose(log_lik(free.posterior, free.run.rows()), expected, rtol=1e-5)
 
 
 @pytest.mark.lengthy
@@ -669,7 +674,7 @@ def test_a_run_needs_no_images(data, new, free, tmp_path, monkeypatch):
     shutil.rmtree(moved / "data")
     monkeypatch.chdir(tmp_path)
     run = read_run(moved / "run")
-    again = semistan.read_fit(moved / "run")
+    again = read_fitted(moved / "run")
     assert again.summary.table().equals(free.summary.table())
     assert np.array_equal(run.rows().U, data[2].reshape(40, 64))
     assert run.table()["path"][0].dtype == np.uint8  # no more than a file has
@@ -702,10 +707,10 @@ def test_a_run_is_reported_scored_and_explained(which, request, tmp_path):
     semistan.report(fit.run, tmp_path / "report.html")
     assert "conv3" in (tmp_path / "report.html").read_text()
     assert np.isfinite(semistan.score(fit.run, fit.run.table())["Estimate"]).all()
-    assert semistan.subspace_measures(fit.run.bundle, fit.run.rows())["value"].notna().all()
-    marginal = semistan.marginal_effects(fit.run)
+    assert subspace_measures(fit.run.bundle, fit.run.rows())["value"].notna().all()
+    marginal = slopes(fit.run)
     assert list(marginal["term"]) == ["age"]  # an image has no slope
-    semistan.plot_subspace(fit.run)
+    plot_subspace(fit.run)
 
 
 @pytest.mark.lengthy
@@ -715,11 +720,11 @@ def test_images_are_permuted_for_their_importance(which, data, request):
     table = semistan.importance(fit.run, repeats=2, seed=5).set_index("term")
     assert set(table.index) == {"age", "path"}
     rows, generator = fit.run.rows(), np.random.default_rng(5)
-    intact = semistan.log_lik(fit.posterior, rows).mean(axis=1)
+    intact = log_lik(fit.posterior, rows).mean(axis=1)
     losses = []
     for _ in range(2):
         shuffled = replace(rows, U=rows.U[generator.permutation(40)])
-        losses.append(intact - semistan.log_lik(fit.posterior, shuffled).mean(axis=1))
+        losses.append(intact - log_lik(fit.posterior, shuffled).mean(axis=1))
     assert table.loc["path", "Estimate"] == pytest.approx(np.mean(losses), rel=1e-9)
 
 
@@ -734,7 +739,7 @@ def test_importance_reads_new_images(new, laplace):
 @pytest.mark.parametrize(
     "asked",
     [
-        lambda run: semistan.marginal_effects(run, ["path"]),
+        lambda run: slopes(run, ["path"]),
         lambda run: semistan.effect(run, "path"),
         lambda run: semistan.effect(run, "path", kind="conditional"),
         lambda run: semistan.effect(run, ["age", "path"]),
@@ -754,7 +759,7 @@ def test_other_columns_have_effects_beside_images(data, laplace):
     ends = found.grid["age"].to_numpy()
     for g, value in enumerate(ends):
         rows = new_rows(laplace.run.bundle, table.assign(age=value))
-        expected = semistan.posterior_epred(posterior, rows).mean(axis=1)
+        expected = posterior_epred(posterior, rows).mean(axis=1)
         assert np.allclose(found.draws[:, g], expected, rtol=1e-9)
     images = data[2].astype(float)
     distances = [np.linalg.norm(image - images.mean(axis=0)) for image in images]
@@ -762,7 +767,7 @@ def test_other_columns_have_effects_beside_images(data, laplace):
     found = semistan.effect(laplace.run, "age", kind="conditional", resolution=2)
     table = pd.DataFrame({"age": ends, "path": [typical, typical]})
     rows = new_rows(laplace.run.bundle, table)
-    assert np.allclose(found.draws, semistan.posterior_epred(posterior, rows), rtol=1e-9)
+    assert np.allclose(found.draws, posterior_epred(posterior, rows), rtol=1e-9)
 
 
 @pytest.mark.lengthy
@@ -789,7 +794,7 @@ def test_a_method_of_stan_is_refused_before_training(data, method, tmp_path, mon
     config = config_of(data[0], network__frozen=0, sample=QUICK | {"method": method})
     message = f"convolutional layers of the network 1x8x8-conv3-4-1, as method '{method}' needs"
     with pytest.raises(InputError, match=message):
-        semistan.fit(config, out=tmp_path / "run")
+        fit_model(config, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -799,12 +804,12 @@ def test_methods_of_pytorch_sample_convolutional_layers(data, method, tmp_path):
     config = config_of(
         data[0], network__frozen=0, train__epochs=3, sample=QUICK | {"method": method}
     )
-    fit = semistan.fit(config, out=tmp_path / "run")
+    fit = fit_model(config, out=tmp_path / "run")
     assert fit.run.options.method == {"nuts": "nuts-torch", "mclmc": "mclmc-torch"}.get(
         method, method
     )
     rows = fit.run.rows()
-    assert np.isfinite(semistan.log_lik(fit.posterior, rows)).all()
+    assert np.isfinite(log_lik(fit.posterior, rows)).all()
     assert read_run(tmp_path / "run").bundle.sha256 == fit.run.bundle.sha256
 
 
@@ -826,11 +831,11 @@ def test_every_construction_spans_a_subspace_of_convolutional_layers(data, const
 @pytest.mark.parametrize("frozen", [0, 1])
 def test_the_dimension_may_follow_from_a_budget(data, frozen, tmp_path):
     settings = {"subspace__k": "auto", "network__frozen": frozen, "sample": ELLIPTICAL}
-    fit = semistan.fit(config_of(data[0], **settings), out=tmp_path / "run")
+    fit = fit_model(config_of(data[0], **settings), out=tmp_path / "run")
     subspace = fit.run.bundle.subspace
     assert subspace.d == 27 * 4 + 4 + 5 + (0 if frozen else 30)
     assert 3 < subspace.k <= subspace.d
-    assert np.isfinite(semistan.log_lik(fit.posterior, fit.run.rows())).all()
+    assert np.isfinite(log_lik(fit.posterior, fit.run.rows())).all()
 
 
 def test_convolutional_layers_have_a_scale_each(data):
@@ -846,14 +851,14 @@ def test_convolutional_layers_have_a_scale_each(data):
 @pytest.mark.lengthy
 def test_several_subspaces_have_constant_layers_of_their_own(data, new, tmp_path):
     config = config_of(data[0], subspace__subspaces=2, train__seed=5, sample=LAPLACE)
-    fit = semistan.fit(config, out=tmp_path / "run")
+    fit = fit_model(config, out=tmp_path / "run")
     first, second = (member.bundle for member in fit.run.members)
     assert not np.array_equal(first.trained.w_frozen, second.trained.w_frozen)
     alone = config_of(data[0], train__seed=6, sample=LAPLACE)
     assert train(prepare(alone)).sha256 == second.sha256
     rows = new_rows(fit.run.bundle, read_table(new[0] / "table.csv"))
-    mixture = semistan.posterior_linpred(fit.posterior, rows)
-    members = [semistan.posterior_linpred(member, rows) for member in fit.posterior.members]
+    mixture = posterior_linpred(fit.posterior, rows)
+    members = [posterior_linpred(member, rows) for member in fit.posterior.members]
     assert np.array_equal(mixture, np.concatenate(members))
     again = read_run(tmp_path / "run")
     assert semistan.predict(again, read_table(new[0] / "table.csv")).shape[0] == 7
@@ -861,7 +866,7 @@ def test_several_subspaces_have_constant_layers_of_their_own(data, new, tmp_path
 
 @pytest.mark.lengthy
 def test_each_fold_trains_its_own_constant_layers(data, tmp_path):
-    fit = semistan.fit(config_of(data[0], sample=LAPLACE), out=tmp_path / "run")
+    fit = fit_model(config_of(data[0], sample=LAPLACE), out=tmp_path / "run")
     found = semistan.kfold(fit.run, folds=2, seed=5, save_fits=True)
     assert np.isfinite(found.rows.lpd).all()
     one, two = (read_run(tmp_path / "run" / "kfold" / f"fold-{i}" / "run") for i in (1, 2))
@@ -876,7 +881,7 @@ def test_each_fold_trains_its_own_constant_layers(data, tmp_path):
 
 @pytest.mark.lengthy
 def test_folds_may_follow_a_column_that_stands_beside_the_paths(data, tmp_path):
-    fit = semistan.fit(config_of(data[0], sample=LAPLACE), out=tmp_path / "run")
+    fit = fit_model(config_of(data[0], sample=LAPLACE), out=tmp_path / "run")
     found = semistan.kfold(fit.run, folds=2, group="flag")
     assert len(set(zip(found.fold, data[1]["flag"], strict=True))) == 2
 
@@ -885,7 +890,7 @@ def test_folds_may_follow_a_column_that_stands_beside_the_paths(data, tmp_path):
 def test_a_bernoulli_run_classifies_new_images(data, new, tmp_path):
     formula = FORMULA.replace("y ~", "flag ~")
     settings = {"family": "bernoulli", "train__epochs": 200, "sample": LAPLACE}
-    fit = semistan.fit(config_of(data[0], formula, **settings), out=tmp_path / "run")
+    fit = fit_model(config_of(data[0], formula, **settings), out=tmp_path / "run")
     table = semistan.predict(fit.run, read_table(new[0] / "table.csv"))
     assert table["Estimate"].between(0, 1).all()
     _, bright = pixels(7, seed=9)
@@ -901,7 +906,7 @@ def test_nuts_draws_behind_constant_layers(data, new, toolchain, tmp_path):
         data[0], train__epochs=100,
         sample={"chains": 2, "warmup": 100, "draws": 100, "seed": 3},
     )  # fmt: skip
-    fit = semistan.fit(config, out=tmp_path / "run")
+    fit = fit_model(config, out=tmp_path / "run")
     bundle, rows = fit.run.bundle, fit.run.rows()
     for kernel in ("stan", "cpp"):
         compiled = compile_program(bundle_program(bundle, kernel), toolchain, kernel)
@@ -914,7 +919,7 @@ def test_nuts_draws_behind_constant_layers(data, new, toolchain, tmp_path):
     f = head_by_hand(bundle.subspace.lift(draws.flat(draws.phi)), h, [4])
     age = frame["age"].to_numpy() - frame["age"].mean()
     eta = units.eta_loc + units.eta_scale * f + draws.flat(draws.theta) * age
-    assert np.allclose(semistan.posterior_linpred(fit.posterior, rows), eta, rtol=1e-9)
+    assert np.allclose(posterior_linpred(fit.posterior, rows), eta, rtol=1e-9)
     table = semistan.predict(fit.run, read_table(new[0] / "table.csv"))
     by_graph = semistan.predict(fit.run, read_table(new[0] / "table.csv"), engine="onnx")
     assert np.allclose(by_graph.to_numpy(float), table.to_numpy(float), rtol=1e-9)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-import semistan
-from semistan.workflow.prepare import configure
+from semistan.workflow.prepare import configure, prepare
 from support.golden import MODELS
 
 FOLDER = MODELS / "lesions"
@@ -40,7 +39,7 @@ def test_the_model_reads_what_is_drawn(tmp_path):
     command = [sys.executable, FOLDER / "draw.py", "--out", tmp_path, "--images", "20"]
     assert "20 lesions of 32 x 32" in subprocess.run(command, capture_output=True, text=True).stdout
     shutil.copy(FOLDER / "model.toml", tmp_path)
-    prepared = semistan.prepare(configure(tmp_path / "model.toml"))
+    prepared = prepare(configure(tmp_path / "model.toml"))
     assert prepared.rows.U.shape == (20, 3 * 32 * 32)
     assert prepared.model.leading.text == "3x32x32-conv8-conv16-conv32-16-16-1, tanh, 3 frozen"
     again = subprocess.run(command, capture_output=True, text=True)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-import semistan
+from semistan.workflow.fit import fit_model
 from support.assertions import Z, mcse
 from support.golden import CASES, TERMS, case_program, golden_files, golden_program, model_folders
 from support.programs import stanc_output
@@ -44,7 +44,7 @@ def test_stanc_accepts_the_golden_program_without_a_warning(path, toolchain, tmp
 def test_the_model_converges_to_its_reference(folder, toolchain, tmp_path, monkeypatch):
     if folder.name != EVERYDAY:
         compile_as_users_do(monkeypatch)
-    fit = semistan.fit(folder / "model.toml", out=tmp_path / "run")
+    fit = fit_model(folder / "model.toml", out=tmp_path / "run")
     failed = [check.finding for check in fit.summary.checks if not check.passed]
     assert not failed
     reference = json.loads((folder / "reference.json").read_text())

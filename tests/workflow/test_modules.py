@@ -16,12 +16,20 @@ import torch
 from torch import nn
 
 import semistan
+from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.density.target import log_posteriors, make_target
 from semistan.errors import InputError
 from semistan.infer.backends import local
 from semistan.infer.backends.backend import SILENT
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.module import ModuleNetwork
+from semistan.posterior.predictive import posterior_linpred
+from semistan.posterior.run import read_run
+from semistan.workflow.explain import slopes
+from semistan.workflow.fit import fit_model, read_fitted, sample
+from semistan.workflow.priors import implied_prior, priors
+from semistan.workflow.several import resume
+from semistan.workflow.subspace import subspace_measures
 from semistan.workflow.train import train
 from support.command import command_in
 from support.small import small_frame, small_prepared
@@ -64,7 +72,7 @@ def fitted(tmp_path_factory):
 
 def fit(out, net, formula=FORMULA, frame=None, **overrides):
     frame = small_frame() if frame is None else frame
-    return semistan.fit(formula, frame, out=out, networks={"f": net}, overrides=SHORT | overrides)
+    return fit_model(formula, frame, out=out, networks={"f": net}, overrides=SHORT | overrides)
 
 
 # ------------------------------------------------------------ beside the network that there is
@@ -109,7 +117,7 @@ def test_a_fit_goes_on_without_being_given_the_module_again(fitted):
     by_hand = FullyConnected(2, (3,))
     f = by_hand.forward(torch.tensor(bundle.subspace.lift(phi)), u)[..., 0].numpy()
     eta = units.eta_loc + units.eta_scale * f + theta @ (rows.X - units.x_loc).T
-    assert np.allclose(semistan.posterior_linpred(result.posterior, rows), eta, rtol=1e-11)
+    assert np.allclose(posterior_linpred(result.posterior, rows), eta, rtol=1e-11)
     assert len(semistan.predict(result.run, small_frame(5, seed=3))) == 5
     assert "Network: module 'f'; 13 weights in a subspace of k = 3" in repr(result)
 
@@ -145,25 +153,25 @@ def test_a_run_is_read_with_the_module_or_looked_at_without(fitted):
     result, net, _ = fitted
     run, frame = result.run.path, small_frame(5, seed=3)
     expected = semistan.predict(result.run, frame)
-    again = semistan.read_run(run, {"f": net})
+    again = read_run(run, {"f": net})
     pd.testing.assert_frame_equal(semistan.predict(again, frame), expected)
-    assert repr(semistan.read_fit(run, {"f": net})) == repr(result)
-    alone = semistan.read_run(run)
+    assert repr(read_fitted(run, {"f": net})) == repr(result)
+    alone = read_run(run)
     assert repr(alone) == repr(result.run)
     assert len(semistan.draws(alone)) == 40
-    assert len(semistan.priors(alone)) == len(semistan.priors(again))
-    message = r"a torch.nn.Module that is not in the files; .*semistan.read_run\(path, networks"
-    for ask in (lambda: semistan.predict(run, frame), lambda: semistan.read_fit(run)):
+    assert len(priors(alone)) == len(priors(again))
+    message = r"a torch.nn.Module that is not in the files; .*read_run\(path, networks"
+    for ask in (lambda: semistan.predict(run, frame), lambda: read_fitted(run)):
         with pytest.raises(InputError, match=message):
             ask()
     with pytest.raises(InputError, match="module 'f' is another one than that of the fit"):
-        semistan.read_run(run, {"f": nn.Linear(2, 1)})
+        read_run(run, {"f": nn.Linear(2, 1)})
 
 
 def test_a_bundle_is_written_and_read_without_graphs(fitted, tmp_path):
     result, net, _ = fitted
-    semistan.write_bundle(result.run.bundle, tmp_path / "bundle")
-    read = semistan.read_bundle(tmp_path / "bundle", {"f": net})
+    write_bundle(result.run.bundle, tmp_path / "bundle")
+    read = read_bundle(tmp_path / "bundle", {"f": net})
     assert read.sha256 == result.run.bundle.sha256
     assert read.modules == result.run.bundle.modules
     with pytest.raises(InputError, match="module 'f' has no ONNX graph; use engine 'torch'"):
@@ -174,17 +182,17 @@ def test_what_asks_for_more_than_predictions(fitted, tmp_path):
     result, _, _ = fitted
     run, frame = result.run, small_frame(20, seed=5)
     assert np.isfinite(semistan.score(run, frame)["Estimate"]).all()
-    assert len(semistan.marginal_effects(run)) == 3
+    assert len(slopes(run)) == 3
     assert len(semistan.importance(run, frame)) == 3
-    assert "measure" in semistan.subspace_measures(run.bundle, run.rows())
+    assert "measure" in subspace_measures(run.bundle, run.rows())
     page = semistan.report(run, tmp_path / "report.html").read_text()
     assert "networks={'f': f}" in unescape(re.sub("<[^>]*>", "", page))
 
 
 def test_priors_before_training():
     options = {"networks": {"f": module()}, "overrides": {"sample.method": "mclmc"}}
-    assert "b_x" in set(semistan.priors(FORMULA, small_frame(), **options)["parameter"])
-    (found,) = semistan.implied_prior(FORMULA, small_frame(), **options)
+    assert "b_x" in set(priors(FORMULA, small_frame(), **options)["parameter"])
+    (found,) = implied_prior(FORMULA, small_frame(), **options)
     assert found.sd > 0
 
 
@@ -214,11 +222,11 @@ def test_several_subspaces_and_an_interruption(tmp_path):
     expected = semistan.predict(result.run, small_frame(4))
     for path in sorted((run / "subspaces" / "2").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
-    resumed = semistan.sample(semistan.resume(run, networks={"f": net}))
+    resumed = sample(resume(run, networks={"f": net}))
     pd.testing.assert_frame_equal(semistan.predict(resumed.run, small_frame(4)), expected)
     with pytest.raises(InputError, match="no module 'f' is given"):
         (run / "subspaces" / "2" / "manifest.json").unlink()
-        semistan.resume(run)
+        resume(run)
 
 
 @pytest.mark.lengthy
@@ -278,7 +286,7 @@ def test_it_takes_images(tmp_path):
     theta = posterior.draws.flat(posterior.draws.theta)[7]
     eta = bundle.units.eta_loc + bundle.units.eta_scale * f
     eta = eta + (result.run.rows().X - bundle.units.x_loc) @ theta
-    found = semistan.posterior_linpred(posterior, result.run.rows())[7]
+    found = posterior_linpred(posterior, result.run.rows())[7]
     assert np.allclose(found, eta, rtol=1e-10)
 
 
@@ -355,7 +363,7 @@ def test_other_tasks_go_to_processes_that_import_from_the_same_folders(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused_before_the_table_is_read(tmp_path, monkeypatch, capsys):
     message = "train.device is 'cuda', but PyTorch finds no CUDA device; use 'auto' or 'cpu'"
-    for verb in (semistan.priors, semistan.implied_prior):
+    for verb in (priors, implied_prior):
         with pytest.raises(InputError, match=message):
             verb(
                 FORMULA, small_frame(), networks={"f": module()},

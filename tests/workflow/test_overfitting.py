@@ -124,7 +124,9 @@ def test_the_command_warns_once(tmp_path, monkeypatch, capsys):
     semistan = command_in(tmp_path, monkeypatch, capsys)
     options = ("--hidden", 30, "--epochs", 400, "--validation", 0.3, "--learning-rate", 0.02)
     prior = ("--construction", "full", "--k", 2, "--prior-phi", "normal(0, 5)")
-    code, _, error = semistan("train", FORMULA, "--data", "data.csv", *options, *prior)
+    code, _, error = semistan(
+        "fit", "--train-only", FORMULA, "--data", "data.csv", *options, *prior
+    )
     assert code == 0
     told = "warning: the network predicts the 45 rows held out from training far worse"
     assert " ".join(error.split()).count(told) == 1

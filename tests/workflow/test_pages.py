@@ -34,10 +34,7 @@ FENCE = re.compile(
     r"^[^`~\n]*?(?P=mark)[`~]*[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-SHORT = {
-    "train.epochs": 3, "sample.method": "laplace", "sample.chains": 1, "sample.warmup": 20,
-    "sample.draws": 20,
-}  # fmt: skip
+SHORT = {"epochs": 3, "method": "laplace", "chains": 1, "warmup": 20, "draws": 20}
 DIABETES = """
 import pandas as pd
 import torch
@@ -48,6 +45,7 @@ new = table.head()
 CLUSTER = """
 import numpy as np
 import pandas as pd
+import semistan
 frame = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 4)), columns=["y", "x", "u1", "u2"])
 """
 GIVEN = {"add-a-family": "", "cluster": CLUSTER, "networks": DIABETES, "runs": ""}
@@ -122,8 +120,8 @@ def test_excerpts_of_python_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = semistan.fit
 
-    def short(*arguments, overrides=None, **named):
-        return whole(*arguments, overrides=SHORT | (overrides or {}), **named)
+    def short(*arguments, **named):
+        return whole(*arguments, **SHORT | named)
 
     monkeypatch.setattr(semistan, "fit", short)
     names = {}

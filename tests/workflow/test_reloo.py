@@ -21,6 +21,8 @@ from semistan.posterior.scoring.loo import leave_one_out
 from semistan.posterior.scoring.mended import read_mended
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.show.report.results import results_of
+from semistan.workflow.check import check
+from semistan.workflow.fit import fit_model
 from semistan.workflow.reloo import without_rows
 from support.command import command_in
 from support.sealed import rewrite
@@ -35,7 +37,7 @@ def fitted(folder, name, *, sampling=SAMPLE, **settings):
     table.loc[OUTLIER, ["x", "y"]] = (-40.0, 100.0)
     config = small_config("y ~ x + nn(u, v)", train__epochs=10, **settings)
     sample = SampleConfig.model_validate(sampling)
-    return semistan.fit(config.model_copy(update={"sample": sample}), table, out=folder / name).run
+    return fit_model(config.model_copy(update={"sample": sample}), table, out=folder / name).run
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_the_command_mends_says_how_and_keeps_it(run, folder, monkeypatch, capsy
     _, again, said = command("loo", "run")
     assert again == first
     assert "Found by moment matching: rows" in said
-    assert semistan.check(run.path).passed
+    assert check(run.path).passed
     plain = leave_one_out(read_posterior(run), run.rows())
     assert results_of(run, None, None).mended["by moment matching"].keys() == set(plain.unreliable)
     kept = json.loads((run.path / "loo" / "manifest.json").read_text())["rows"]

@@ -93,7 +93,17 @@ def test_of_several_trainings_the_worst_is_told_once():
 def test_the_command_warns_of_steps_that_take_tanh_to_its_ends(tmp_path, monkeypatch, capsys):
     small_frame().to_csv(tmp_path / "data.csv", index=False)
     semistan = command_in(tmp_path, monkeypatch, capsys)
-    short = ("train", "y ~ x + nn(u, v)", "--data", "data.csv", "--k", 2, "--epochs", 20)
+    short = (
+        "fit",
+        "--train-only",
+        "y ~ x + nn(u, v)",
+        "--data",
+        "data.csv",
+        "--k",
+        2,
+        "--epochs",
+        20,
+    )
     for rate, warnings in ((0.005, 0), (30, 1)):
         code, _, error = semistan(*short, "--learning-rate", rate, "--out", f"b{rate}")
         assert code == 0, error

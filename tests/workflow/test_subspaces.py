@@ -14,18 +14,23 @@ import pandas as pd
 import pytest
 
 import semistan
+from semistan.bundle.bundle import read_bundle
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.local import LOCAL
 from semistan.posterior.agreement import between
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import ebfmi
 from semistan.posterior.generated import read_generated
-from semistan.posterior.posterior import Mixture, shares_of
+from semistan.posterior.posterior import Mixture, read_posterior, shares_of
+from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.posterior.scoring.compare import stacking_weights
 from semistan.posterior.scoring.loo import leave_one_out
+from semistan.workflow.fit import fit_model
+from semistan.workflow.fit import sample as sample_run
 from semistan.workflow.kfold import fold_config
-from semistan.workflow.several import epochs_left
+from semistan.workflow.outputs import generate, r_script
+from semistan.workflow.several import epochs_left, resume
 from support.command import command_in
 from support.sealed import rewrite
 from support.small import files, small_config, small_frame
@@ -47,7 +52,7 @@ def config(**settings):
 def fit(here, tmp_path_factory):
     folder = tmp_path_factory.mktemp("subspaces")
     small_frame(40).to_csv(folder / "d.csv", index=False)
-    return semistan.fit(config(subspace__subspaces=2), small_frame(40), out=folder / "run")
+    return fit_model(config(subspace__subspaces=2), small_frame(40), out=folder / "run")
 
 
 @pytest.fixture
@@ -87,7 +92,7 @@ def test_the_folder_has_what_is_shared_above_a_run_of_each_subspace(fit):
 
 def test_a_subspace_is_the_run_that_its_seed_alone_would_have_been(fit, tmp_path):
     seeds = {"train.seed": 6, "sample.seed": 4}
-    alone = semistan.fit(config(), small_frame(40), out=tmp_path / "run", overrides=seeds).run
+    alone = fit_model(config(), small_frame(40), out=tmp_path / "run", overrides=seeds).run
     for number in (1, 2):
         own = alone.path / "chains" / f"chain-{number}.csv"
         assert chain(fit.run.path, 2, number).read_bytes() == own.read_bytes()
@@ -98,7 +103,7 @@ def test_a_subspace_is_the_run_that_its_seed_alone_would_have_been(fit, tmp_path
 def test_trainings_in_processes_of_their_own_are_the_same(fit, tmp_path, monkeypatch):
     monkeypatch.setattr("semistan.infer.backends.local.usable_processors", lambda: [0, 0])
     told = []
-    again = semistan.fit(
+    again = fit_model(
         config(subspace__subspaces=2), small_frame(40), out=tmp_path / "run",
         progress=lambda epoch, *_: told.append(epoch),
     )  # fmt: skip
@@ -120,7 +125,7 @@ def test_the_table_is_that_of_the_members_draws(fit):
 
 def test_the_agreement_is_the_between_share_of_the_variance(fit):
     members, rows = fit.posterior.members, fit.run.rows()
-    eta = np.stack([semistan.posterior_linpred(member, rows) for member in members])
+    eta = np.stack([posterior_linpred(member, rows) for member in members])
     share = eta.mean(axis=1).var(axis=0) / eta.reshape(-1, len(rows)).var(axis=0)
     assert fit.summary.agreement.eta == pytest.approx(np.median(share))
     text = fit.summary.agreement.text()
@@ -162,11 +167,11 @@ COMMANDS = (
     ("predict", "run", "--newdata", "d.csv", "--prior"),
     ("score", "run", "--newdata", "d.csv"),
     ("effect", "run", "u", "--picture", "effect.png"),
-    ("marginal", "run", "x"),
+    ("slopes", "run", "x"),
     ("importance", "run", "--repeats", "1"),
-    ("summary", "run", "--prob", "0.9"),
+    ("summary", "run", "--interval", "0.9"),
     ("hypothesis", "run", "b_x > 0", "b_x = 0", "--rope=-1,1"),
-    ("r2", "run"),
+    ("score", "run", "--r2"),
     ("comparisons", "run", "--variables", "x", "--contrast", "sd"),
     ("pp-check", "run", "--stat", "max,sd"),
     ("plot", "run", "--kind", "loo_pit"),
@@ -175,10 +180,10 @@ COMMANDS = (
     ("sensitivity", "run"),
     ("plot", "run", "--kind", "trace"),
     ("report", "run"),
-    ("draws", "run", "--out", "all.csv"),
+    ("export", "run", "--to", "draws", "--out", "all.csv"),
     ("loo", "run"),
     ("compare", "run", "run/subspaces/1"),
-    ("r-script", "run"),
+    ("export", "run", "--to", "r"),
     ("priors", "run"),
     ("doctor", "run"),
     ("kfold", "run", "-K", "2", "--jobs", "1"),
@@ -212,7 +217,7 @@ def test_predictions_by_both_engines_are_those_of_all_draws(fit):
     frame = small_frame(40)
     by_torch, by_onnx = (semistan.predict(fit.run, frame, engine=e) for e in ("torch", "onnx"))
     rows = fit.run.rows()
-    mu = np.concatenate([semistan.posterior_epred(each, rows) for each in fit.posterior.members])
+    mu = np.concatenate([posterior_epred(each, rows) for each in fit.posterior.members])
     assert np.allclose(by_torch["Estimate"], mu.mean(axis=0))
     assert np.allclose(by_torch["Est.Error"], mu.std(axis=0, ddof=1))
     assert np.allclose(by_torch["Estimate"], by_onnx["Estimate"], rtol=1e-8)
@@ -225,7 +230,7 @@ def test_predictions_by_both_engines_are_those_of_all_draws(fit):
         (("stan", "run"), "name the bundle in it, as 'run/subspaces/1/bundle'"),
         (("sample", "run", "--draws", "50"), "semistan sample run/subspaces/1/bundle --out NAME"),
         (("plot", "run", "--kind", "loss"), "plot that of RUN/subspaces/1"),
-        (("generate", "run"), "this run's method is 'elliptical-slice'"),
+        (("export", "run", "--to", "generated"), "this run's method is 'elliptical-slice'"),
         (("summary", "run", "--by", "chain"), "--by takes 'subspace', got 'chain'"),
         (("fit", FORMULA, "--data", "d.csv", "--subspaces", "0"), "subspace.subspaces"),
         (
@@ -248,10 +253,10 @@ def test_a_new_model_has_the_keys_and_a_bundle_has_one_subspace(command, fit, he
     text = (folder / "model.toml").read_text()
     assert "subspaces = 2\n" in text
     assert 'weights = "equal"\n' in text
-    code, _, err = command("train", "model.toml", "--out", "bundle")
+    code, _, err = command("fit", "model.toml", "--train-only", "--out", "bundle")
     assert code == 0, err
     assert "a bundle holds one subspace, the first of 2" in err
-    assert semistan.read_bundle(folder / "bundle").config.subspace.subspaces == 1
+    assert read_bundle(folder / "bundle").config.subspace.subspaces == 1
 
 
 def test_folds_are_fitted_with_as_many_subspaces(fit):
@@ -268,7 +273,7 @@ def test_a_killed_chain_is_drawn_again(copy, fit, command):
     assert code == 2
     assert f"semistan sample {copy}" in err.replace("\n", "")
     with pytest.raises(InputError, match=r"lacks chains \[3\] \(each subspace has 2\)"):
-        semistan.read_posterior(copy)
+        read_posterior(copy)
     code, _, err = command("sample", copy)
     assert code in (0, 3)
     assert "sampling 1 chain x (20 + 60) draws" in err
@@ -294,13 +299,13 @@ class Counting:
 def test_a_killed_training_goes_on_with_what_is_not_trained(fit, tmp_path, command):
     path = tmp_path / "run"
     with pytest.raises(SemistanError, match="training of subspace 2 failed"):
-        semistan.fit(config(subspace__subspaces=2), small_frame(40), out=path, backend=Counting(1))
+        fit_model(config(subspace__subspaces=2), small_frame(40), out=path, backend=Counting(1))
     trained = files(path / "subspaces" / "1")
     with pytest.raises(InputError, match="interrupted in training: 1 of 2 subspaces"):
         read_run(path)
     assert epochs_left(path) == EPOCHS
     backend = Counting()
-    run = semistan.resume(path, backend=backend)
+    run = resume(path, backend=backend)
     assert backend.done == ["training of subspace 2"]
     assert files(path / "subspaces" / "1") == trained
     assert epochs_left(path) == 0
@@ -333,8 +338,8 @@ def test_a_changed_subspace_is_refused(copy):
 def test_an_existing_run_needs_overwrite(copy):
     several = config(subspace__subspaces=2)
     with pytest.raises(InputError, match="--overwrite"):
-        semistan.fit(several, small_frame(40), out=copy)
-    again = semistan.fit(config(), small_frame(40), out=copy, overwrite=True)
+        fit_model(several, small_frame(40), out=copy)
+    again = fit_model(config(), small_frame(40), out=copy, overwrite=True)
     assert not (copy / "subspaces").exists()
     assert not again.run.parts
 
@@ -347,7 +352,7 @@ def stacked(copy):
     """Sample a copy of the run once more, by stacking."""
     rewrite(copy, by_stacking)
     said = []
-    return semistan.sample(read_run(copy), say=said.append), said
+    return sample_run(read_run(copy), say=said.append), said
 
 
 def test_stacked_draws_count_in_proportion_to_the_weights(copy, fit, monkeypatch):
@@ -372,7 +377,7 @@ def test_stacked_draws_count_in_proportion_to_the_weights(copy, fit, monkeypatch
     line = again.summary.table().loc["b_x"]
     assert line["Estimate"] == pytest.approx(values.mean())
     assert line["Est.Error"] == pytest.approx(values.std(ddof=1))
-    later = semistan.read_posterior(copy)
+    later = read_posterior(copy)
     assert np.array_equal(later.interpreted["b_x"].ravel(), values)
 
 
@@ -408,8 +413,8 @@ def test_a_member_without_weight_is_not_judged(fit):
     rows = fit.run.rows()
     assert mixed.counted[0].draws.size == one.draws.size
     assert len(mixed.counted) == 1
-    expected = semistan.posterior_linpred(one, rows)
-    assert np.array_equal(semistan.posterior_linpred(mixed, rows), expected)
+    expected = posterior_linpred(one, rows)
+    assert np.array_equal(posterior_linpred(mixed, rows), expected)
     assert len(mixed.sampler["lp"]) == CHAINS
     assert mixed.thin(40).size == 40
 
@@ -417,18 +422,18 @@ def test_a_member_without_weight_is_not_judged(fit):
 def test_nuts_samples_all_subspaces_with_one_program(toolchain, tmp_path):
     sample = {"chains": 2, "warmup": 100, "draws": 50, "kernel": "stan", "seed": 3}
     said = []
-    fit = semistan.fit(
+    fit = fit_model(
         config(subspace__subspaces=2, sample=sample), small_frame(40), out=tmp_path / "run",
         say=said.append,
     )  # fmt: skip
     assert sum("compiled" in line for line in said) == 1
     assert (fit.run.options.adapt_delta, fit.run.options.max_treedepth) == (0.95, 10)
     assert any(line.startswith("sampling 4 chains x (100 + 50) draws") for line in said)
-    written = semistan.generate(fit.run)
+    written = generate(fit.run)
     assert [path.relative_to(fit.run.path).parts[:2] for path in written] == [
         ("subspaces", "1"), ("subspaces", "1"), ("subspaces", "2"), ("subspaces", "2"),
     ]  # fmt: skip
-    density = semistan.log_lik(fit.posterior, fit.run.rows())
+    density = log_lik(fit.posterior, fit.run.rows())
     assert read_generated(fit.run).log_lik == pytest.approx(density, rel=1e-6, abs=1e-6)
     rscript = shutil.which("Rscript")
     if rscript is not None and _has_r_packages(rscript):
@@ -443,7 +448,7 @@ def _has_r_packages(rscript):
 
 def _check_r(fit, rscript):
     """R's table is ours: pooled draws, the largest Rhat, sums of effective sample sizes."""
-    command = [rscript, HELPER, semistan.r_script(fit.run), fit.run.path]
+    command = [rscript, HELPER, r_script(fit.run), fit.run.path]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     table = pd.read_csv(fit.run.path / "coefficients.csv").set_index("variable")

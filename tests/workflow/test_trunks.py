@@ -26,6 +26,7 @@ from semistan.program.program import stan_program
 from semistan.subspace.construction import training_epochs
 from semistan.workflow import images as reading
 from semistan.workflow import pixels
+from semistan.workflow.fit import fit_model
 from semistan.workflow.inputs import read_table
 from semistan.workflow.prepare import new_rows, prepare, training_rows
 from semistan.workflow.several import begin_run
@@ -374,7 +375,7 @@ def test_embeddings_that_another_trunk_made_are_refused(data, trained, tmp_path)
 @pytest.fixture(scope="module")
 def fitted(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return semistan.fit(config_of(data[0], sample=ELLIPTICAL), out=folder / "run")
+    return fit_model(config_of(data[0], sample=ELLIPTICAL), out=folder / "run")
 
 
 def test_a_run_keeps_embeddings_and_no_pixels(data, fitted):
@@ -419,7 +420,7 @@ def test_whoever_waits_sees_how_many_images_are_read(data, new, fitted, tmp_path
     assert steps == [(7, 7), (7, 7)]
     bundle = fitted.run.bundle
     training_rows(bundle, reading=reading)
-    semistan.fit(config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", reading=reading)
+    fit_model(config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", reading=reading)
     assert steps[2:] == [(20, 30), (30, 30)] * 2
 
 
@@ -458,7 +459,7 @@ def test_a_run_of_several_subspaces_is_resumed_with_its_trunk(data, tmp_path, mo
 @pytest.mark.cmdstan
 def test_stan_samples_behind_a_trunk(data, new, tmp_path, toolchain):
     sample = {"chains": 2, "warmup": 100, "draws": 50, "seed": 3}
-    fit = semistan.fit(config_of(data[0], sample=sample), out=tmp_path / "run")
+    fit = fit_model(config_of(data[0], sample=sample), out=tmp_path / "run")
     E = embedded(data[2])
     given = json.loads((tmp_path / "run" / "data.json").read_text())
     assert np.allclose(given["U"], E, rtol=1e-12)

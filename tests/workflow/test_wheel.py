@@ -32,7 +32,7 @@ def test_the_installed_wheel_writes_a_stan_program(python, tmp_path):
     run = {"check": True, "capture_output": True, "text": True, "cwd": tmp_path}
     run["env"] = environment
     model = ROOT / "models" / "closed_form" / "model.toml"
-    subprocess.run([*command, "train", model, "--epochs", "20"], **run)
+    subprocess.run([*command, "fit", model, "--train-only", "--epochs", "20"], **run)
     subprocess.run([*command, "stan", "bundle"], **run)
     program = (tmp_path / "stan-model" / "program.stan").read_text()
     assert "vector network(matrix H, vector w" in program

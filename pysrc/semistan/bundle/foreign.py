@@ -218,6 +218,14 @@ def read_parquet(path: Path) -> pd.DataFrame:
         raise InputError(f"'{path}' cannot be read: {error}") from None
 
 
+def pack(folder: Path) -> bytes:
+    """Return an uncompressed tar archive of a folder, for ``unpack``."""
+    file = BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.add(folder, arcname=folder.name)
+    return file.getvalue()
+
+
 def unpack(content: bytes, target: Path) -> None:
     """Unpack the archive of a folder that another process has packed.
 

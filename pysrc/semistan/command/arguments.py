@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semistan.command import screen
+from semistan.terminal import screen
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,72 +12,69 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from semistan.command import (
-    answer_commands,
+from semistan.command.groups import (
+    effect_commands,
     inquiry_commands,
     model_commands,
     run_commands,
-    screen,
+    score_commands,
     show_commands,
     study_commands,
-    term_commands,
     tool_commands,
 )
 from semistan.command.trusting import trusting
 from semistan.errors import SemistanError, file_error
+from semistan.terminal import screen
 from semistan.version import __version__
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": model_commands.new,
     "fit": model_commands.fit,
     "update": model_commands.update,
-    "train": model_commands.train,
     "subspace": model_commands.subspace,
     "stan": run_commands.stan,
     "sample": run_commands.sample,
-    "tasks": run_commands.tasks,
-    "task": run_commands.task,
-    "collect": run_commands.collect,
     "reproduce": run_commands.reproduce,
     "priors": model_commands.priors,
     "summary": run_commands.summary,
-    "predict": answer_commands.predict,
-    "score": answer_commands.score,
-    "loo": answer_commands.loo,
-    "kfold": answer_commands.kfold,
-    "compare": answer_commands.compare,
-    "effect": answer_commands.effect,
-    "marginal": answer_commands.marginal,
-    "importance": answer_commands.importance,
-    "comparisons": inquiry_commands.comparisons,
+    "predict": effect_commands.predict,
+    "score": score_commands.score,
+    "loo": score_commands.loo,
+    "kfold": score_commands.kfold,
+    "compare": score_commands.compare,
+    "effect": effect_commands.effect,
+    "slopes": effect_commands.slopes,
+    "importance": effect_commands.importance,
+    "comparisons": effect_commands.comparisons,
     "pp-check": inquiry_commands.pp_check,
     "hypothesis": inquiry_commands.hypothesis,
-    "r2": inquiry_commands.r2,
     "sensitivity": inquiry_commands.sensitivity,
-    "ranef": term_commands.ranef,
-    "coef": term_commands.coef,
-    "smooths": term_commands.smooths,
+    "terms": inquiry_commands.terms,
     "baseline": study_commands.baseline,
     "simulate": study_commands.simulate,
     "sbc": study_commands.sbc,
     "plot": show_commands.plot,
-    "draws": show_commands.draws,
-    "generate": show_commands.generate,
-    "r-script": show_commands.r_script,
     "report": show_commands.report,
+    "export": show_commands.export,
     "check": tool_commands.check,
     "doctor": tool_commands.doctor,
     "install-cmdstan": tool_commands.install_cmdstan,
 }
 
-WITHOUT_RUN = {"new", "fit", "train", "check", "install-cmdstan"}  # all others may read one
+JOBS: dict[str, Callable[..., None]] = {
+    "list": run_commands.jobs_list,
+    "run": run_commands.jobs_run,
+    "collect": run_commands.jobs_collect,
+}
+
+WITHOUT_RUN = {"new", "fit", "check", "install-cmdstan"}  # all others may read one
 
 PANELS = {  # what the commands of a file are for
     "model_commands": "Specify and fit",
     "run_commands": "Sample, and read the result",
-    "answer_commands": "Predict, judge and explain",
+    "effect_commands": "Predictions, comparisons and slopes",
+    "score_commands": "How well does it predict?",
     "inquiry_commands": "Ask what was learnt",
-    "term_commands": "Ask what was learnt",
     "study_commands": "Study the model",
     "show_commands": "Show, and hand on",
     "tool_commands": "Tools",
@@ -93,6 +90,14 @@ for name, command in COMMANDS.items():
     panel = PANELS.get(command.__module__.rpartition(".")[2])
     whole = command if name in WITHOUT_RUN else trusting(command)
     app.command(name, rich_help_panel=panel)(whole)
+
+jobs = typer.Typer(
+    help="Chains as the jobs of any scheduler: list their commands, run one, collect their files.",
+    no_args_is_help=True,
+)
+for name, command in JOBS.items():
+    jobs.command(name)(trusting(command))
+app.add_typer(jobs, name="jobs", rich_help_panel=PANELS["run_commands"])
 
 
 @app.callback(invoke_without_command=True)

@@ -17,6 +17,10 @@ from semistan.posterior.options import EffectOptions, PredictOptions
 
 MODEL, TRAINING, SAMPLING, WHERE = "Model", "Training", "Sampling", "Where"
 OPTIONS = "Options"  # where Typer shows the options that have no panel
+USED_FIRST = {  # what --help shows of the keys of model.toml; --help-all shows all
+    "data", "family", "hidden", "k", "prior", "drop_missing", "method", "chains", "budget",
+    "warmup", "draws", "adapt_delta", "seed",
+}  # fmt: skip
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -105,6 +109,11 @@ class Flag:
         return dict.fromkeys(self.keys, found) if self.keys else dict(found)
 
     @property
+    def hidden(self) -> bool:
+        """Whether ``--help`` leaves it to ``--help-all``."""
+        return self.panel != OPTIONS and self.name not in USED_FIRST
+
+    @property
     def parameter(self) -> inspect.Parameter:
         """What Typer reads."""
         dashed = self.name.replace("_", "-")
@@ -113,8 +122,9 @@ class Flag:
         in_config = self.keys and self.panel != OPTIONS
         shown = _Default(self.keys[0]) if in_config else True
         option = typer.Option(
-            *names, help=self.help, rich_help_panel=self.panel, show_default=shown
-        )
+            *names, help=self.help, rich_help_panel=self.panel, show_default=shown,
+            hidden=self.hidden,
+        )  # fmt: skip
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -334,6 +344,29 @@ def cluster_of(where: Mapping[str, Any]) -> str | None:
     return with_overrides(ModelConfig(formula=""), where).sample.where
 
 
+def _show_all(context: typer.Context, asked: bool) -> None:
+    """Print the help with every option."""
+    if not asked:
+        return
+    for parameter in context.command.params:
+        parameter.hidden = False  # type: ignore[attr-defined]
+    typer.echo(context.get_help())
+    raise typer.Exit
+
+
+HELP_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--help-all", is_eager=True, callback=_show_all, help="Show every option and exit."
+        ),
+    ],
+)
+
+
 def configurable(
     *flags: Flag, into: str = "overrides"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -350,6 +383,7 @@ def configurable(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_flags(**given: Any) -> None:
+            given.pop(HELP_ALL.name, None)
             values = {flag: given.pop(flag.name) for flag in flags}
             found = {
                 key: setting
@@ -363,6 +397,8 @@ def configurable(
         own = [p for p in signature.parameters.values() if p.name != into]
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         parameters = [*own, *(flag.parameter for flag in flags)]
+        if any(flag.hidden for flag in flags) and all(p.name != HELP_ALL.name for p in own):
+            parameters.append(HELP_ALL)
         with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         with_flags.__annotations__ = {p.name: p.annotation for p in parameters}
         return with_flags

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan.command import screen
+from semistan.terminal import screen
 
 OPTION = inspect.Parameter(
     "trust_edited",

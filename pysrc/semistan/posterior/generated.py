@@ -156,7 +156,8 @@ def read_generated(run: Run) -> Generated:
     for folder in folders:
         if missing := missing_chains(folder, chains):
             raise InputError(
-                f"'{folder}' lacks chains {missing}; write them with 'semistan generate {run.path}'"
+                f"'{folder}' lacks chains {missing}; write them with 'semistan export {run.path} "
+                "--to generated'"
             )
     files = [chain_file(folder, chain) for folder in folders for chain in range(1, chains + 1)]
     for member in run.members:

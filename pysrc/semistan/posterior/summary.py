@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.files import atomic_file
-from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.describe import left_out
 from semistan.model.design import Design
@@ -32,6 +31,7 @@ from semistan.posterior.diagnostics import (
     worst,
 )
 from semistan.posterior.effects.estimates import estimates
+from semistan.posterior.options import check_interval
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.written import digits_of, written
 
@@ -151,14 +151,14 @@ class Summary:
         return pd.DataFrame([row.texts for row in self.rows], columns=list(COLUMNS), index=names)
 
 
-def coefficient_table(posterior: Posterior, prob: float) -> pd.DataFrame:
+def coefficient_table(posterior: Posterior, interval: float) -> pd.DataFrame:
     """Return the coefficient table with intervals of another probability than 95%.
 
     Parameters
     ----------
     posterior : Posterior
         What was learnt.
-    prob : float
+    interval : float
         Probability of the central intervals.
 
     Returns
@@ -173,12 +173,11 @@ def coefficient_table(posterior: Posterior, prob: float) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if not 0 < prob < 1:
-        raise InputError(f"--prob is a probability between 0 and 1, got {prob:g}")
+    check_interval(interval)
     lines = []
     for name, values in posterior.interpreted.items():
         figures = named_convergence(posterior, name)
-        columns = estimates(values.reshape(-1, 1), prob)
+        columns = estimates(values.reshape(-1, 1), interval)
         lines.append(
             {"variable": name}
             | {column: float(found[0]) for column, found in columns.items()}

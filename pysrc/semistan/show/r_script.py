@@ -55,7 +55,7 @@ def _settings(run: Run, relative: str) -> str:
     labels = _labels(run).items()
     names = (f"  {_quoted(_in_r(name))} = {_quoted(text)}" for name, text in labels)
     lines = [
-        f"# Reads a run of semistan {__version__} in R; written by 'semistan r-script'.",
+        f"# Reads a run of semistan {__version__} in R; written by 'semistan export --to r'.",
         f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
         f"# family: {run.bundle.family.name}, link: {run.bundle.family.link}",
         *_categories(run),

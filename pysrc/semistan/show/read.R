@@ -148,7 +148,7 @@ if (has_generated) {
   y_rep <- as.matrix(columns[startsWith(names(columns), "y_rep.")])
 } else {
   cat("\nFor loo and posterior predictive checks, write log_lik and y_rep with\n",
-      "  semistan generate ", shQuote(run), "\n", sep = "")
+      "  semistan export ", shQuote(run), " --to generated\n", sep = "")
 }
 
 if (has_generated && !prior_only && temperature != 1) {

@@ -18,18 +18,19 @@ from semistan.infer.chain_store import Filed, chain_file
 from semistan.posterior.chain_csv import read_chain
 from semistan.posterior.draws import chain_form
 from semistan.posterior.run import Run, read_run, record_chain
-from semistan.workflow.fit import Fit, missing_tasks, sample
+from semistan.workflow.fit import Fitted, missing_tasks, sample
 from semistan.workflow.prepare import Say
+from semistan.workflow.runs import RunLike, opened
 
 JOBS = Path("jobs")
 
 
-def tasks(run: Run | str | Path, out: Path | str = JOBS) -> list[str]:
+def tasks(run: RunLike, out: Path | str = JOBS) -> list[str]:
     """Return a shell command for each chain that a run lacks.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A run that is not finished, as ``semistan sample BUNDLE --no-draws`` makes it.
     out : path
         The folder that the commands write into, for ``collect``.
@@ -39,17 +40,17 @@ def tasks(run: Run | str | Path, out: Path | str = JOBS) -> list[str]:
     list of str
         The commands, for the working directory; the i-th job of an array runs the i-th.
     """
-    run = _opened(run)
-    words, to = ("semistan", "task", str(run.path)), ("--out", str(out))
+    run = opened(run)
+    words, to = ("semistan", "jobs", "run", str(run.path)), ("--out", str(out))
     return [shlex.join([*words, name, *to]) for name in _missing(run)]
 
 
-def task(run: Run | str | Path, name: str, out: Path | str = JOBS) -> Path:
+def task(run: RunLike, name: str, out: Path | str = JOBS) -> Path:
     """Draw one chain that a run lacks into a file elsewhere; the run stays as it is.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         The run.
     name : str
         The chain's file in the run.
@@ -68,7 +69,7 @@ def task(run: Run | str | Path, name: str, out: Path | str = JOBS) -> Path:
     SemistanError
         If sampling fails.
     """
-    run = _opened(run)
+    run = opened(run)
     missing = _missing(run)
     if name not in missing:
         raise InputError(
@@ -80,14 +81,12 @@ def task(run: Run | str | Path, name: str, out: Path | str = JOBS) -> Path:
     return path
 
 
-def collect(
-    run: Run | str | Path, folder: Path | str = JOBS, *, say: Say = lambda _: None
-) -> Fit | None:
+def collect(run: RunLike, folder: Path | str = JOBS, *, say: Say = lambda _: None) -> Fitted | None:
     """Take chains that ``task`` has drawn into the run that lacks them, and complete it.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         The run.
     folder : path
         Where the chains are; they stay there.
@@ -96,7 +95,7 @@ def collect(
 
     Returns
     -------
-    Fit or None
+    Fitted or None
         The fit, or None while chains are missing.
 
     Raises
@@ -104,9 +103,9 @@ def collect(
     InputError
         If a file is no whole chain of this run; those before it are taken in.
     """
-    run = _opened(run)
+    run = opened(run)
     if not Path(folder).is_dir():
-        raise InputError(f"'{folder}' is no folder; 'semistan task' writes chains into one")
+        raise InputError(f"'{folder}' is no folder; 'semistan jobs run' writes chains into one")
     missing = _missing(run)
     found = [name for name in missing if (Path(folder) / name).is_file()]
     for name in found:
@@ -118,10 +117,6 @@ def collect(
     return sample(read_run(run.path), say=say)
 
 
-def _opened(run: Run | str | Path) -> Run:
-    return run if isinstance(run, Run) else read_run(run)
-
-
 def _missing(run: Run) -> dict[str, Filed]:
     """Return the chains that a run lacks by the names of their files."""
     found = ((chain_file(item.folder, item.task.number), item) for item in missing_tasks(run))
@@ -131,7 +126,7 @@ def _missing(run: Run) -> dict[str, Filed]:
 def _take_in(run: Run, name: str, filed: Filed, path: Path) -> None:
     """Check a file, and put it where the chain belongs."""
     member = run.members[filed.before // run.options.chains]
-    again = f"draw it anew: {shlex.join(['semistan', 'task', str(run.path), name])}"
+    again = f"draw it anew: {shlex.join(['semistan', 'jobs', 'run', str(run.path), name])}"
     read_chain(path, chain_form(member), known=False, remedy=again)
     target, content = run.path / name, path.read_bytes()
     target.parent.mkdir(exist_ok=True)

@@ -51,7 +51,7 @@ def weights_of(runs: Sequence[RunLike], weights: Weights = "stacking") -> Weight
 
     Parameters
     ----------
-    runs : sequence of runs or paths
+    runs : sequence of fits, runs or paths
         Runs of the same response.
     weights : str or sequence of float
         ``stacking`` (those of ``compare``), ``equal``, or a number for each run.
@@ -92,7 +92,7 @@ def _numbers(text: str) -> list[float]:
 
 def predict_average(
     runs: Sequence[RunLike],
-    frame: Table,
+    newdata: Table,
     *,
     weights: Weights = "stacking",
     say: Say | None = None,
@@ -103,9 +103,9 @@ def predict_average(
 
     Parameters
     ----------
-    runs : sequence of runs or paths
+    runs : sequence of fits, runs or paths
         Finished runs of the same response.
-    frame : pandas.DataFrame
+    newdata : pandas.DataFrame
         The new rows.
     weights : str or sequence of float
         ``stacking``, ``equal``, or a number for each run.
@@ -121,7 +121,7 @@ def predict_average(
     import pandas as pd
 
     chosen = PredictOptions.of(options)
-    chunks = _chunks(runs, frame, weights, chosen, say, reading)
+    chunks = _chunks(runs, newdata, weights, chosen, say, reading)
     return pd.concat(
         [summarise_prediction(chunk, chosen.interval) for chunk in chunks], ignore_index=True
     )
@@ -129,7 +129,7 @@ def predict_average(
 
 def write_average(
     runs: Sequence[RunLike],
-    frame: Table,
+    newdata: Table,
     table: Path | TextIO,
     draws: Path | None = None,
     *,
@@ -140,13 +140,13 @@ def write_average(
 ) -> None:
     """Write what ``predict_average`` returns, and all draws on request."""
     chosen = PredictOptions.of(options)
-    chunks = _chunks(runs, frame, weights, chosen, say, reading)
+    chunks = _chunks(runs, newdata, weights, chosen, say, reading)
     write_chunks(chunks, chosen.interval, table, draws)
 
 
 def _chunks(
     runs: Sequence[RunLike],
-    frame: Table,
+    newdata: Table,
     weights: Weights,
     options: PredictOptions,
     say: Say | None,
@@ -158,7 +158,7 @@ def _chunks(
     for note in found.notes:
         if say:
             say(note)
-    frame = as_frame(frame).reset_index(drop=True)
+    newdata = as_frame(newdata).reset_index(drop=True)
     generator = np.random.default_rng(options.seed)
     posteriors = [
         read_posterior(run, options.engine).seeded(options.seed, number)
@@ -166,7 +166,7 @@ def _chunks(
     ]
     rows = [
         new_rows(
-            run.bundle, frame, drop_missing=options.drop_missing,
+            run.bundle, newdata, drop_missing=options.drop_missing,
             allow_new_levels=options.allow_new_levels, say=say, reading=reading,
         )
         for run in several

@@ -125,7 +125,7 @@ def baseline(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     folds
         As of ``semistan.kfold``, where the run's own cross-validation is not there yet.

@@ -30,18 +30,18 @@ DIFFERENCES = (
 
 
 def compare(
-    runs: Sequence[RunLike], *, by: str = "auto", frame: Table | None = None
+    runs: Sequence[RunLike], *, by: str = "auto", newdata: Table | None = None
 ) -> pd.DataFrame:
     """Compare runs on the same rows.
 
     Parameters
     ----------
-    runs : sequence of runs or paths
+    runs : sequence of fits, runs or paths
         At least two.
     by : str
         ``loo`` (PSIS-LOO, conditional on each subspace), ``kfold`` (cross-validation that
         'semistan kfold' has made), or ``auto``, as ``resolved_by`` chooses.
-    frame : pandas.DataFrame or a table of another library, optional
+    newdata : pandas.DataFrame or a table of another library, optional
         Rows with a known response, by whose log predictive density the runs are compared
         instead.
 
@@ -61,8 +61,8 @@ def compare(
     judged = [posterior_run(run) for run in runs]
     names = names_of(judged)
     by = resolved_by(judged) if by == "auto" else by
-    if frame is not None:
-        rows = [judge(run, frame) for run in judged]
+    if newdata is not None:
+        rows = [judge(run, newdata) for run in judged]
     elif by == "kfold":
         rows = _kfold_rows(judged, names)
     elif by == "loo":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,25 +22,57 @@ if TYPE_CHECKING:
 PAIR_DRAWS = 1000  # for a grid over two columns
 
 
-def effect(run: RunLike, variables: str | Sequence[str], **options: Any) -> Effect:
+def effect(
+    run: RunLike,
+    variables: str | Sequence[str],
+    *,
+    kind: str = "pd",
+    at: Mapping[str, Any] | None = None,
+    scale: str = "response",
+    resolution: int | None = None,
+    rows: int = 1000,
+    curves: int = 0,
+    category: str | None = None,
+    seed: int = 1,
+) -> Effect:
     """Vary one or two columns of the training table.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     variables : str or sequence of str
         One or two columns.
-    **options
-        Those of ``EffectOptions``: ``kind``, ``at``, ``scale``, ``resolution``, ``rows``,
-        ``curves``, ``category`` and ``seed``.
+    kind : str
+        ``pd`` (partial dependence: the mean over rows) or ``conditional`` (all other columns at
+        their mean or first level, or ``at`` given values).
+    at : mapping, optional
+        Values at which a conditional effect holds other columns.
+    scale : str
+        ``response`` (the mean, or the probability of each category) or ``linpred``.
+    resolution : int, optional
+        Points of a numeric column; 25, or 15 where two columns vary.
+    rows : int
+        Most rows over which partial dependence is averaged, drawn by the seed.
+    curves : int
+        How many of them are kept as individual curves.
+    category : str, optional
+        One category of the response, instead of all.
+    seed : int
+        Draws the rows.
+
+    Returns
+    -------
+    Effect
+        Its ``table()`` has the estimates.
 
     Raises
     ------
     InputError
         If a column or an option cannot be used.
     """
-    run, chosen = opened(run), EffectOptions.of(options)
+    run = opened(run)
+    chosen = EffectOptions(kind, at or {}, scale, resolution, rows, curves, category, seed)
     if chosen.category is not None:
         category_position(run.bundle.family, run.bundle.design, chosen.category)
     found = _effect(read_posterior(run), run.table(), variables, chosen)
@@ -67,20 +99,32 @@ def _effect(
     )  # fmt: skip
 
 
-def marginal_effects(
-    run: RunLike, variables: Sequence[str] | None = None, **options: Any
+def slopes(
+    run: RunLike,
+    variables: str | Sequence[str] | None = None,
+    *,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
+    seed: int = 1,
 ) -> pd.DataFrame:
     """Average marginal effects over the training rows: slopes, and differences to a level.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
-    variables : sequence of str, optional
+    variables : str or sequence of str, optional
         Columns of the data; by default all but images, and those that only name groups or stand in
         an offset.
-    **options
-        ``scale``, ``interval``, ``rows`` and ``seed``, as of the command.
+    scale : str
+        ``response`` (the mean) or ``linpred``.
+    interval : float
+        Probability of the interval.
+    rows : int, optional
+        Use so many rows, drawn by the seed; all by default.
+    seed : int
+        Draws the rows.
 
     Returns
     -------
@@ -93,60 +137,74 @@ def marginal_effects(
     InputError
         If a column or an option cannot be used.
     """
-    return marginal(run, variables, **options).frame
+    return answered_slopes(
+        run, variables, scale=scale, interval=interval, rows=rows, seed=seed
+    ).frame
 
 
-def marginal(
+def answered_slopes(
+    run: RunLike, variables: str | Sequence[str] | None = None, **options: Any
+) -> Answer:
+    """Return what ``slopes`` does, and on which draws and rows it rests."""
+    run = opened(run)
+    names = [variables] if isinstance(variables, str) else variables
+    return marginal_answer(read_posterior(run), run.table(), variables=names, **options)
+
+
+def importance(
     run: RunLike,
-    variables: Sequence[str] | None = None,
+    newdata: Table | None = None,
     *,
-    scale: str = "response",
+    variables: str | Sequence[str] | None = None,
+    repeats: int = 5,
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = 1,
-) -> Answer:
-    """Return what ``marginal_effects`` does, and on which draws and rows it rests."""
-    run = opened(run)
-    return marginal_answer(
-        read_posterior(run), run.table(), variables=variables, scale=scale,
-        interval=interval, rows=rows, seed=seed,
-    )  # fmt: skip
-
-
-def importance(run: RunLike, frame: Table | None = None, **options: Any) -> pd.DataFrame:
+) -> pd.DataFrame:
     """Rank columns by what permuting them costs in mean log-likelihood.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
-    frame : pandas.DataFrame or a table of another library, optional
+    newdata : pandas.DataFrame or a table of another library, optional
         Rows with their response that the fit has not seen; the training rows by default.
-    **options
-        ``variables``, ``repeats``, ``interval``, ``rows`` and ``seed``, as of the command.
+    variables : str or sequence of str, optional
+        Columns; all by default.
+    repeats : int
+        Permutations of each column.
+    interval : float
+        Probability of the interval.
+    rows : int, optional
+        Use so many rows, drawn by the seed; all by default.
+    seed : int
+        Of rows and permutations.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A line for each column, the most important first.
 
     Raises
     ------
     InputError
         If a column or an option cannot be used.
     """
-    return importance_of(run, frame, **options).frame
+    return answered_importance(
+        run, newdata,
+        variables=variables, repeats=repeats, interval=interval, rows=rows, seed=seed,
+    ).frame  # fmt: skip
 
 
-def importance_of(
+def answered_importance(
     run: RunLike,
-    frame: Table | None = None,
+    newdata: Table | None = None,
     *,
-    variables: Sequence[str] | None = None,
-    repeats: int = 5,
-    interval: float = 0.95,
-    rows: int | None = None,
-    seed: int = 1,
+    variables: str | Sequence[str] | None = None,
+    **options: Any,
 ) -> Answer:
     """Return what ``importance`` does, and on which draws and rows it rests."""
     run = posterior_run(run)
-    table = run.table() if frame is None else new_table(run.bundle, frame, response=True)
-    return importance_answer(
-        read_posterior(run), table,
-        variables=variables, repeats=repeats, interval=interval, rows=rows, seed=seed,
-    )  # fmt: skip
+    names = [variables] if isinstance(variables, str) else variables
+    table = run.table() if newdata is None else new_table(run.bundle, newdata, response=True)
+    return importance_answer(read_posterior(run), table, variables=names, **options)

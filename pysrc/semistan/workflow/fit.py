@@ -6,9 +6,10 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from semistan.bundle.bundle import read_bundle
+from semistan.bundle.bundle import MARKER as BUNDLE
+from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.lock import held
 from semistan.errors import InputError
@@ -64,6 +65,7 @@ from semistan.workflow.frames import Table
 from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
+from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.saturation import warn_of_saturation
 from semistan.workflow.several import begin_run, going_on, train_missing
 from semistan.workflow.train import (
@@ -77,30 +79,21 @@ from semistan.workflow.train import (
     warn_of_overfitting,
 )
 
-if TYPE_CHECKING:
-    pass
-
 
 def _silent(_: str) -> None:
     """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """A finished fit: the run's folder, its posterior and the summary of it."""
+class Fitted:
+    """A finished run, its posterior and the summary of it."""
 
     run: Run
     posterior: Posterior
     summary: Summary
 
-    def __repr__(self) -> str:
-        return f"{self.run!r}\n\n{self.summary!r}"
 
-    def _repr_html_(self) -> str:
-        return self.run._repr_html_() + self.summary._repr_html_()
-
-
-def fit(
+def fit_model(
     model: str | Path | ModelConfig,
     data: Table | str | Path | None = None,
     *,
@@ -113,7 +106,7 @@ def fit(
     reading: Reading | None = None,
     say: Say = _silent,
     backend: Backend | None = None,
-) -> Fit:
+) -> Fitted:
     """Fit a model: everything from a formula and a table to a posterior.
 
     Parameters
@@ -182,8 +175,8 @@ def fit_prepared(
     chain_progress: ChainProgress | None = None,
     say: Say = _silent,
     backend: Backend = LOCAL,
-) -> Fit:
-    """Fit a model that was checked against its rows; the other arguments are those of ``fit``."""
+) -> Fitted:
+    """Fit a model that was checked against its rows; other arguments as of ``fit_model``."""
     config = prepared.config
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
@@ -250,6 +243,38 @@ def _trained_run(
     return run
 
 
+def train_bundle(
+    config: ModelConfig,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    reading: Reading | None = None,
+    say: Say = _silent,
+) -> Bundle:
+    """Train one subspace and export it as a bundle; arguments as of ``fit_model``."""
+    check_output_folder(out, BUNDLE, overwrite=overwrite)
+    prepared = prepare(config, reading=reading)
+    for note in prepared.notes:
+        say(note)
+    if config.subspace.trainings > 1:
+        say(
+            f"a bundle holds one subspace, the first of {config.subspace.trainings}; "
+            "'semistan fit' trains and samples all"
+        )
+    prepared = resolved(prepared, say=say)
+    checkpoint = checkpoint_file(out)
+    warn_of_damage(checkpoint, say)
+    progress = progress and counted(progress, prepared.config, config)
+    bundle = train(prepared, progress, checkpoint=checkpoint)
+    say(prior_text(bundle, prepared.rows))
+    warn_of_overfitting([bundle], say)
+    warn_of_saturation([bundle], prepared.rows, say)
+    write_bundle(bundle, out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
+    return bundle
+
+
 def sample(
     run: Run,
     toolchain: Toolchain | None = None,
@@ -258,7 +283,7 @@ def sample(
     progress: ChainProgress | None = None,
     say: Say = _silent,
     backend: Backend = LOCAL,
-) -> Fit:
+) -> Fitted:
     """Sample the chains that a run does not have yet, and write its results.
 
     A chain that was changed, or is not whole, is set aside and drawn anew, with the same draws.
@@ -299,7 +324,7 @@ def _sampled(
     progress: ChainProgress | None,
     say: Say,
     backend: Backend,
-) -> Fit:
+) -> Fitted:
     """Draw what is missing, and write the results; arguments as of ``sample``."""
     for finding in set_aside(run):
         say(finding)
@@ -329,7 +354,7 @@ def _sampled(
     write_summary(summary, run.path / "summary.csv")
     write_inference_data(inference_data(run, posterior, rows), run.path / "posterior.nc")
     record_outputs(run)
-    return Fit(run, posterior, summary)
+    return Fitted(run, posterior, summary)
 
 
 def draw_missing(
@@ -369,19 +394,11 @@ def _tasks(member: Run, rows: Rows | None, where: str) -> list[ChainTask]:
     )  # fmt: skip
 
 
-def read_fit(run: Run | str | Path, networks: Given | None = None) -> Fit:
+def read_fitted(run: RunLike, networks: Given | None = None) -> Fitted:
     """Read a finished run's posterior and summarise it; ``networks`` as of ``read_run``."""
-    run = run if isinstance(run, Run) else read_run(run, networks)
+    run = read_run(run, networks) if isinstance(run, str | Path) else opened(run)
     posterior = read_posterior(run)
-    return Fit(run, posterior, summarise(posterior, run.rows()))
-
-
-def summary(run: Run | str | Path, networks: Given | None = None) -> Summary:
-    """Return a finished run's coefficient table and diagnostics; ``networks`` as of ``read_run``.
-
-    ``semistan.read_fit`` has the posterior too.
-    """
-    return read_fit(run, networks).summary
+    return Fitted(run, posterior, summarise(posterior, run.rows()))
 
 
 def new_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def hypothesis(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     hypotheses : str or sequence of str
         Two expressions of the table's names and one of >, < and = between them.
@@ -88,7 +88,7 @@ def sensitivity(run: RunLike, prior: str | Sequence[str] = ()) -> pd.DataFrame:
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     prior : str or sequence of str, optional
         Keys of ``[priors]``, as ``b``, or names of the table, as ``b_age,sigma``, whose priors
@@ -126,7 +126,7 @@ def pp_check(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run; one that draws from the prior is checked before its data are seen.
     stat : str or sequence of str
         ``mean``, ``sd``, ``min``, ``max``, ``median``, ``zeros`` (their share) and ``skewness``.
@@ -175,25 +175,40 @@ def comparisons(
     run: RunLike,
     variables: str | Sequence[str] | None = None,
     *,
-    frame: Table | None = None,
+    newdata: Table | None = None,
+    contrast: str | None = None,
+    comparison: str = "difference",
+    by: str | None = None,
+    scale: str = "response",
+    interval: float = 0.95,
+    rows: int | None = None,
     seed: int = 1,
-    **options: Any,
 ) -> pd.DataFrame:
     """Compare predictions before and after a change of a column, averaged over rows.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     variables : str or sequence of str, optional
         Columns; by default all but images, and those that only name groups or stand in an offset.
-    frame : pandas.DataFrame or a table of another library, optional
+    newdata : pandas.DataFrame or a table of another library, optional
         Rows over which to average; the training rows by default.
+    contrast : str, optional
+        Of numbers: a step (1 by default), ``sd``, ``2sd``, ``iqr``, ``minmax`` or ``FROM,TO``. Of
+        factors: ``reference`` (the default), ``sequential``, ``pairwise`` or ``FROM,TO``.
+    comparison : str
+        ``difference``, ``ratio``, ``lnratio``, ``lift`` or ``lnor``.
+    by : str, optional
+        Factor in each of whose levels rows are averaged.
+    scale : str
+        ``response`` (the mean) or ``linpred``.
+    interval : float
+        Probability of the interval.
+    rows : int, optional
+        Use so many rows, drawn by the seed; all by default.
     seed : int
-        Draws rows if ``rows`` says how many.
-    **options
-        Those of ``average_comparisons``: ``contrast``, ``comparison``, ``by``, ``scale``,
-        ``interval`` and ``rows``.
+        Draws the rows.
 
     Returns
     -------
@@ -206,8 +221,9 @@ def comparisons(
         If a column or an option cannot be used.
     """
     run = opened(run)
-    table = run.table() if frame is None else new_table(run.bundle, frame)
+    table = run.table() if newdata is None else new_table(run.bundle, newdata)
     return average_comparisons(
         read_posterior(run), table,
-        variables=variables, generator=np.random.default_rng(seed), **options,
+        variables=variables, contrast=contrast, comparison=comparison, by=by, scale=scale,
+        interval=interval, rows=rows, generator=np.random.default_rng(seed),
     )  # fmt: skip

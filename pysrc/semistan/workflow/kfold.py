@@ -6,9 +6,7 @@ posterior. A fold is a task, and folds run side by side.
 
 from __future__ import annotations
 
-import io
 import math
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.bundle.files import atomic_folder, write_json
-from semistan.bundle.foreign import unpack
+from semistan.bundle.foreign import pack, unpack
 from semistan.errors import InputError, SemistanError, sentence
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
@@ -27,7 +25,7 @@ from semistan.model.config import ModelConfig
 from semistan.model.design import apply_design
 from semistan.model.modules import Modules, codes
 from semistan.posterior.options import check_interval
-from semistan.posterior.run import Run, read_run
+from semistan.posterior.run import Run
 from semistan.posterior.scoring.folds import (
     FOLDER,
     MANIFEST,
@@ -45,8 +43,9 @@ from semistan.posterior.scoring.folds import (
 )
 from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.posterior.summary import Summary, write_summary
-from semistan.workflow import fit as workflow
 from semistan.workflow import prepare as preparation
+from semistan.workflow.fit import fit_model
+from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.whole_table import column_of
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def kfold(
-    run: Run | str | Path,
+    run: RunLike,
     *,
     folds: int = 10,
     group: str | None = None,
@@ -71,7 +70,7 @@ def kfold(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A run, whose model and training rows are used.
     folds : int
         Number of folds K.
@@ -102,7 +101,7 @@ def kfold(
     SemistanError
         If a fold fails; run it again to continue.
     """
-    run = run if isinstance(run, Run) else read_run(run)
+    run = opened(run)
     check_interval(interval)
     folder = run.path / FOLDER
     options = {
@@ -194,7 +193,7 @@ class FoldTask:
 
     def _fit(self, folder: Path) -> FoldFit:
         started = time.monotonic()
-        fit = workflow.fit(
+        fit = fit_model(
             self.config, self.table[~self.inside], out=folder / "run", networks=codes(self.modules)
         )
         seconds = time.monotonic() - started
@@ -205,7 +204,7 @@ class FoldTask:
             fit.posterior.seeded(self.seed, self.number), rows, interval=self.interval,
             generator=np.random.default_rng((self.seed, self.number)),
         )  # fmt: skip
-        packed = _packed(folder / "run") if self.save_fit else b""
+        packed = pack(folder / "run") if self.save_fit else b""
         return FoldFit(judged, fit.summary, packed, seconds)
 
 
@@ -248,13 +247,6 @@ def _write_fold(folder: Path, task: FoldTask, found: FoldFit) -> None:
         if found.run:
             unpack(found.run, target)
         record_fold(folder, target, task.number)
-
-
-def _packed(run: Path) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        archive.add(run, arcname=run.name)
-    return file.getvalue()
 
 
 def fold_config(run: Run) -> ModelConfig:

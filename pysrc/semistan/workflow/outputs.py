@@ -27,7 +27,8 @@ from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
 from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
-from semistan.workflow.fit import read_fit
+from semistan.workflow.explain import effect as effect_of
+from semistan.workflow.fit import read_fitted
 from semistan.workflow.frames import Table
 from semistan.workflow.prepare import new_rows, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
@@ -45,14 +46,14 @@ def plot(
     out: Path | str | None = None,
     *,
     others: Sequence[RunLike] = (),
-    frame: Table | None = None,
+    newdata: Table | None = None,
     **options: Any,
 ) -> Figure:
     """Draw a picture of a run.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     kind : str
         ``coefficients``, ``densities``, ``pairs``, ``smooths``, ``band``, ``subspace``, ``loss``,
@@ -60,9 +61,9 @@ def plot(
         ``rank`` or ``energy``.
     out : path, optional
         PNG or SVG file to write.
-    others : sequence of runs or paths
+    others : sequence of fits, runs or paths
         Further runs to overlay.
-    frame : pandas.DataFrame or a table of another library, optional
+    newdata : pandas.DataFrame or a table of another library, optional
         Rows with a known response on which ``calibration`` is judged, or of which ``images`` are
         drawn, instead of the training rows.
     **options
@@ -84,8 +85,8 @@ def plot(
     first = opened(run)
     further = [opened(item) for item in others]
     overlaid = tuple((item.path.resolve().name, read_posterior(item)) for item in further)
-    if frame is not None:
-        rows = new_rows(first.bundle, frame, response=True)
+    if newdata is not None:
+        rows = new_rows(first.bundle, newdata, response=True)
         options |= {"rows": rows, "rows_label": "new rows"}
     figure = draw(run_material(first, others=overlaid), kind, **options)
     if out is not None:
@@ -94,16 +95,20 @@ def plot(
 
 
 def plot_effect(
-    run: RunLike, effect: Effect, out: Path | str | None = None, *, category: str | None = None
+    run: RunLike,
+    effect: Effect | str | Sequence[str],
+    out: Path | str | None = None,
+    *,
+    category: str | None = None,
 ) -> Figure:
-    """Draw an effect that ``semistan.effect`` has computed, with a rug of the training rows.
+    """Draw an effect, with a rug of the training rows.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         The run.
-    effect : Effect
-        The effect.
+    effect : Effect, str or sequence of str
+        What ``semistan.effect`` has computed, or the columns whose partial dependence is drawn.
     out : path, optional
         PNG or SVG file to write.
     category : str, optional
@@ -116,6 +121,8 @@ def plot_effect(
         For an unknown category, or a file of another suffix.
     """
     material = run_material(opened(run))
+    if not isinstance(effect, Effect):
+        effect = effect_of(run, effect)
     if category is None and len(effect.variables) > 1 and len(effect.categories) > 1:
         category = effect.categories[1]
     if category is not None:
@@ -137,7 +144,7 @@ def plot_subspace(
 
     Parameters
     ----------
-    source : Run, path of a run, or Bundle
+    source : Fit, Run, path of a run, or Bundle
         A run shows its draws on the slice.
     out : path, optional
         PNG or SVG file to write.
@@ -162,7 +169,18 @@ def plot_subspace(
 
 
 def draws(run: RunLike) -> pd.DataFrame:
-    """Return all draws as a table in the layout of R's ``posterior::as_draws_df``."""
+    """Return all draws as a table in the layout of R's ``posterior::as_draws_df``.
+
+    Parameters
+    ----------
+    run : Fit, Run or path
+        A finished run.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``.chain``, ``.iteration``, ``.draw``, and a column for each parameter.
+    """
     return draws_table(read_posterior(opened(run)))
 
 
@@ -191,11 +209,11 @@ def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[Run
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         The run.
     out : path, optional
         The HTML file.
-    compare : sequence of runs or paths
+    compare : sequence of fits, runs or paths
         Runs on the same data, with which the page compares it as ``semistan.compare`` does.
 
     Raises
@@ -203,7 +221,7 @@ def report(run: RunLike, out: Path | str | None = None, *, compare: Sequence[Run
     InputError
         If the run is not complete, or cannot be compared with the others.
     """
-    fit = read_fit(run)
+    fit = read_fitted(run)
     path = Path(out) if out is not None else fit.run.path / REPORT
     if path.suffix not in (".html", ".htm"):
         raise InputError(f"a report's file ends in .html, got '{path}'")

@@ -56,30 +56,55 @@ WAVE = 64  # pieces on a cluster at a time, which this machine holds
 
 def predict(
     run: RunLike,
-    frame: Table,
+    newdata: Table | None = None,
     *,
+    kind: str | None = None,
+    part: str = "all",
+    dpar: str | None = None,
+    interval: float = 0.95,
+    seed: int = 1,
+    engine: str = "torch",
+    prior: bool = False,
+    drop_missing: bool = False,
+    allow_new_levels: bool = False,
     say: Say | None = None,
     reading: Reading | None = None,
     backend: Backend | None = None,
-    **options: Any,
 ) -> pd.DataFrame:
-    """Predict new rows: one line per row, or row and category, with mean, error and interval.
+    """Predict rows: one line per row, or row and category, with mean, error and interval.
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
-    frame : pandas.DataFrame or a table of another library
-        The new rows; the response is not needed.
+    newdata : pandas.DataFrame or a table of another library, optional
+        The rows, whose response is not needed; the training rows by default.
+    kind : str, optional
+        ``epred`` (the mean, or the probability of each category), ``linpred`` (the linear
+        predictor) or ``predict`` (responses); by default ``epred``, or ``linpred`` where a part is
+        asked for.
+    part : str
+        Of the linear predictor: ``all``, ``structured``, ``nn`` (centred) or ``penalised``.
+    dpar : str, optional
+        A parameter of the response's distribution instead, as ``sigma``.
+    interval : float
+        Probability of the interval.
+    seed : int
+        Of everything that is drawn.
+    engine : str
+        ``torch``, or ``onnx`` for the bundle's ``predictor.onnx``.
+    prior : bool
+        Whether to predict from the priors; the run needs no chains then.
+    drop_missing : bool
+        Whether rows with missing values are left out.
+    allow_new_levels : bool
+        Whether groups may have levels that the model was not trained on.
     say : callable, optional
         Receives one line about dropped rows.
     reading : callable, optional
         Called with how many images of a column have been read, and how many there are.
     backend : Backend, optional
         What predicts pieces of the rows; by default this process, one after the other.
-    **options
-        Those of ``PredictOptions``: ``kind``, ``part``, ``dpar``, ``interval``, ``seed``,
-        ``engine``, ``prior``, ``drop_missing`` and ``allow_new_levels``.
 
     Raises
     ------
@@ -88,9 +113,13 @@ def predict(
     """
     import pandas as pd
 
-    chosen = PredictOptions.of(options)
+    chosen = PredictOptions(
+        kind, part, dpar, interval, seed, engine, prior, drop_missing, allow_new_levels
+    )
     found: list[pd.DataFrame] = []
-    _predict(opened(run), pieces_of_frame(frame), chosen, found.append, None, say, reading, backend)
+    run = opened(run)
+    pieces = pieces_of_frame(run.table() if newdata is None else newdata)
+    _predict(run, pieces, chosen, found.append, None, say, reading, backend)
     return pd.concat(found, ignore_index=True)
 
 
@@ -109,8 +138,10 @@ def write_predictions(
 
     Parameters
     ----------
-    run, say, reading, backend, **options
+    run, say, reading, backend
         As for ``predict``.
+    **options
+        The other options of ``predict``.
     rows : pandas.DataFrame, a table of another library, or Pieces
         The new rows.
     table : Path or stream

@@ -48,7 +48,7 @@ def reproduce(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     progress, chain_progress
         As of ``semistan.fit``.

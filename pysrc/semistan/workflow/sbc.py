@@ -44,7 +44,7 @@ from semistan.show.pictures.ranks import draw_coverage, draw_ranks
 from semistan.show.pictures.write import write_picture
 from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
-from semistan.workflow.fit import Fit, fit_prepared, new_run, sample
+from semistan.workflow.fit import Fitted, fit_prepared, new_run, sample
 from semistan.workflow.frames import Table
 from semistan.workflow.prepare import Prepared, Say, configure, prepared_of
 from semistan.workflow.simulate import (
@@ -148,7 +148,7 @@ class ReplicationTask:
         records = _ranked(truth, fit.posterior, model.rows)
         return records.assign(replication=self.number, passed=passed, seconds=seconds)
 
-    def _fit(self, model: Prepared, out: Path) -> Fit:
+    def _fit(self, model: Prepared, out: Path) -> Fitted:
         if self.fixed is None:
             return fit_prepared(model, out)
         options, toolchain = model.config.sample, toolchain_for(model.config.sample)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def score(
     run: RunLike,
-    frame: Table,
+    newdata: Table,
     *,
     interval: float = 0.9,
     seed: int = 1,
@@ -59,7 +59,7 @@ def score(
     """
     run = opened(run)
     judged = judge(
-        run, frame, interval=interval, seed=seed, drop_missing=drop_missing,
+        run, newdata, interval=interval, seed=seed, drop_missing=drop_missing,
         allow_new_levels=allow_new_levels, say=say, reading=reading,
     )  # fmt: skip
     return scores_table(scores(run.bundle.family, judged, interval))
@@ -67,7 +67,7 @@ def score(
 
 def judge(
     run: RunLike,
-    frame: Table,
+    newdata: Table,
     *,
     interval: float = 0.9,
     seed: int = 1,
@@ -77,7 +77,7 @@ def judge(
     reading: Reading | None = None,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
-    run, frame = opened(run), as_frame(frame)
+    run, frame = opened(run), as_frame(newdata)
     absent = set(variables(parse_formula(run.bundle.config.formula).response)) - set(frame.columns)
     if absent:
         raise InputError(
@@ -108,7 +108,7 @@ def loo(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         A finished run.
     moment_match : bool
         Whether rows with a high Pareto k are found by moment matching, in one subspace.

@@ -88,7 +88,7 @@ def simulate(
     generator = np.random.default_rng(seed)
     posterior, rows = _source(model, data, draws, prior, generator, networks, overrides)
     if not 1 <= draws <= posterior.size:
-        raise InputError(f"--draws is from 1 to {posterior.size} here, got {draws}")
+        raise InputError(f"--times is from 1 to {posterior.size} here, got {draws}")
     enough = posterior.thin(min(draws * posterior.chains, posterior.size))
     responses = posterior_predict(enough, rows, generator)
     chosen = responses[np.linspace(0, len(responses) - 1, draws).round().astype(int)]

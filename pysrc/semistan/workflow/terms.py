@@ -1,82 +1,80 @@
-"""What a finished run says of its terms: effects of levels, and smooths."""
+"""What a finished run says of its terms: effects and coefficients of levels, and smooths."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
 from semistan.posterior.effects.groups import group_coefficients, group_effects
-from semistan.posterior.effects.smooths import smooths_table
+from semistan.posterior.effects.smooths import has_smooths, smooths_table
 from semistan.posterior.posterior import read_posterior
 from semistan.workflow.runs import RunLike, opened
 
 if TYPE_CHECKING:
     import pandas as pd
 
+KINDS = ("ranef", "coef", "smooths")
+NONE = {
+    "ranef": "the formula has no group-level terms, as (1 | g)",
+    "coef": "the formula has no group-level terms, as (1 | g)",
+    "smooths": "the formula has no smooths, as s(x), t2(x, z) or gp(x)",
+}
 
-def ranef(run: RunLike, *, interval: float = 0.95) -> pd.DataFrame:
-    """Return the effects of each level of each group, as brms's function of this name.
 
-    Parameters
-    ----------
-    run : Run or path
-        A finished run.
-    interval : float
-        Probability of the interval.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``group``, ``level``, ``effect``, ``Estimate``, ``Est.Error`` and an interval; ``predictor``
-        if several have groups.
+def kinds_of(run: RunLike) -> tuple[str, ...]:
+    """Return the kinds of terms that a run has.
 
     Raises
     ------
     InputError
-        If the formula has no groups, or the interval is no probability.
-    """
-    return _of_groups(group_effects(read_posterior(opened(run)), interval))
-
-
-def coef(run: RunLike, *, interval: float = 0.95) -> pd.DataFrame:
-    """Return the coefficients of each level: those of all levels plus its effects.
-
-    Arguments, columns and errors are those of ``ranef``. They are not orthogonalised to a network.
-    """
-    return _of_groups(group_coefficients(read_posterior(opened(run)), interval))
-
-
-def smooths(run: RunLike, *, interval: float = 0.95) -> pd.DataFrame:
-    """Return standard deviations and effective degrees of freedom of each smooth.
-
-    Parameters
-    ----------
-    run : Run or path
-        A finished run.
-    interval : float
-        Probability of the interval.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``smooth``, ``edf`` (with the straight part, the network taken as known; see
-        ``posterior/effects/smooths.py``), ``sd`` (the name of a standard deviation) and its
-        ``Estimate``, ``Est.Error`` and interval; ``level`` of smooths by group, ``predictor`` if
-        several have smooths.
-
-    Raises
-    ------
-    InputError
-        If the formula has no smooths, or the interval is no probability.
+        If it has none.
     """
     run = opened(run)
-    found = smooths_table(read_posterior(run), run.rows(), interval)
+    posterior = read_posterior(run)
+    groups: tuple[str, ...] = () if group_effects(posterior).empty else ("ranef", "coef")
+    smooths = has_smooths(posterior, run.rows())
+    if not groups and not smooths:
+        raise InputError("the formula has neither group-level terms, as (1 | g), nor smooths")
+    return (*groups, *(("smooths",) if smooths else ()))
+
+
+def terms(run: RunLike, kind: str = "ranef", *, interval: float = 0.95) -> pd.DataFrame:
+    """Return the effects of the levels of groups, the levels' coefficients, or the smooths.
+
+    Parameters
+    ----------
+    run : Fit, Run or path
+        A finished run.
+    kind : str
+        ``ranef``: how each level of a group differs from the average level; ``coef``: the
+        coefficients of each level, those of all plus its effects, not orthogonalised to a network;
+        both as brms's functions of these names. ``smooths``: their effective degrees of freedom
+        and standard deviations.
+    interval : float
+        Probability of the interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``group``, ``level``, ``effect``, ``Estimate``, ``Est.Error`` and an interval. Of smooths
+        ``smooth``, ``edf`` (with the straight part, the network taken as known; see
+        ``posterior/effects/smooths.py``), ``sd`` (the name of a standard deviation) and its
+        ``Estimate``, ``Est.Error`` and interval; ``level`` of smooths by group. ``predictor`` if
+        several predictors have such terms.
+
+    Raises
+    ------
+    InputError
+        If the kind is unknown, the formula has no such terms, or the interval is no probability.
+    """
+    if kind not in KINDS:
+        raise InputError(f"unknown kind of terms '{kind}'.{did_you_mean(kind, KINDS)}")
+    run = opened(run)
+    posterior = read_posterior(run)
+    if kind == "smooths":
+        found = smooths_table(posterior, run.rows(), interval)
+    else:
+        found = (group_effects if kind == "ranef" else group_coefficients)(posterior, interval)
     if found.empty:
-        raise InputError("the formula has no smooths, as s(x), t2(x, z) or gp(x)")
+        raise InputError(NONE[kind])
     return found
-
-
-def _of_groups(table: pd.DataFrame) -> pd.DataFrame:
-    if table.empty:
-        raise InputError("the formula has no group-level terms, as (1 | g)")
-    return table

@@ -12,7 +12,7 @@ from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.modules import codes
 from semistan.posterior.run import Run
 from semistan.subspace.descent import Progress
-from semistan.workflow.fit import Fit, fit
+from semistan.workflow.fit import Fitted, fit_model
 from semistan.workflow.frames import Table
 from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say
@@ -35,7 +35,7 @@ def update(
     reading: Reading | None = None,
     say: Say = lambda _: None,
     backend: Backend | None = None,
-) -> Fit:
+) -> Fitted:
     """Fit a run's model once more, with its settings and seeds.
 
     Training begins anew. Without any change, the new run has the draws of the old one, on the same
@@ -43,7 +43,7 @@ def update(
 
     Parameters
     ----------
-    run : Run or path
+    run : Fit, Run or path
         The run whose settings are taken.
     out : path
         Folder of the new run.
@@ -74,7 +74,7 @@ def update(
     config = _changed(run, formula)
     if overrides:
         config = with_overrides(config, overrides)
-    return fit(
+    return fit_model(
         config, _data(run, formula, data),
         out=out, networks=codes(run.bundle.modules) or None, overwrite=overwrite,
         progress=progress, chain_progress=chain_progress, reading=reading, say=say,

@@ -160,7 +160,7 @@ def _instructions(results: Results) -> str:
 def _commands(results: Results) -> Iterator[str]:
     data = "" if results.data_name else " --data data.csv"
     if results.prior_only:
-        yield f"semistan train model.toml{data} --out bundle"
+        yield f"semistan fit model.toml{data} --train-only --out bundle"
         yield "semistan sample bundle --prior-only --out run"
     else:
         yield f"semistan fit model.toml{data} --out run"

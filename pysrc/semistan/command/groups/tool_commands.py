@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from semistan.command import screen
 from semistan.command.arguments import Json
 from semistan.errors import InputError
+from semistan.terminal import screen
 
 
 def doctor(
@@ -19,10 +19,9 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say whether everything needed is there, and how to get what is missing."""
-    from semistan.command.doctor import examine
-    from semistan.posterior.run import read_run
+    from semistan.workflow.doctor import doctor as examine
 
-    findings = examine(read_run(run) if run else None)
+    findings = examine(run)
     if as_json:
         print(json.dumps([finding.plain() for finding in findings], indent=2))
     else:

@@ -18,6 +18,7 @@ from semistan.infer.processors import usable_cores
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import Run
 from semistan.version import __version__
+from semistan.workflow.runs import RunLike, opened
 
 LIBRARIES = ("torch", "cmdstanpy", "numpy", "pandas", "arviz", "formulaic", "onnx", "onnxruntime")
 
@@ -35,12 +36,12 @@ class Finding:
         return asdict(self)
 
 
-def examine(run: Run | None = None) -> list[Finding]:
+def doctor(run: RunLike | None = None) -> list[Finding]:
     """Look at Python, the libraries, the compiler, CmdStan, cores and the compile cache.
 
     With a run, its plan of chains, threads and slices is shown with the times that decided it.
     """
-    plan = [Finding("plan of the run", True, _plan(run))] if run else []
+    plan = [Finding("plan of the run", True, _plan(opened(run)))] if run is not None else []
     return [
         Finding("semistan", True, f"{__version__} on Python {platform.python_version()}"),
         *(_library(name) for name in LIBRARIES),

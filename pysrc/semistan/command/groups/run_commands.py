@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semistan.command import bars, screen
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
@@ -20,6 +19,7 @@ from semistan.command.arguments import (
 )
 from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, WHERE_FLAGS, cluster_of, configurable
 from semistan.errors import InputError
+from semistan.terminal import bars, screen
 
 if TYPE_CHECKING:
     from semistan.posterior.run import Run
@@ -66,7 +66,7 @@ def sample(
         typer.Option(help="So many more draws for each chain of a finished run, which goes on."),
     ] = None,
     no_draws: Annotated[
-        bool, typer.Option("--no-draws", help="Make the run and stop, for 'semistan tasks'.")
+        bool, typer.Option("--no-draws", help="Make the run and stop, for 'semistan jobs list'.")
     ] = False,
     as_json: Json = False,
     *,
@@ -98,7 +98,7 @@ def sample(
                 prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
             )  # fmt: skip
     if no_draws:
-        screen.say(f"made {run.path}; commands for its chains: semistan tasks {run.path}")
+        screen.say(f"made {run.path}; commands for its chains: semistan jobs list {run.path}")
         return
     toolchain = toolchain_for(run.options)
     with backend_at(cluster) as backend, bars.chain_bars() as progress:
@@ -129,7 +129,7 @@ def _resumed(folder: Path, cluster: str | None) -> "Run":
 Jobs = Annotated[Path, typer.Option("--out", "-o", help="Folder for the chains' files.")]
 
 
-def tasks(run: RunFolder, out: Jobs = Path("jobs")) -> None:
+def jobs_list(run: RunFolder, out: Jobs = Path("jobs")) -> None:
     """Print a command for each chain that a run lacks, for array jobs of any scheduler."""
     from semistan.workflow import array_jobs
 
@@ -137,25 +137,25 @@ def tasks(run: RunFolder, out: Jobs = Path("jobs")) -> None:
         print(line)
 
 
-def task(
+def jobs_run(
     run: RunFolder,
     name: Annotated[str, typer.Argument(help="A missing chain's file, as chains/chain-2.csv.")],
     out: Jobs = Path("jobs"),
 ) -> None:
-    """Draw one chain that a run lacks into a file elsewhere, as 'semistan tasks' says."""
+    """Draw one chain that a run lacks into a file elsewhere, as 'semistan jobs list' says."""
     from semistan.workflow import array_jobs
 
     screen.say(f"wrote {array_jobs.task(run, name, out)}")
 
 
-def collect(
+def jobs_collect(
     run: RunFolder,
-    folder: Annotated[Path, typer.Argument(help="Where 'semistan task' wrote chains.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="Where 'semistan jobs run' wrote chains.")] = Path(
         "jobs"
     ),
     as_json: Json = False,
 ) -> None:
-    """Take chains of 'semistan task' into their run, and summarise it if it is whole."""
+    """Take chains of 'semistan jobs run' into their run, and summarise it if it is whole."""
     from semistan.workflow import array_jobs
 
     result = array_jobs.collect(run, folder, say=screen.say)
@@ -171,7 +171,7 @@ def summary(
     mcse: Annotated[
         bool, typer.Option("--mcse", help="Monte Carlo standard errors of estimates and bounds.")
     ] = False,
-    prob: Annotated[
+    interval: Annotated[
         float | None, typer.Option(help="Print the table with intervals of this probability.")
     ] = None,
     as_json: Json = False,
@@ -181,19 +181,19 @@ def summary(
     from semistan.posterior.posterior import read_posterior
     from semistan.posterior.run import read_run
     from semistan.posterior.summary import by_subspace, coefficient_table
-    from semistan.workflow.fit import read_fit
+    from semistan.workflow.fit import read_fitted
 
-    if sum((mcse, by is not None, prob is not None)) > 1:
-        raise InputError("--by, --mcse and --prob print a table each: give one of them")
-    if prob is not None:
+    if sum((mcse, by is not None, interval is not None)) > 1:
+        raise InputError("--by, --mcse and --interval print a table each: give one of them")
+    if interval is not None:
         opened = read_run(run)
-        table = coefficient_table(read_posterior(opened), prob)
+        table = coefficient_table(read_posterior(opened), interval)
         screen.show_table(table, as_json=as_json)
         screen.say_caveats(opened)
     elif mcse:
         screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
     elif by is None:
-        finish(read_fit(run), as_json)
+        finish(read_fitted(run), as_json)
     elif by == "subspace":
         screen.show_table(by_subspace(read_posterior(run)), as_json=as_json)
     else:

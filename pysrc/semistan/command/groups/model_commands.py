@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan.command import bars, screen
 from semistan.command.arguments import (
     Data,
     Json,
     Model,
-    Out,
     Overwrite,
     RunFolder,
     finish,
     wrote,
 )
-from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, SEED_FLAG, TRAIN_FLAGS, configurable
+from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
+from semistan.errors import InputError
+from semistan.terminal import bars, screen
 
 
 @configurable(*FIT_FLAGS)
@@ -42,35 +42,39 @@ def new(
 @configurable(*FIT_FLAGS)
 def fit(
     model: Model,
-    out: Out = Path("run"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to write: run, or bundle with --train-only."),
+    ] = None,
     overwrite: Overwrite = False,
+    train_only: Annotated[
+        bool,
+        typer.Option("--train-only", help="Train, export the subspace as a bundle, and stop."),
+    ] = False,
     as_json: Json = False,
     *,
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
     screen.begin("reading the table and checking the model")
-    from semistan.subspace.construction import training_epochs
-    from semistan.workflow import fit as workflow
+    from semistan.workflow.fit import fit_model, train_bundle
     from semistan.workflow.prepare import configure
 
-    config = configure(model, overrides)
-    epochs = config.subspace.trainings * training_epochs(config)
-    with (
-        bars.image_bar() as reading,
-        bars.training_bar(epochs) as progress,
-        bars.chain_bars() as chain_progress,
-    ):
-        result = workflow.fit(
-            config,
-            out=out,
-            overwrite=overwrite,
-            progress=progress,
-            chain_progress=chain_progress,
-            reading=reading,
-            say=screen.say,
-        )
-    finish(result, as_json)
+    if train_only and as_json:
+        raise InputError("--json is of a fit's results, and --train-only ends before there are any")
+    config, run = configure(model, overrides), out or Path("run")
+    if not train_only:
+        with bars.watching(config) as watch:
+            result = fit_model(config, out=run, overwrite=overwrite, **watch.callbacks())
+        finish(result, as_json)
+        return
+    bundle = out or Path("bundle")
+    with bars.watching(config) as watch:
+        train_bundle(
+            config, bundle, overwrite=overwrite, progress=watch.progress, reading=watch.reading,
+            say=watch.say,
+        )  # fmt: skip
+    screen.say(f"wrote {bundle}; sample it with: semistan sample {bundle}")
 
 
 @configurable(*FIT_FLAGS)
@@ -87,65 +91,16 @@ def update(
     screen.begin("reading the run")
     from semistan.model.config import with_overrides
     from semistan.posterior.run import read_run
-    from semistan.subspace.construction import training_epochs
     from semistan.workflow.update import update as updated
 
     old = read_run(run)
     data = overrides.pop("data", None)
-    config = with_overrides(old.config, overrides)
-    with (
-        bars.image_bar() as reading,
-        bars.training_bar(config.subspace.trainings * training_epochs(config)) as progress,
-        bars.chain_bars() as chain_progress,
-    ):
+    with bars.watching(with_overrides(old.config, overrides)) as watch:
         result = updated(
             old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
-            progress=progress, chain_progress=chain_progress, reading=reading, say=screen.say,
+            **watch.callbacks(),
         )  # fmt: skip
     finish(result, as_json)
-
-
-@configurable(*MODEL_FLAGS, *TRAIN_FLAGS, SEED_FLAG)
-def train(
-    model: Model,
-    out: Out = Path("bundle"),
-    overwrite: Overwrite = False,
-    *,
-    overrides: dict[str, Any],
-) -> None:
-    """Train the subspace and export it as a bundle."""
-    screen.begin("reading the table and checking the model")
-    from semistan.bundle.bundle import MARKER, write_bundle
-    from semistan.bundle.files import check_output_folder
-    from semistan.subspace.construction import training_epochs
-    from semistan.workflow import train as training
-    from semistan.workflow.dimension import resolved
-    from semistan.workflow.prepare import configure, prepare
-    from semistan.workflow.saturation import warn_of_saturation
-    from semistan.workflow.train import prior_text, warn_of_overfitting
-
-    config = configure(model, overrides)
-    check_output_folder(out, MARKER, overwrite=overwrite)
-    with bars.image_bar() as reading:
-        prepared = prepare(config, reading=reading)
-    for note in prepared.notes:
-        screen.say(note)
-    if config.subspace.trainings > 1:
-        screen.say(
-            f"a bundle holds one subspace, the first of {config.subspace.trainings}; "
-            "'semistan fit' trains and samples all"
-        )
-    prepared = resolved(prepared, say=screen.say)
-    checkpoint = training.checkpoint_file(out)
-    training.warn_of_damage(checkpoint, screen.say)
-    with bars.training_bar(training_epochs(prepared.config)) as progress:
-        bundle = training.train(prepared, progress, checkpoint=checkpoint)
-    screen.say(prior_text(bundle, prepared.rows))
-    warn_of_overfitting([bundle], screen.say)
-    warn_of_saturation([bundle], prepared.rows, screen.say)
-    write_bundle(bundle, out, overwrite=overwrite)
-    checkpoint.unlink(missing_ok=True)
-    screen.say(f"wrote {out}; sample it with: semistan sample {out}")
 
 
 def subspace(
@@ -165,7 +120,6 @@ def subspace(
     """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
     from semistan.bundle.bundle import read_bundle
     from semistan.bundle.files import check_output_file
-    from semistan.errors import InputError
     from semistan.posterior.manifest import MARKER
     from semistan.show.pictures.write import check_suffix
     from semistan.workflow.outputs import plot_subspace
@@ -204,7 +158,6 @@ def priors(
     overrides: dict[str, Any],
 ) -> None:
     """Print each prior as written and as used in the units of the data, and what it implies."""
-    from semistan.errors import InputError
     from semistan.posterior.implied import implied_text
     from semistan.workflow.priors import implied_prior
     from semistan.workflow.priors import priors as priors_of

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
-from semistan.command import screen
+from semistan.terminal import screen
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
     from semistan.infer.chain_store import ChainProgress
+    from semistan.model.config import ModelConfig
     from semistan.subspace.descent import Progress
     from semistan.workflow.pixels import Reading
 
@@ -87,6 +89,30 @@ def chain_bars() -> Iterator[ChainProgress]:
             bar.update(tasks[chain], completed=iteration)
 
         yield show
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What shows how far a fit is: its lines, images read, epochs trained, iterations of chains."""
+
+    reading: Reading
+    progress: Progress
+    chain_progress: ChainProgress
+    say: Callable[[str], None] = screen.say
+
+    def callbacks(self) -> dict[str, Any]:
+        """Return them by the names of the arguments of ``workflow.fit.fit_model``."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@contextmanager
+def watching(config: ModelConfig) -> Iterator[Watching]:
+    """Yield what shows how far the fit of a model is."""
+    from semistan.subspace.construction import training_epochs
+
+    epochs = config.subspace.trainings * training_epochs(config)
+    with image_bar() as reading, training_bar(epochs) as training, chain_bars() as chains:
+        yield Watching(reading, training, chains)
 
 
 @contextmanager

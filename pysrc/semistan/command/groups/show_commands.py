@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from semistan.command import screen
 from semistan.command.arguments import Overwrite, RunFolder, rows_of
 from semistan.command.flags import TABLE_FLAGS, configurable
-from semistan.errors import InputError
+from semistan.errors import InputError, did_you_mean
+from semistan.terminal import screen
 
 
 @configurable(*TABLE_FLAGS, into="dialect")
@@ -76,46 +76,60 @@ def plot(
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
     frame = rows_of(newdata, dialect, *runs) if newdata else None
-    outputs.plot(runs[0], kind, out, others=runs[1:], frame=frame, **options)
+    outputs.plot(runs[0], kind, out, others=runs[1:], newdata=frame, **options)
     screen.say(f"wrote {out}")
 
 
-def draws(
+def export(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="draws (all draws as one table with .chain, .iteration and .draw), generated "
+            "(log_lik and y_rep of every row, computed by CmdStan, as CSV files in RUN/generated) "
+            "or r (an R script that reads the run: draws by name, summary, loo, figures)."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="CSV or Parquet file of draws; R file, RUN/read.R by default."
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of replicated responses; the run's by default.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write all draws as one table with .chain, .iteration and .draw."""
+    """Hand a run on: draws as a table, log_lik and y_rep by CmdStan, or a script for R."""
+    from semistan.workflow import outputs
+
+    if to not in (known := ("draws", "generated", "r")):
+        raise InputError(f"there is no export '{to}'.{did_you_mean(to, known)}")
+    if to == "generated":
+        if out is not None:
+            raise InputError("what is generated is written into RUN/generated: leave --out out")
+        screen.say(f"wrote {', '.join(str(path) for path in outputs.generate(run, seed=seed))}")
+        return
+    if seed is not None:
+        raise InputError(f"--seed is of replicated responses, which --to {to} has none of")
+    (_export_draws if to == "draws" else _export_script)(run, out, overwrite)
+
+
+def _export_draws(run: Path, out: Path | None, overwrite: bool) -> None:
     from semistan.bundle.files import check_output_file
     from semistan.show.tables import check_table_path, write_table
     from semistan.workflow import outputs
 
+    if out is None:
+        raise InputError("--to draws needs --out FILE.csv or FILE.parquet")
     check_table_path(out)
     check_output_file(out, overwrite=overwrite)
     write_table(outputs.draws(run), out)
     screen.say(f"wrote {out}")
 
 
-def generate(
-    run: RunFolder,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of replicated responses; the run's by default.")
-    ] = None,
-) -> None:
-    """Let CmdStan compute log_lik and y_rep of every row, as CSV files in RUN/generated."""
-    from semistan.workflow import outputs
-
-    screen.say(f"wrote {', '.join(str(path) for path in outputs.generate(run, seed=seed))}")
-
-
-def r_script(
-    run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="R file; RUN/read.R by default.")
-    ] = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Write an R script that reads the run: draws by name, summary, loo, figures."""
+def _export_script(run: Path, out: Path | None, overwrite: bool) -> None:
     from semistan.bundle.files import check_output_file
     from semistan.show.r_script import NAME
     from semistan.workflow import outputs

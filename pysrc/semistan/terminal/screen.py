@@ -16,13 +16,13 @@ from rich.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from semistan.command.doctor import Finding
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
     from semistan.posterior.effects.answers import Answer
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
-    from semistan.workflow.fit import Fit
+    from semistan.workflow.doctor import Finding
+    from semistan.workflow.fit import Fitted
 
 out = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -67,7 +67,7 @@ def is_interactive() -> bool:
     return sys.stderr.isatty()
 
 
-def show_fit(fit: Fit) -> None:
+def show_fit(fit: Fitted) -> None:
     """Print what was fitted, the coefficient table, the diagnostics and the run's folder."""
     from semistan.model.describe import facts_text
 
@@ -212,7 +212,7 @@ def show_findings(findings: list[Finding]) -> None:
         out.print(f"{mark} {escape(finding.name)}: {escape(finding.text)}")
 
 
-def summary_json(fit: Fit) -> dict[str, Any]:
+def summary_json(fit: Fitted) -> dict[str, Any]:
     """Return the results for scripts; figures that do not exist are null."""
     from dataclasses import asdict
 
@@ -240,7 +240,7 @@ def summary_json(fit: Fit) -> dict[str, Any]:
     }
 
 
-def _priors(fit: Fit) -> list[str]:
+def _priors(fit: Fitted) -> list[str]:
     from semistan.model.priors.prior import priors_as_used
 
     return [f"{line.parameter} ~ {line.used}" for line in priors_as_used(fit.run.bundle)]

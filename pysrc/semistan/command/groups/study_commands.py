@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from semistan.command import screen
 from semistan.command.arguments import (
     Json,
     Model,
@@ -17,6 +16,7 @@ from semistan.command.arguments import (
     wrote,
 )
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, WHERE_FLAGS, cluster_of, configurable
+from semistan.terminal import screen
 
 Jobs = Annotated[int | None, typer.Option(min=1, help="At a time; by default one for each core.")]
 
@@ -27,7 +27,7 @@ def simulate(
         str, typer.Argument(metavar="RUN|MODEL", help="A run, or a model.toml or formula.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.")],
-    draws: Annotated[int, typer.Option(help="New responses of each row.")] = 1,
+    times: Annotated[int, typer.Option(help="New responses of each row.")] = 1,
     prior_only: Annotated[
         bool, typer.Option("--prior-only", help="From the prior of a run, not its posterior.")
     ] = False,
@@ -44,7 +44,7 @@ def simulate(
     check_table_path(out)
     check_output_file(out, overwrite=overwrite)
     table = simulating.simulate(
-        model, draws=draws, prior=prior_only, seed=seed, overrides=overrides
+        model, draws=times, prior=prior_only, seed=seed, overrides=overrides
     )
     write_table(table, out)
     wrote(out)

@@ -5,19 +5,15 @@ from typing import Annotated
 
 import typer
 
-from semistan.command import screen
 from semistan.command.arguments import (
     Central,
     Data,
     Json,
     RunFolder,
-    Scale,
     Seed,
-    SomeRows,
-    rows_of,
 )
-from semistan.command.flags import TABLE_FLAGS, configurable
 from semistan.errors import InputError
+from semistan.terminal import screen
 
 
 def hypothesis(
@@ -50,17 +46,27 @@ def hypothesis(
     screen.say_all(found.notes)
 
 
-def r2(run: RunFolder, interval: Central = 0.95, seed: Seed = 1, as_json: Json = False) -> None:
-    """Explained variance: R2, LOO-R2, and the shares of the structured and the network part.
+def terms(
+    run: RunFolder,
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="ranef (how each level of a group differs from the average one), coef (each "
+            "level's coefficients) or smooths (effective degrees of freedom, standard deviations); "
+            "all that there are by default."
+        ),
+    ] = "",
+    interval: Central = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Show the terms one by one: effects of levels, as brms's ranef and coef, and smooths."""
+    from semistan.workflow import terms as asking
 
-    Shares are of the variance of the linear predictor, with what parts have in common halved
-    between them; alone is the variance of a part by itself, relative to that of all.
-    """
-    from semistan.workflow import inquire
-
-    found = inquire.bayes_r2(run, interval=interval, seed=seed)
-    screen.show_tables({"r2": found.table, "parts": found.parts}, as_json=as_json)
-    screen.say_all(found.notes)
+    kinds = (kind,) if kind else asking.kinds_of(run)
+    tables = {name: asking.terms(run, name, interval=interval) for name in kinds}
+    screen.show_tables({"": tables[kind]} if kind else tables, as_json=as_json)
+    if "smooths" in tables:
+        screen.say("edf: degrees of freedom at the mean standard deviations, the network as known.")
 
 
 def sensitivity(
@@ -107,58 +113,6 @@ def pp_check(
     screen.show_table(found.table(interval), as_json=as_json)
     if found.note:
         screen.say(found.note)
-
-
-@configurable(*TABLE_FLAGS, into="dialect")
-def comparisons(
-    run: RunFolder,
-    variables: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns that change, as x,g; by default all but those that only name groups or "
-            "stand in an offset."
-        ),
-    ] = None,
-    contrast: Annotated[
-        str | None,
-        typer.Option(
-            help="Of numbers: a step (1 by default), sd, 2sd, iqr, minmax or FROM,TO. Of factors: "
-            "reference (the default), sequential, pairwise or FROM,TO."
-        ),
-    ] = None,
-    comparison: Annotated[
-        str, typer.Option(help="difference, ratio, lnratio, lift or lnor.")
-    ] = "difference",
-    by: Annotated[
-        str | None, typer.Option(help="Factor in each of whose levels rows are averaged.")
-    ] = None,
-    newdata: Annotated[
-        str | None, typer.Option(help="Rows over which to average; the training rows by default.")
-    ] = None,
-    scale: Scale = "response",
-    rows: SomeRows = None,
-    interval: Central = 0.95,
-    seed: Seed = 1,
-    as_json: Json = False,
-    *,
-    dialect: dict[str, str],
-) -> None:
-    """Compare predictions before and after a change of a column, averaged over rows."""
-    from semistan.posterior.run import read_run
-    from semistan.workflow import inquire
-
-    opened = read_run(run)
-    frame = rows_of(newdata, dialect, opened) if newdata else None
-    table = inquire.comparisons(
-        opened, variables.split(",") if variables else None,
-        frame=frame,
-        contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
-        interval=interval, seed=seed,
-    )  # fmt: skip
-    screen.show_table(table, as_json=as_json)
-    columns = opened.table().columns if frame is None else frame.columns
-    screen.say_weighting(opened.bundle.config, columns)
-    screen.say_caveats(opened)
 
 
 def _range(text: str | None) -> tuple[float, float] | None:

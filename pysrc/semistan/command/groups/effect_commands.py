@@ -1,0 +1,240 @@
+"""Commands about columns and rows: predictions, effects, slopes, comparisons, importance."""
+
+# Typer reads annotations at run time: no postponed evaluation here.
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from semistan.command.arguments import (
+    Central,
+    Json,
+    NewData,
+    Overwrite,
+    RunFolder,
+    Scale,
+    Seed,
+    SomeRows,
+    dialect_for,
+    rows_of,
+    wrote,
+)
+from semistan.command.flags import (
+    EFFECT_FLAGS,
+    PREDICT_FLAGS,
+    TABLE_FLAGS,
+    WHERE_FLAGS,
+    cluster_of,
+    configurable,
+)
+from semistan.errors import InputError
+from semistan.terminal import bars, screen
+
+
+@configurable(*TABLE_FLAGS, into="dialect")
+@configurable(*WHERE_FLAGS, into="where")
+@configurable(*PREDICT_FLAGS, into="options")
+def predict(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN ...", help="A run's folder, or several to average.")
+    ],
+    newdata: NewData,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
+    ] = None,
+    draws: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="Of several runs: stacking (the default), equal, or as 0.3,0.7."),
+    ] = None,
+    overwrite: Overwrite = False,
+    *,
+    dialect: dict[str, str],
+    options: dict[str, Any],
+    where: dict[str, Any],
+) -> None:
+    """Predict new rows: mean, standard error and interval of each, and all draws on request."""
+    from contextlib import nullcontext
+
+    from semistan.bundle.files import check_output_file
+    from semistan.infer.backends.dask import connected
+    from semistan.posterior.run import read_run
+    from semistan.workflow.average import write_average
+    from semistan.workflow.pieces import read_pieces
+    from semistan.workflow.predict import write_predictions
+
+    cluster = cluster_of(where)
+    if len(runs) == 1 and weights is not None:
+        raise InputError("--weights is for several runs: semistan predict RUN1 RUN2 --newdata ...")
+    if len(runs) > 1 and cluster is not None:
+        raise InputError("an average of several runs is predicted on this machine: leave --cluster")
+
+    for path in (out, draws):
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
+    opened = [read_run(run) for run in runs]
+    said = {"say": screen.say, **options}
+    with (
+        bars.image_bar() as reading,
+        nullcontext() if cluster is None else connected(cluster) as backend,
+    ):
+        rows = read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
+        to = (out or sys.stdout, draws)
+        if len(opened) == 1:
+            write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
+        else:
+            how = {"weights": weights or "stacking", "reading": reading, **said}
+            write_average(opened, rows.whole(), *to, **how)
+    screen.say_caveats_of(opened)
+    wrote(out, draws)
+
+
+@configurable(*EFFECT_FLAGS, into="options")
+def effect(
+    run: RunFolder,
+    variables: Annotated[list[str], typer.Argument(help="One or two columns of the data.")],
+    interval: Central = 0.95,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
+    overwrite: Overwrite = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Show what one or two columns do to the response, with intervals."""
+    from semistan.bundle.files import check_output_file
+    from semistan.model.formula.formula import parse_formula
+    from semistan.posterior.run import read_run
+    from semistan.show.pictures.write import check_suffix
+    from semistan.show.tables import write_table
+    from semistan.workflow import explain
+    from semistan.workflow.outputs import plot_effect
+
+    for path in (out, picture):
+        if path is not None:
+            check_output_file(path, overwrite=overwrite)
+    if picture is not None:
+        check_suffix(picture)
+    opened = read_run(run)
+    found = explain.effect(opened, variables, **options)
+    if picture is not None:
+        plot_effect(opened, found, picture)
+    if out is not None or picture is None:
+        write_table(found.table(interval), out or sys.stdout)
+    trained_on = opened.bundle.source.rows
+    if options["kind"] == "pd" and options["rows"] < trained_on:
+        screen.say(f"averaged over {options['rows']} of {trained_on} rows, drawn by the seed")
+    if options["kind"] == "pd" and parse_formula(opened.bundle.config.formula).weights:
+        screen.say("averages over rows are unweighted")
+    screen.say_caveat(opened)
+    wrote(out, picture)
+
+
+def slopes(
+    run: RunFolder,
+    variables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Columns of the data; by default all but those that only name groups or stand in "
+            "an offset."
+        ),
+    ] = None,
+    scale: Scale = "response",
+    rows: SomeRows = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Average marginal effects: slopes of numeric columns, differences between levels."""
+    from semistan.posterior.run import read_run
+    from semistan.workflow import explain
+
+    opened = read_run(run)
+    found = explain.answered_slopes(
+        opened, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
+    )
+    screen.show_answer(found, as_json=as_json)
+    screen.say_caveat(opened)
+
+
+@configurable(*TABLE_FLAGS, into="dialect")
+def comparisons(
+    run: RunFolder,
+    variables: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns that change, as x,g; by default all but those that only name groups or "
+            "stand in an offset."
+        ),
+    ] = None,
+    contrast: Annotated[
+        str | None,
+        typer.Option(
+            help="Of numbers: a step (1 by default), sd, 2sd, iqr, minmax or FROM,TO. Of factors: "
+            "reference (the default), sequential, pairwise or FROM,TO."
+        ),
+    ] = None,
+    comparison: Annotated[
+        str, typer.Option(help="difference, ratio, lnratio, lift or lnor.")
+    ] = "difference",
+    by: Annotated[
+        str | None, typer.Option(help="Factor in each of whose levels rows are averaged.")
+    ] = None,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows over which to average; the training rows by default.")
+    ] = None,
+    scale: Scale = "response",
+    rows: SomeRows = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+    *,
+    dialect: dict[str, str],
+) -> None:
+    """Compare predictions before and after a change of a column, averaged over rows."""
+    from semistan.posterior.run import read_run
+    from semistan.workflow import inquire
+
+    opened = read_run(run)
+    frame = rows_of(newdata, dialect, opened) if newdata else None
+    table = inquire.comparisons(
+        opened, variables.split(",") if variables else None,
+        newdata=frame,
+        contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
+        interval=interval, seed=seed,
+    )  # fmt: skip
+    screen.show_table(table, as_json=as_json)
+    columns = opened.table().columns if frame is None else frame.columns
+    screen.say_weighting(opened.bundle.config, columns)
+    screen.say_caveats(opened)
+
+
+@configurable(*TABLE_FLAGS, into="dialect")
+def importance(
+    run: RunFolder,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows with a known response; the training rows by default.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Permutations of each column.")] = 5,
+    rows: SomeRows = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    as_json: Json = False,
+    *,
+    dialect: dict[str, str],
+) -> None:
+    """Rank columns by what permuting them costs in mean log-likelihood."""
+    from semistan.posterior.run import read_run
+    from semistan.workflow import explain
+
+    opened = read_run(run)
+    found = explain.answered_importance(
+        opened, rows_of(newdata, dialect, opened) if newdata else None, repeats=repeats,
+        interval=interval, rows=rows, seed=seed,
+    )  # fmt: skip
+    screen.show_answer(found, as_json=as_json)
+    screen.say_caveat(opened)
