@@ -31,6 +31,7 @@ DOCS = Path(__file__).resolve().parent
 PROJECT = DOCS.parent
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+ESTIMATORS = ("SemistanClassifier", "SemistanRegressor")
 REFERENCE = {"constructions"}  # tutorials that stand under Reference
 
 
@@ -103,7 +104,7 @@ def gather(into: Path) -> dict[Path, Path]:
         text = (PROJECT / source).read_text("utf-8")
         (into / page).write_text(unescaped(linked(text, source, known, into)), "utf-8")
     (into / "commands.md").write_text(commands(), "utf-8")
-    (into / "python.md").write_text(python(), "utf-8")
+    (into / "api.md").write_text(python(), "utf-8")
     return known
 
 
@@ -122,8 +123,9 @@ def commands() -> str:
 def python() -> str:
     """Return the page whose directives mkdocstrings replaces by docstrings."""
     intro = (
-        "# Python\n\nEvery command is a function of `semistan`, which is imported at no cost; what "
-        "these take and return is described here.\n"
+        "# Python\n\nWhat `semistan` has, imported at no cost: functions that fit, the class "
+        "`Fit`, and functions of a run, which are its verbs. [In Python](python.md) shows them in "
+        "use. `semistan.sklearn` has estimators.\n"
     )
     names = (f"::: semistan.{module}.{name}" for module, name in public())
     return "\n\n".join([intro, *names]) + "\n"
@@ -131,8 +133,8 @@ def python() -> str:
 
 def public() -> list[tuple[str, str]]:
     """Return module and name of each public function and class, by name."""
-    found = semistan._PUBLIC
-    return [found[name] for name in sorted(found, key=str.lower)]
+    found = {**semistan._PUBLIC, **dict.fromkeys(ESTIMATORS, "sklearn")}
+    return [(found[name], name) for name in sorted(found, key=str.lower)]
 
 
 def navigation(nav: list[Any], known: dict[Path, Path]) -> list[Any]:

@@ -98,6 +98,7 @@ def test_several_fits_are_compared_and_averaged(fit):
     other = fit.update(progress=False, seed=4, draws=50)
     assert other.config.sample.draws == 50 and other.path != fit.path
     assert len(semistan.compare([fit, other])) == 2
+    assert set(semistan.compare({"a": fit, "b": other})["model"]) == {"a", "b"}
     assert len(semistan.predict_average([fit, other], small_frame(40)[:3], weights="equal")) == 3
 
 
@@ -143,7 +144,6 @@ def test_an_interrupted_run_is_completed(fit, tmp_path):
         whole.resume(more=30, progress=False)
 
 
-@pytest.mark.cmdstan
 def test_a_finished_fit_goes_on(toolchain):
     del toolchain
     settings = QUICK | {"method": "nuts", "kernel": "stan"}
@@ -173,4 +173,4 @@ def test_models_are_asked_before_they_are_fitted(tmp_path):
         FORMULA, frame, out=tmp_path / "sbc", replications=2, progress=False,
         **QUICK | {"draws": 40},
     )  # fmt: skip
-    assert "b_x" in set(found.table()["parameter"])
+    assert "b_x" in set(found.table()["quantity"])

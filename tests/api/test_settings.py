@@ -54,8 +54,17 @@ def literals(hint):
     return {word for part in get_args(hint) for word in literals(part)}
 
 
-@pytest.mark.parametrize("function", [semistan.fit, semistan.update, semistan.Fit.update,
-                                      semistan.priors, semistan.simulate, semistan.sbc])  # fmt: skip
+@pytest.mark.parametrize(
+    "function",
+    [
+        semistan.fit,
+        semistan.update,
+        semistan.Fit.update,
+        semistan.priors,
+        semistan.simulate,
+        semistan.sbc,
+    ],
+)
 def test_the_signature_shows_every_keyword(function):
     shown = inspect.signature(function).parameters
     assert set(Settings.__annotations__) <= set(shown)

@@ -16,6 +16,7 @@ from semistan.workflow import train as training
 from support.small import files, small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
+TRAIN = "fit --train-only"
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(compiled, "find_toolchain", lambda: Toolchain(tmp_path, (2, 27, 0), ""))
     small_frame().to_csv("data.csv", index=False)
 
-    def run(*arguments):
+    def run(verb, *arguments):
         before = files(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["semistan", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["semistan", *verb.split(), *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             cli.main()
         assert files(tmp_path) == before, "a file was left behind"
@@ -60,7 +61,7 @@ def spoilt(column, value):
     return small_frame().assign(**{column: lambda f: f[column].where(f.index != 4, value)})
 
 
-VERBS = ("fit", "train", "new")
+VERBS = ("fit", TRAIN, "new")
 TABLES = {
     "one row": (small_frame(1), FORMULA, [], "at least two rows of data, got 1"),
     "missing column": (
@@ -150,7 +151,7 @@ def test_the_data_are_needed(command, verb):
     assert "no data: give --data" in refused(command, verb, FORMULA)
 
 
-@pytest.mark.parametrize("verb", ["fit", "train"])
+@pytest.mark.parametrize("verb", ["fit", TRAIN])
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -169,7 +170,7 @@ def test_a_missing_model_is_named(command):
     assert "'modle.toml' does not exist" in refused(command, "fit", "modle.toml")
 
 
-OUTPUTS = [("fit", "run", "manifest.json"), ("train", "bundle", "bundle.json")]
+OUTPUTS = [("fit", "run", "manifest.json"), (TRAIN, "bundle", "bundle.json")]
 
 
 @pytest.mark.parametrize(("verb", "name", "marker"), OUTPUTS)
@@ -273,7 +274,7 @@ def test_what_is_done_about_a_column_in_both_parts_is_said(mode, expected, comma
     monkeypatch.setattr(compiled, "find_toolchain", lambda: 1 / 0)
     said = []
     with pytest.raises(ZeroDivisionError):
-        workflow.fit(
+        workflow.fit_model(
             "y ~ x + u + nn(u, v)", small_frame(), out="run", say=said.append,
             overrides={"orthogonalise": mode},
         )  # fmt: skip

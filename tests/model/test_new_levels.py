@@ -11,7 +11,7 @@ from semistan.infer.methods import method_named
 from semistan.model.config import parse_config
 from semistan.model.streams import Streams
 from semistan.posterior.posterior import Mixture, One
-from semistan.workflow.fit import fit
+from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import FoldTask
 from semistan.workflow.predict import predict
 from semistan.workflow.prepare import new_rows
@@ -160,7 +160,7 @@ def run(tmp_path_factory):
         },
         "test",
     )
-    return fit(config, table, out=tmp_path_factory.mktemp("new") / "run").run, table
+    return fit_model(config, table, out=tmp_path_factory.mktemp("new") / "run").run, table
 
 
 @pytest.mark.lengthy

@@ -10,7 +10,7 @@ from semistan.density.problem import make_problem
 from semistan.model.config import parse_config
 from semistan.model.families.families import family
 from semistan.model.families.skew_normal import SKEW_NORMAL, starts
-from semistan.workflow.fit import fit
+from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import prepare
 from support.small import MORE_RESPONSES, RARER_RESPONSES, small_config, small_frame
 
@@ -63,7 +63,7 @@ def test_laplace_finds_the_slant_on_either_side(sign, tmp_path):
         },
         "test",
     )  # fmt: skip
-    found = fit(config, frame, out=tmp_path / "run").posterior.interpreted["alpha"]
+    found = fit_model(config, frame, out=tmp_path / "run").posterior.interpreted["alpha"]
     Z = np.column_stack([np.ones(300), x, frame["v"]])
 
     def loss(q):

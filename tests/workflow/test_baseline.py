@@ -10,7 +10,7 @@ from semistan.posterior.scoring.folds import read_kfold
 from semistan.workflow import baseline as module
 from semistan.workflow import kfold as folding
 from semistan.workflow.baseline import baseline, read_baselines
-from semistan.workflow.fit import fit
+from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import report
 from support.pages import Page
@@ -66,7 +66,7 @@ def some_frame(n=90):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    run = fit(
+    run = fit_model(
         "y ~ x + nn(u, few)", some_frame(), out=tmp_path_factory.mktemp("fit") / "run",
         overrides=SETTINGS,
     ).run  # fmt: skip

@@ -15,7 +15,7 @@ from semistan.posterior.run import read_run
 from semistan.posterior.scoring.folds import assign_folds, read_folds, read_kfold
 from semistan.posterior.scoring.scores import pointwise
 from semistan.workflow import kfold as module
-from semistan.workflow.fit import fit
+from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import kfold
 from semistan.workflow.prepare import new_rows
 from support.sealed import rewrite
@@ -29,7 +29,7 @@ def original(toolchain, tmp_path_factory):
     config = small_config("y ~ x + nn(u, v)", train__epochs=40).model_dump()
     config["sample"] = QUICK
     out = tmp_path_factory.mktemp("kfold") / "run"
-    return fit(module.ModelConfig.model_validate(config), small_frame(24), out=out).run
+    return fit_model(module.ModelConfig.model_validate(config), small_frame(24), out=out).run
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_a_fold_is_a_fit_by_hand_on_the_other_rows(original, validated, tmp_path
     found, _ = validated
     inside = found.fold == 2
     table = original.table()
-    by_hand = fit(original.bundle.config, table[~inside], out=tmp_path / "by-hand")
+    by_hand = fit_model(original.bundle.config, table[~inside], out=tmp_path / "by-hand")
     rows = new_rows(by_hand.run.bundle, table[inside], response=True)
     expected = pointwise(by_hand.posterior, rows, generator=np.random.default_rng((5, 2)))
     for name in ("y", "lpd", "mean", "crps", "lower", "upper", "pit"):
@@ -115,7 +115,7 @@ def test_a_level_that_only_one_fold_has_is_found_before_training(copy, monkeypat
     out = copy.parent / "levels"
     monkeypatch.setattr(module, "complete_folds", None)
     config = small_config("y ~ g + nn(u, v)").model_dump() | {"sample": QUICK}
-    run = fit(module.ModelConfig.model_validate(config), table, out=out).run
+    run = fit_model(module.ModelConfig.model_validate(config), table, out=out).run
     with pytest.raises(InputError, match=r"fold \d cannot be left out: column 'g' has levels"):
         kfold(run, folds=3)
     assert not (out / "kfold").exists()

@@ -373,8 +373,8 @@ def test_a_gpu_that_is_not_there_is_refused_before_the_table_is_read(tmp_path, m
         fit(tmp_path / "run", module(), **{"train.device": "cuda"})
     assert not (tmp_path / "run").exists()
     run = command_in(tmp_path, monkeypatch, capsys)
-    for verb in ("fit", "train"):
-        formula = "y ~ x + nn(u, v)"
-        status, _, err = run(verb, formula, "--data", "no.csv", "--device", "cuda", "--out", "o")
+    for stage in ([], ["--train-only"]):
+        options = ("--data", "no.csv", "--device", "cuda", "--out", "o", *stage)
+        status, _, err = run("fit", "y ~ x + nn(u, v)", *options)
         assert status == 2
         assert message in " ".join(err.split())

@@ -48,7 +48,7 @@ import pandas as pd
 import semistan
 frame = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 4)), columns=["y", "x", "u1", "u2"])
 """
-GIVEN = {"add-a-family": "", "cluster": CLUSTER, "networks": DIABETES, "runs": ""}
+GIVEN = {"add-a-family": "", "cluster": CLUSTER, "networks": DIABETES}
 
 
 @dataclass(frozen=True)

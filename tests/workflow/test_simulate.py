@@ -124,10 +124,10 @@ def test_counts_that_stan_cannot_hold_are_refused_before_a_fit():
 @pytest.mark.lengthy
 def test_a_run_gives_responses_from_its_posterior_or_its_prior(tmp_path, monkeypatch, capsys):
     semistan = command_in(tmp_path, monkeypatch, capsys)
-    from semistan.workflow.fit import fit
+    from semistan.workflow.fit import fit_model
 
     frame, run = standard_frame(), tmp_path / "run"
-    fit(FORMULA, frame, out=run, overrides=LINEAR)
+    fit_model(FORMULA, frame, out=run, overrides=LINEAR)
     table = simulate(run, draws=50)
     assert len(table) == 600
     residuals = table["y"].to_numpy().reshape(50, 12) - frame["y"].to_numpy()

@@ -312,7 +312,8 @@ def fit(
     family : str
         The response's distribution, as ``"poisson"``, or with a link, ``"bernoulli(probit)"``.
     priors : mapping
-        Priors in Stan's words by class or parameter, as ``{"b": "normal(0, 1)", "sigma": ...}``.
+        Priors in Stan's words by class or parameter, as ``{"b": "normal(0, 1)", "sigma": ...}``;
+        all others are the defaults.
     hidden : sequence of int
         Units of the hidden layers.
     k : int or "auto"

@@ -101,7 +101,7 @@ def keys_of(keyword: str) -> tuple[str, ...]:
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keywords as dotted keys of the configuration.
+    """Return keywords as dotted keys of the configuration; priors replace all that there are.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
             hint = did_you_mean(keyword, Settings.__annotations__)
             raise InputError(f"there is no setting '{keyword}'.{hint}")
         if keyword == "priors":
-            found |= {f"priors.{name}": prior for name, prior in _named(value).items()}
+            found = {"priors": dict(_named(value)), **found}
         else:
             found |= dict.fromkeys(keys_of(keyword), value)
     return found

@@ -32,9 +32,6 @@ Data = Annotated[
     str | None, typer.Option(help="The training data, if they are no longer where they were.")
 ]
 
-NewData = Annotated[
-    str, typer.Option(help="Table with the rows, of any kind that --data of 'semistan fit' takes.")
-]
 Central = Annotated[float, typer.Option(help="Probability of the interval.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,14 +30,17 @@ DIFFERENCES = (
 
 
 def compare(
-    runs: Sequence[RunLike], *, by: str = "auto", newdata: Table | None = None
+    runs: Sequence[RunLike] | Mapping[str, RunLike],
+    *,
+    by: str = "auto",
+    newdata: Table | None = None,
 ) -> pd.DataFrame:
     """Compare runs on the same rows.
 
     Parameters
     ----------
-    runs : sequence of fits, runs or paths
-        At least two.
+    runs : sequence of fits, runs or paths, or mapping of names to them
+        At least two. Without names, they have those of their folders.
     by : str
         ``loo`` (PSIS-LOO, conditional on each subspace), ``kfold`` (cross-validation that
         'semistan kfold' has made), or ``auto``, as ``resolved_by`` chooses.
@@ -58,8 +61,11 @@ def compare(
         If the runs' responses or folds differ, or one of them cannot be judged: approximations
         and a tempered p(y | phi) have no PSIS-LOO.
     """
-    judged = [posterior_run(run) for run in runs]
-    names = names_of(judged)
+    if isinstance(runs, Mapping):
+        judged, names = [posterior_run(run) for run in runs.values()], list(runs)
+    else:
+        judged = [posterior_run(run) for run in runs]
+        names = names_of(judged)
     by = resolved_by(judged) if by == "auto" else by
     if newdata is not None:
         rows = [judge(run, newdata) for run in judged]

@@ -201,7 +201,7 @@ def going_on(path: Path, modules: Modules) -> str:
     """Say how an interrupted run goes on: in Python where modules of the user's are networks."""
     if not modules:
         return f"semistan sample {path}"
-    return f"semistan.sample(semistan.resume('{path}', networks=...))"
+    return f"semistan.resume('{path}', networks=...)"
 
 
 def epochs_left(path: Path | str) -> int:

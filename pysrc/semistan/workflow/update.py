@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# What auto became for one method, and is found anew for another.
+OF_A_METHOD = ("sample.warmup", "sample.metric", "sample.adapt_delta", "sample.max_treedepth")
+
+
 def update(
     run: RunLike,
     *,
@@ -72,6 +76,8 @@ def update(
     if Path(out).resolve() == run.path.resolve():
         raise InputError(f"'{out}' is the run to be updated: name another folder by --out")
     config = _changed(run, formula)
+    if (overrides or {}).get("sample.method", config.sample.method) != config.sample.method:
+        config = with_overrides(config, dict.fromkeys(OF_A_METHOD, "auto"))
     if overrides:
         config = with_overrides(config, overrides)
     return fit_model(

@@ -10,7 +10,6 @@ import typer
 from semistan.command.arguments import (
     Central,
     Json,
-    NewData,
     Overwrite,
     RunFolder,
     Scale,
@@ -39,7 +38,13 @@ def predict(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN ...", help="A run's folder, or several to average.")
     ],
-    newdata: NewData,
+    newdata: Annotated[
+        str | None,
+        typer.Option(
+            help="Table with the rows, of any kind that --data of 'semistan fit' takes; the "
+            "training rows by default."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
     ] = None,
@@ -56,14 +61,14 @@ def predict(
     options: dict[str, Any],
     where: dict[str, Any],
 ) -> None:
-    """Predict new rows: mean, standard error and interval of each, and all draws on request."""
+    """Predict rows: mean, standard error and interval of each, and all draws on request."""
     from contextlib import nullcontext
 
     from semistan.bundle.files import check_output_file
     from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
     from semistan.workflow.average import write_average
-    from semistan.workflow.pieces import read_pieces
+    from semistan.workflow.pieces import pieces_of_frame, read_pieces
     from semistan.workflow.predict import write_predictions
 
     cluster = cluster_of(where)
@@ -81,7 +86,11 @@ def predict(
         bars.image_bar() as reading,
         nullcontext() if cluster is None else connected(cluster) as backend,
     ):
-        rows = read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
+        rows = (
+            pieces_of_frame(opened[0].table())
+            if newdata is None
+            else read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
+        )
         to = (out or sys.stdout, draws)
         if len(opened) == 1:
             write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
