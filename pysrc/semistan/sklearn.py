@@ -229,7 +229,8 @@ class SemistanClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         -------
         array, shape (N, classes)
         """
-        mean = self.fit_.epred(self._new(X)).mean(axis=0)
+        table = self._new(X)
+        mean = self.fit_.epred(table).mean(axis=0)
         return mean if mean.ndim > 1 else np.column_stack([1 - mean, mean])
 
     def predict(self, X: Any) -> Any:

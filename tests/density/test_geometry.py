@@ -12,7 +12,7 @@ from semistan.density.features import at_features
 from semistan.density.mode import find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.starts import Starts, find_starts, worth_sampling
+from semistan.infer.starts import Starts, departure, find_starts, worth_sampling
 from semistan.model.config import SampleConfig
 from semistan.model.networks.mlp import ACTIVATIONS
 from semistan.program.data import stan_data
@@ -142,6 +142,28 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     lower, far = replace(mode, log_density=mode.log_density - 5), replace(mode, q=mode.q + 9)
     assert not replace(starts, found=(mode, mode, lower)).one_mode
     assert not replace(starts, found=(mode, mode, far)).one_mode
+
+
+def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
+    bundle, rows = random_bundle("gaussian", activation="identity")
+    options = SampleConfig(chains=3)
+    starts = find_starts(bundle, rows, options)
+    assert starts.one_mode and starts.departure < 0.5
+    mode = replace(starts.found[0], q=np.zeros(2), inv_metric=np.eye(2))
+
+    def banana(_, q):
+        return float(q[0] ** 2 + (q[1] - q[0] ** 2) ** 2) / 2
+
+    monkeypatch.setattr("semistan.infer.starts.negative_log_posterior", lambda _, q: q @ q / 2)
+    assert departure(None, (mode, mode)) == pytest.approx(0, abs=1e-12)
+    monkeypatch.setattr("semistan.infer.starts.negative_log_posterior", banana)
+    found = departure(None, (mode, mode))
+    assert found == pytest.approx(27**0.5, rel=0.7)  # its variance is 3 c^2 + 24 c^4, with c = 1
+    bent = replace(starts, departure=found)
+    assert bent.one_mode and not bent.keeps_metric
+    resolved = bent.resolve(options)
+    assert resolved.warmup == 1000
+    assert "do not find it normal" in bent.text(resolved, with_metric=True)
 
 
 def test_a_metric_too_narrow_to_be_learnt_is_kept():

@@ -4,7 +4,7 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.infer.starts import find_starts
-from semistan.infer.trees import CUT, WHOLE, trees_of
+from semistan.infer.trees import BENT, CUT, WHOLE, trees_of
 from semistan.model.config import SampleConfig
 from support.small import small_config
 from support.untrained import random_bundle
@@ -27,15 +27,19 @@ def test_they_are_cut_where_the_output_layer_is_integrated_out_of_many_weights()
     [
         ALL,
         {**ALL, **AUTO, "hidden": (4,)},
-        AUTO,
         {**ALL, **AUTO, "formula": "y ~ x1 + (1 | g) + nn(u1, u2, u3)"},
         {**ALL, **AUTO, "priors": {"b": "horseshoe(2)"}},
         {**ALL, **AUTO, "priors": {"phi": None, "sd_w": "lognormal(0, 0.7)"}},
     ],
-    ids=["sampled", "few weights", "theta alone", "groups", "horseshoe", "scales of weights"],
+    ids=["sampled", "few weights", "groups", "horseshoe", "scales of weights"],
 )
 def test_they_are_whole_elsewhere(settings):
     assert trees(**settings) == WHOLE
+
+
+@pytest.mark.parametrize("settings", [{}, AUTO], ids=["sampled", "theta integrated out"])
+def test_steps_are_small_in_the_span_of_a_curve(settings):
+    assert trees(**settings) == BENT
 
 
 def test_numbers_that_were_given_stay():

@@ -133,7 +133,7 @@ def test_a_run_gives_responses_from_its_posterior_or_its_prior(tmp_path, monkeyp
     residuals = table["y"].to_numpy().reshape(50, 12) - frame["y"].to_numpy()
     assert abs(residuals.mean()) < 0.5
     assert not np.allclose(simulate(run, prior=True)["y"], simulate(run)["y"])
-    with pytest.raises(InputError, match="--draws is from 1 to 99 here, got 100"):
+    with pytest.raises(InputError, match="--times is from 1 to 99 here, got 100"):
         simulate(run, draws=100)
     code, _, _ = semistan("simulate", run, "--draws", "2", "--out", "new.csv")
     assert code == 0

@@ -246,8 +246,9 @@ SAMPLE_FLAGS = (
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
          "and down to 250 where the budget asks for it.", SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
-         "Target acceptance rate; auto: 0.95, or 0.8 where the output layer is integrated out of "
-         "more than 75 dimensions and no standard deviations or scales are sampled.",
+         "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.8 where the output "
+         "layer is integrated out of more than 75 dimensions and no standard deviations or scales "
+         "are sampled.",
          SAMPLING, _real_or_auto),
     Flag("max_treedepth", ("sample.max_treedepth",), str,
          "Maximum tree depth; auto: 10, or 6 where --adapt-delta auto is 0.8.",

@@ -13,7 +13,7 @@ import numpy as np
 from semistan.density.mode import Mode, find_mode
 from semistan.density.prior_states import prior_states
 from semistan.density.starts import start_state
-from semistan.density.target import Target, make_target
+from semistan.density.target import Target, make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.trees import MOST_GAUSSIAN, WHOLE, Trees, trees_of
 from semistan.lazy import torch
@@ -37,6 +37,8 @@ LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
 LONG = 10.0  # seconds of a climb that are worth a line
 ADAPTED = "the metric is adapted"
 RESOLVED = ("warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # may be "auto" before
+NORMAL = 1.5  # nats by which a posterior departs from normal, up to which a mode's metric is right
+PROBES = 50  # draws at which that is looked at
 NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
@@ -58,6 +60,9 @@ class Starts:
         Where that is in words, if the user chose it.
     trees : Trees
         How far NUTS goes from there.
+    departure : float
+        Standard deviation of the posterior's log density less that of the normal approximation at
+        the best mode, over draws from the latter, in nats.
     """
 
     values: tuple[dict[str, Any], ...]
@@ -66,6 +71,7 @@ class Starts:
     large: bool = False
     at: str = ""
     trees: Trees = WHOLE
+    departure: float = 0.0
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -76,17 +82,13 @@ class Starts:
     def keeps_metric(self) -> bool:
         """Whether the modes' metric is kept: not where the posterior narrows.
 
-        It is kept where there is one mode, and where the posterior is so narrow, as with very many
-        rows, that CmdStan could not learn a better one: in a window of n draws it adds
-        5e-3 / (n + 5) to the variances, which would hide the smallest of them.
+        It is kept where there is one mode with a posterior near normal around it, and where the
+        posterior is so narrow, as with very many rows, that CmdStan could not learn a better one:
+        in a window of n draws it adds 5e-3 / (n + 5) to the variances, which would hide the
+        smallest of them.
         """
-        return not self.narrows and (self.one_mode or self._hidden)
-
-    @property
-    def _hidden(self) -> bool:
-        return bool(self.found) and all(
-            np.linalg.eigvalsh(mode.inv_metric)[0] < LEARNT for mode in self.modes
-        )
+        near = self.one_mode and self.departure < NORMAL
+        return not self.narrows and (near or too_narrow(self.modes))
 
     @property
     def one_mode(self) -> bool:
@@ -130,7 +132,8 @@ class Starts:
         moved = sum(mode not in self.modes for mode in self.found)
         away = f"; {moved} without mass are left for the best" if moved else ""
         if self.one_mode:
-            return f"the chains climbed to one mode in the subspace{away}; {then}"
+            bent = "" if self.keeps_metric or self.narrows else ", but do not find it normal there"
+            return f"the chains climbed to one mode in the subspace{away}{bent}; {then}"
         densities = ", ".join(f"{mode.log_density:.1f}" for mode in self.found)
         modes = f"the chains climbed to modes of log density {densities}{away}"
         return f"{modes}; {'their metrics are kept' if self.keeps_metric else ADAPTED}"
@@ -192,7 +195,8 @@ def find_starts(
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
-            return made(starts, modes)
+            known = narrows or too_narrow(modes)
+            return made(starts, modes, departure=0.0 if known else departure(target, modes))
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
     jitter = JITTER * generator.normal(size=(options.chains, theta))
     for values, move in zip(on_curve, jitter, strict=True):
@@ -268,6 +272,27 @@ def _sheared(target: Target, values: dict[str, Any]) -> dict[str, Any]:
     f = torch.cat(target.outputs(torch.tensor(values["phi"])))
     moved = 2 * theta - target.raw(theta, f)
     return {**values, "theta": moved.numpy() * scale}
+
+
+def too_narrow(modes: tuple[Mode, ...]) -> bool:
+    """Say whether each mode is too narrow somewhere for CmdStan to learn it."""
+    return bool(modes) and all(
+        np.linalg.eigvalsh(mode.inv_metric)[0] < LEARNT for mode in worth_sampling(modes)
+    )
+
+
+def departure(target: Target, modes: tuple[Mode, ...]) -> float:
+    """Return how far from normal the posterior is around the best mode, in nats.
+
+    That is the standard deviation of the difference of log densities over draws from the normal
+    approximation: 0 of a normal posterior, and large where it is bent, so that no metric holds for
+    long.
+    """
+    best, generator = max(modes, key=lambda mode: mode.evidence), np.random.default_rng(PROBES)
+    z = generator.normal(size=(PROBES, len(best.q)))
+    draws = best.q + z @ np.linalg.cholesky(best.inv_metric).T
+    negative = [float(negative_log_posterior(target, torch.tensor(q))) for q in draws]
+    return float(np.std(np.square(z).sum(axis=1) / 2 - negative))
 
 
 def worth_sampling(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:

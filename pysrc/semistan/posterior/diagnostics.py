@@ -2,8 +2,8 @@
 
 Convergence is judged on what is identified: the coefficients, the dispersion, all linear
 predictors at some rows, and the log density lp__. phi may be multimodal by design, so its figures
-are shown apart. Where the subspace is completed, so is what is judged: what counts is how far
-chains disagree relative to what is reported.
+are shown apart. Where the subspace is completed, so is what is judged, and lp__ is not, which knows
+phi alone: what counts is how far chains disagree relative to what is reported.
 Rank-normalised Rhat and bulk and tail ESS: Vehtari et al. (2021), Bayesian Analysis 16(2).
 E-BFMI: Betancourt (2016), arXiv:1604.00695.
 
@@ -201,7 +201,8 @@ def diagnose(posterior: Posterior, interpreted: Convergence, eta: Convergence) -
     eta : Convergence
         Worst figures over the linear predictors.
     """
-    lp = None if posterior.method.approximate else lp_convergence(posterior)
+    completed = any(member.bundle.completion for member in posterior.members)
+    lp = None if posterior.method.approximate or completed else lp_convergence(posterior)
     mixing = (
         *_mixing("coefficients", interpreted, posterior, lambda draws: draws.identified),
         *_mixing("linear predictor", eta, posterior, lambda _: {}),

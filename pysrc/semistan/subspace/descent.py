@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
 
+FULL_BATCH = 4096  # rows up to which a step is of all
 LOSS_NODES = 9  # t at which a loss along the curve is looked at
 RECORDED = ("epoch", "loss", "validation_loss", "validation_error", "arc_length")
 RECORDS = 200  # states looked at during training, at the most
@@ -88,8 +89,8 @@ def descend(
 ) -> tuple[Parameters, dict[str, Array]]:
     """Run Adam with a cosine-annealed rate; return the state of least validation loss.
 
-    One control point is a single network. Convolutions are computed in single precision; where
-    inputs are, the training loss is recorded of as many rows as are held out.
+    One control point is a single network. Convolutions are computed in single precision. Of
+    them, and of large tables, the training loss is recorded of as many rows as are held out.
 
     Parameters
     ----------
@@ -125,8 +126,9 @@ def descend(
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training
-    if training.inputs.dtype == torch.float32 and validation is not training:
-        # Such networks are deep, and looks at all rows would outlast the steps.
+    large = len(training) > FULL_BATCH or training.inputs.dtype == torch.float32
+    if large and validation is not training:
+        # Looks at all rows, or at all images, would outlast the steps.
         few = evenly_spaced(len(training), len(validation))
         looked_at = training.rows(torch.from_numpy(few))
     every = -(-options.epochs // RECORDS)
@@ -265,7 +267,7 @@ def held_out_rows(problem: Problem, share: float, generator: Generator) -> Tenso
 
 def default_batch(rows: int) -> int:
     """Return the rows in a batch where the user does not say."""
-    return rows if rows <= 4096 else 1024
+    return rows if rows <= FULL_BATCH else 1024
 
 
 def batches(problem: Problem, size: int, generator: Generator) -> Iterator[Problem]:
