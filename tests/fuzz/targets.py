@@ -12,12 +12,13 @@ import numpy as np
 from semistan.bundle.files import read_json
 from semistan.bundle.foreign import read_arrays, read_parquet
 from semistan.bundle.onnx_graphs import open_graph
+from semistan.data.model_file import read_config
+from semistan.data.tables import read_table
 from semistan.errors import SemistanError
 from semistan.model.config import config_toml, parse_config
 from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.patterns import with_columns
 from semistan.model.priors.densities import parse_prior
-from semistan.workflow.inputs import read_config, read_table
 
 CORPUS = Path(__file__).with_name("corpus")
 FOLDER = Path(tempfile.mkdtemp(prefix="semistan-fuzz-"))  # a file of each kind, written again

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semistan.data.model_file import read_config
 from semistan.errors import SemistanError
 from semistan.model.config import config_toml, parse_config
 from semistan.model.formula.formula import parse_formula
 from semistan.program.program import stan_program
-from semistan.workflow.inputs import read_config
 from semistan.workflow.prepare import prepare
 from support.small import RESPONSES as SINGLE
 

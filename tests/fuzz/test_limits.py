@@ -8,11 +8,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from semistan.bundle.onnx_graphs import open_graph
+from semistan.data.model_file import read_config
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.model.config import MOST_SUBSPACES, parse_config
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
-from semistan.workflow.inputs import read_config, read_table
 from support.small import small_frame, small_prepared
 
 FORMULA = "y ~ x + nn(u, v)"

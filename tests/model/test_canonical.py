@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from semistan.data.chunks import read_pieces
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.canonical import canonical_column, kind_of, label
-from semistan.workflow.inputs import read_table
-from semistan.workflow.pieces import read_pieces
 
 N, SOME = 36, slice(3, 20)
 WIDTHS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -261,8 +261,8 @@ def test_categories_of_numbers_come_back_from_parquet(tmp_path):
 
 
 def test_a_column_of_text_is_text_in_every_piece_of_new_rows(tmp_path, monkeypatch):
-    from semistan.workflow import pieces
-    from semistan.workflow.dialect import Dialect
+    from semistan.data import chunks as pieces
+    from semistan.data.dialect import Dialect
 
     frame = table().assign(h=np.array(["001", "002", "A03"])[np.arange(N) % 3])
     design, _ = learnt("y ~ C(h) + (1 | h) + nn(u)", frame)
@@ -278,7 +278,7 @@ def test_a_column_of_text_is_text_in_every_piece_of_new_rows(tmp_path, monkeypat
 
 
 def test_a_type_is_that_of_the_whole_column_and_not_of_a_piece(tmp_path, monkeypatch):
-    from semistan.workflow import pieces
+    from semistan.data import chunks as pieces
 
     monkeypatch.setattr(pieces, "LONG", 0)
     monkeypatch.setattr(pieces, "PIECE", 5)

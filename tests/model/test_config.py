@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from semistan.data.model_file import read_config, write_config
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.model.config import (
     ModelConfig,
@@ -14,7 +16,6 @@ from semistan.model.config import (
     with_options,
     with_overrides,
 )
-from semistan.workflow.inputs import read_config, read_table, write_config
 from support.small import small_frame
 
 FORMULA = "y ~ x + nn(u)"

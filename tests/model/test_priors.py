@@ -10,6 +10,7 @@ import torch
 
 from semistan.bundle.bundle import write_bundle
 from semistan.command import cli
+from semistan.data.model_file import read_config, write_config
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import without_comments
@@ -24,7 +25,6 @@ from semistan.model.priors.prior import (
 )
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
-from semistan.workflow.inputs import read_config, write_config
 from semistan.workflow.priors import priors as priors_of
 from support.programs import evaluate
 from support.small import RESPONSES, small_bundle, small_config, small_frame, small_prepared

@@ -8,6 +8,7 @@ import torch
 
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.onnx_graphs import run_graph
+from semistan.data.model_file import read_config
 from semistan.density.features import at_features
 from semistan.density.ggn import kronecker_ggn
 from semistan.density.problem import make_problem
@@ -22,7 +23,6 @@ from semistan.program.parts import has_kernel
 from semistan.program.program import bundle_program
 from semistan.subspace.descent import initial_parameters
 from semistan.workflow.compiled import compile_model
-from semistan.workflow.inputs import read_config
 from support.agreement import assert_agreement
 from support.columns import assert_program
 from support.programs import declared

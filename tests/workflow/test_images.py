@@ -17,6 +17,7 @@ from PIL import Image
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.data.tables import read_table
 from semistan.density.features import at_features
 from semistan.errors import InputError
 from semistan.infer.cmdstan.compile import compile_program
@@ -32,7 +33,6 @@ from semistan.program.program import bundle_program, stan_program
 from semistan.workflow import train as training
 from semistan.workflow.explain import slopes
 from semistan.workflow.fit import fit_model, read_fitted
-from semistan.workflow.inputs import read_table
 from semistan.workflow.outputs import plot_subspace
 from semistan.workflow.prepare import new_rows, prepare, training_rows
 from semistan.workflow.subspace import subspace_measures

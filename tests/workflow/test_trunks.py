@@ -18,16 +18,16 @@ from PIL import Image
 
 import semistan
 from semistan.bundle.bundle import read_bundle, write_bundle
+from semistan.data import images as reading
+from semistan.data import pixels
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.posterior import One
 from semistan.posterior.run import read_run
 from semistan.program.program import stan_program
 from semistan.subspace.construction import training_epochs
-from semistan.workflow import images as reading
-from semistan.workflow import pixels
 from semistan.workflow.fit import fit_model
-from semistan.workflow.inputs import read_table
 from semistan.workflow.prepare import new_rows, prepare, training_rows
 from semistan.workflow.several import begin_run
 from semistan.workflow.train import train
@@ -139,7 +139,7 @@ def test_an_image_of_several_rows_is_embedded_once(data, monkeypatch):
     order = [3, 1, 3, 0, 1, 2]
     seen, embed = [], pixels.embed_pictures
     monkeypatch.setattr(
-        "semistan.workflow.embeddings.embed_pictures",
+        "semistan.data.embeddings.embed_pictures",
         lambda values, wanted, folder, run, **more: embed(
             values, wanted, folder, lambda x: seen.append(len(x)) or run(x), **more
         ),
@@ -260,7 +260,7 @@ def test_mean_and_sd_are_of_numbers_from_0_to_1(data, tmp_path):
 
 
 def test_embeddings_need_memory(data, monkeypatch):
-    monkeypatch.setattr("semistan.workflow.embeddings.MOST_BYTES", 8 * 30 * 4 - 1)
+    monkeypatch.setattr("semistan.data.embeddings.MOST_BYTES", 8 * 30 * 4 - 1)
     with pytest.raises(InputError, match=r"30 embeddings of 4 numbers .* need"):
         prepare(config_of(data[0]))
 
@@ -428,7 +428,7 @@ def test_whoever_waits_sees_how_many_images_are_read(data, new, fitted, tmp_path
 def test_the_onnx_engine_needs_no_pytorch(new, fitted):
     code = (
         "import sys; sys.modules['torch'] = None; import semistan; "
-        "from semistan.workflow.inputs import read_table; "
+        "from semistan.data.tables import read_table; "
         f"table = read_table({str(new[0] / 'table.csv')!r}); "
         f"print(len(semistan.predict({str(fitted.run.path)!r}, table, engine='onnx')))"
     )

@@ -21,6 +21,7 @@ import numpy as np
 from semistan.api.settings import Settings, dotted, with_settings
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import pack, unpack
+from semistan.data.frames import Table
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.modules import Given, codes
@@ -36,7 +37,6 @@ from semistan.terminal import bars, screen
 from semistan.workflow.baseline import baseline
 from semistan.workflow.explain import effect, importance, slopes
 from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
-from semistan.workflow.frames import Table
 from semistan.workflow.inquire import bayes_r2, comparisons, hypothesis, pp_check, sensitivity
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import draws, plot, plot_effect, report

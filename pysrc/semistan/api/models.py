@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from semistan.api.settings import Settings, dotted, with_settings
+from semistan.data.frames import Table
 from semistan.model.config import ModelConfig
 from semistan.model.modules import Given
 from semistan.terminal import screen
 from semistan.workflow import priors as of_priors
 from semistan.workflow import sbc as calibrating
 from semistan.workflow import simulate as simulating
-from semistan.workflow.frames import Table
 from semistan.workflow.runs import HasRun, RunLike
 from semistan.workflow.sbc import Calibration
 

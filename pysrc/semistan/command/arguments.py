@@ -14,8 +14,8 @@ from semistan.terminal import screen
 if TYPE_CHECKING:
     import pandas as pd
 
+    from semistan.data.dialect import Dialect
     from semistan.posterior.run import Run
-    from semistan.workflow.dialect import Dialect
 
 DIAGNOSTIC_FAILED = 3  # the exit code of what finished although a diagnostic failed
 
@@ -52,7 +52,7 @@ NewLevels = Annotated[
 
 def dialect_for(dialect: dict[str, str], *runs: Run | Path) -> Dialect:
     """Return how new rows are written: by the flags, with text where the runs learnt text."""
-    from semistan.workflow.dialect import given_dialect
+    from semistan.data.dialect import given_dialect
     from semistan.workflow.runs import opened
 
     words = (opened(run).bundle.design.text_columns for run in runs)
@@ -61,7 +61,7 @@ def dialect_for(dialect: dict[str, str], *runs: Run | Path) -> Dialect:
 
 def rows_of(newdata: str, dialect: dict[str, str], *runs: Run | Path) -> pd.DataFrame:
     """Read a table of new rows for some runs, and say how, if that is unusual."""
-    from semistan.workflow.inputs import read_table
+    from semistan.data.tables import read_table
 
     return read_table(newdata, dialect_for(dialect, *runs), screen.say)
 

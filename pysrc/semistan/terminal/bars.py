@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from semistan.data.pixels import Reading
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.subspace.descent import Progress
-    from semistan.workflow.pixels import Reading
 
 PACE = 60.0  # seconds between two lines in a log
 

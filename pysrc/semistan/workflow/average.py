@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from semistan.data.frames import Table, as_frame
+from semistan.data.pixels import Reading
 from semistan.density.pieces import pieces_of
 from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
@@ -26,8 +28,6 @@ from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import unreliable_text
 from semistan.posterior.written import written
 from semistan.workflow.compare import caveat, compare, names_of, resolved_by
-from semistan.workflow.frames import Table, as_frame
-from semistan.workflow.pixels import Reading
 from semistan.workflow.predict import write_chunks
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.canonical import label
@@ -16,7 +17,6 @@ from semistan.posterior.scoring.folds import read_kfold
 from semistan.posterior.scoring.loo import CONDITIONAL
 from semistan.posterior.scoring.scores import Pointwise
 from semistan.show.report.results import Comparison
-from semistan.workflow.frames import Table
 from semistan.workflow.runs import RunLike, posterior_run
 from semistan.workflow.score import judge, loo
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.data.frames import Table
 from semistan.posterior.categories import category_position
 from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.options import EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import new_table
 from semistan.workflow.runs import RunLike, opened, posterior_run
 

@@ -12,6 +12,8 @@ from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.lock import held
+from semistan.data.frames import Table
+from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.dask import backend_at
@@ -61,9 +63,7 @@ from semistan.workflow.compiled import (
 )
 from semistan.workflow.dimension import resolved
 from semistan.workflow.first_answer import first_answer
-from semistan.workflow.frames import Table
 from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.saturation import warn_of_saturation

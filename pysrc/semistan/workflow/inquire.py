@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
@@ -16,7 +17,6 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.r2 import R2, r2
 from semistan.posterior.sensitivity import sensitivity as power_scaling
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import new_table
 from semistan.workflow.runs import RunLike, opened, posterior_run
 from semistan.workflow.whole_table import column_of

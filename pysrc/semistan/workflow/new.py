@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from semistan.bundle.files import check_output_file
+from semistan.data.model_file import write_config
+from semistan.data.pixels import Reading
+from semistan.data.tables import STDIN
 from semistan.errors import InputError
-from semistan.workflow.inputs import STDIN, write_config
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, configure, prepare
 
 

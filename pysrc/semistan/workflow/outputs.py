@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.bundle import Bundle
@@ -29,7 +30,6 @@ from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.explain import effect as effect_of
 from semistan.workflow.fit import read_fitted
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import new_rows, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
 

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from semistan.data.chunks import Pieces, in_one, pieces_of_frame
+from semistan.data.frames import Table
+from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.content import Content
@@ -42,9 +45,6 @@ from semistan.posterior.prediction import (
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.tables import Append, check_table_path, table_writer
-from semistan.workflow.frames import Table
-from semistan.workflow.pieces import Pieces, in_one, pieces_of_frame
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened
 

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.data.frames import Table, as_frame
+from semistan.data.images import with_pictures
+from semistan.data.model_file import read_config
+from semistan.data.pixels import Reading
+from semistan.data.tables import BINARY, STDIN, dialect_of, read_table
 from semistan.errors import InputError
 from semistan.infer.methods import check_computable, method_of, suited
 from semistan.lazy import torch
@@ -53,10 +58,6 @@ from semistan.model.table.scale import size_notes
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import within_steps
-from semistan.workflow.frames import Table, as_frame
-from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import BINARY, STDIN, dialect_of, read_config, read_table
-from semistan.workflow.pixels import Reading
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,6 +11,7 @@ import numpy as np
 
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle
+from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
@@ -19,7 +20,6 @@ from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import prepared_of, training_rows
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from semistan.bundle.files import (
     read_json,
     write_json,
 )
+from semistan.data.frames import Table
 from semistan.errors import InputError, SemistanError, sentence
 from semistan.infer.backends.backend import SILENT, Backend, Report
 from semistan.infer.backends.dask import backend_at
@@ -45,7 +46,6 @@ from semistan.show.pictures.write import write_picture
 from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
 from semistan.workflow.fit import Fitted, fit_prepared, new_run, sample
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import Prepared, Say, configure, prepared_of
 from semistan.workflow.simulate import (
     Model,

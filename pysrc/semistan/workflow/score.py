@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.data.frames import Table, as_frame
+from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -19,8 +21,6 @@ from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.mended import keep_mended, read_mended
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
-from semistan.workflow.frames import Table, as_frame
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.reloo import without_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run

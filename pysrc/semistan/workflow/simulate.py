@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.infer.backends.backend import SILENT
 from semistan.model.arrays import Array
@@ -30,7 +31,6 @@ from semistan.posterior.posterior import One, Posterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
-from semistan.workflow.frames import Table
 from semistan.workflow.prepare import Prepared, prepared_of
 from semistan.workflow.runs import opened
 from semistan.workflow.train import TrainTask

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from semistan.bundle.bundle import read_bundle
+from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.posterior.manifest import MARKER, read_manifest
 from semistan.posterior.run import subspace_folder
 from semistan.workflow.fit import export_stan, run_options
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say, training_rows
 
 

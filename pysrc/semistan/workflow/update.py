@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semistan.data.frames import Table
+from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.chain_store import ChainProgress
@@ -13,8 +15,6 @@ from semistan.model.modules import codes
 from semistan.posterior.run import Run
 from semistan.subspace.descent import Progress
 from semistan.workflow.fit import Fitted, fit_model
-from semistan.workflow.frames import Table
-from semistan.workflow.pixels import Reading
 from semistan.workflow.prepare import Say
 from semistan.workflow.runs import RunLike, opened
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.data.images import with_pictures
+from semistan.data.tables import dialect_of, read_table
 from semistan.errors import InputError, did_you_mean
 from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_outcome
 from semistan.posterior.run import Run
-from semistan.workflow.images import with_pictures
-from semistan.workflow.inputs import dialect_of, read_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -65,10 +65,10 @@ def predict(
     from contextlib import nullcontext
 
     from semistan.bundle.files import check_output_file
+    from semistan.data.chunks import pieces_of_frame, read_pieces
     from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
     from semistan.workflow.average import write_average
-    from semistan.workflow.pieces import pieces_of_frame, read_pieces
     from semistan.workflow.predict import write_predictions
 
     cluster = cluster_of(where)

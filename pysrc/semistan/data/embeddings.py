@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.trunk import DIGITS, OpenTrunk, open_trunk, trunk_path
+from semistan.data.image import Normal, Picture
+from semistan.data.image_errors import Pixels
+from semistan.data.pixels import Reading, embed_pictures
 from semistan.errors import InputError
 from semistan.infer.processors import usable_cores
 from semistan.model.arrays import Array
 from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
 from semistan.model.table.embeddings import TrunkFile
-from semistan.workflow.complaints import Pixels
-from semistan.workflow.picture import Normal, Picture
-from semistan.workflow.pixels import Reading, embed_pictures
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 
+from semistan.data import image_sources as picture_sources
+from semistan.data import pixels
+from semistan.data.image import Picture
+from semistan.data.pixels import read_pictures
 from semistan.errors import InputError
-from semistan.workflow import picture_sources, pixels
-from semistan.workflow.picture import Picture
-from semistan.workflow.pixels import read_pictures
 
 AS_IT_IS = Picture(None, None)
 ORIENTATION = 0x0112  # EXIF's tag

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from semistan.errors import InputError
-from semistan.workflow.complaints import (
+from semistan.data.axes import channels_first, square
+from semistan.data.image_errors import (
     NO_LIST,
     NO_SHAPE,
     NO_SQUARE,
@@ -24,7 +24,7 @@ from semistan.workflow.complaints import (
     Pixels,
     shortened,
 )
-from semistan.workflow.shapes import channels_first, square
+from semistan.errors import InputError
 
 ONE_AT_A_TIME = Lock()  # Python 3.11 fails at times if several threads parse headers
 PIECE = 256  # images that are read together

@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from semistan.data.frames import as_frame
 from semistan.errors import InputError
 from semistan.model.design import design_to_plain
-from semistan.workflow.frames import as_frame
 from semistan.workflow.prepare import configure, prepare
 from support.small import small_frame
 

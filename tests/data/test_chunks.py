@@ -7,13 +7,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from semistan.data import chunks as module
+from semistan.data.chunks import read_pieces
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.infer.backends.local import LOCAL
 from semistan.posterior.posterior import One
-from semistan.workflow import pieces as module
 from semistan.workflow import predict as predicting
-from semistan.workflow.inputs import read_table
-from semistan.workflow.pieces import read_pieces
 from semistan.workflow.prepare import new_rows
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame

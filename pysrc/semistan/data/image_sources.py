@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from semistan.errors import InputError
-from semistan.workflow.array_files import (
+from semistan.data.array_files import (
     CORRUPT,
     NpyRows,
     ParquetRows,
@@ -31,7 +30,8 @@ from semistan.workflow.array_files import (
     oriented,
     readable,
 )
-from semistan.workflow.complaints import (
+from semistan.data.image import Kind, Picture, kind_of
+from semistan.data.image_errors import (
     MISSING,
     NO_PATH,
     NO_ROW,
@@ -46,7 +46,7 @@ from semistan.workflow.complaints import (
     refuse,
     shortened,
 )
-from semistan.workflow.picture import Kind, Picture, kind_of
+from semistan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.foreign import OPENERS, check_plain
-from semistan.errors import InputError
-from semistan.workflow.dialect import SAMPLE, Dialect, guessed
-from semistan.workflow.frames import Table, as_frame, whole_types
-from semistan.workflow.images import FOLDER
-from semistan.workflow.inputs import (
+from semistan.data.dialect import SAMPLE, Dialect, guessed
+from semistan.data.frames import Table, as_frame, whole_types
+from semistan.data.images import FOLDER
+from semistan.data.tables import (
     BINARY,
     GUESSED,
     STDIN,
@@ -29,6 +28,7 @@ from semistan.workflow.inputs import (
     strictly,
     stripped,
 )
+from semistan.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

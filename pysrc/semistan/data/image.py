@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semistan.workflow.array_files import Read
-from semistan.workflow.complaints import (
+from semistan.data.array_files import Read
+from semistan.data.image_errors import (
     NO_CHANNELS,
     NO_NUMBERS,
     NOT_FINITE,

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.data.array_files import PIECE, in_pieces
+from semistan.data.image import Picture, Plan, as_planned, why_unfit
+from semistan.data.image_errors import NO_EMBEDDING, Column, Fault, Pixels, refuse
+from semistan.data.image_sources import Source, in_array, in_files, tried
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.workflow.array_files import PIECE, in_pieces
-from semistan.workflow.complaints import NO_EMBEDDING, Column, Fault, Pixels, refuse
-from semistan.workflow.picture import Picture, Plan, as_planned, why_unfit
-from semistan.workflow.picture_sources import Source, in_array, in_files, tried
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from semistan.data.dialect import Dialect, given_dialect
+from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.model.table.kinds import check_columns
-from semistan.workflow.dialect import Dialect, given_dialect
-from semistan.workflow.inputs import read_table
 from semistan.workflow.prepare import configure, prepare
 from support.small import small_frame
 

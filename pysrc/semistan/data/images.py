@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semistan.data.axes import channels_first, square
+from semistan.data.embeddings import given_embeddings, run_trunk
+from semistan.data.image import Picture
+from semistan.data.pixels import Reading, read_pictures
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
 from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
-from semistan.workflow.embeddings import given_embeddings, run_trunk
-from semistan.workflow.picture import Picture
-from semistan.workflow.pixels import Reading, read_pictures
-from semistan.workflow.shapes import channels_first, square
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,1 @@
+"""How the user's table is read: text and other files, tables of other libraries, images."""
