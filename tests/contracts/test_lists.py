@@ -1,6 +1,7 @@
 """The lists of the linter's contracts are whole: what is one of a kind is on its kind's list."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -53,3 +54,17 @@ def pictures():
 def test_the_list_of_a_contract_is_whole(name, members):
     assert len(members) >= 4
     assert not members - set(CONTRACTS[name]["modules"])
+
+
+ROOMS = sorted(path.parent for path in (ROOT / "pysrc/semistan").glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_each_room_says_what_lives_there(room):
+    text = (room / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 16
+    named = re.findall(r"`([\w/.]+\.py|[\w]+/)`", text)
+    assert named
+    for name in named:
+        places = (room, ROOT / "pysrc", ROOT / "pysrc/semistan", ROOT)
+        assert any((place / name).exists() for place in places), name
