@@ -1,11 +1,8 @@
-"""How the runs in this folder were written: by semistan 0.1.0 of commit fe8a949, format version 1.
+"""How the run ``sealed`` was written: run format 3, bundle format 2, cross-validation format 2.
 
-Those called ``sealed`` are of run format 3, bundle format 2 and format 2 of cross-validations, the
-first in which every file has a hash.
-
-They must NOT be written anew: they are what ``test_compat.py`` reads to show that runs of that
-version stay readable. A later format gets folders of its own. Given a folder, this script writes
-the cases there that it does not have, by whichever version is imported.
+It must NOT be written anew: ``test_compat.py`` reads it to show that such runs stay readable. A
+later format gets a folder of its own. Given a folder, this script writes there what is missing, by
+whichever version is imported.
 """
 
 import json
@@ -30,48 +27,13 @@ COMMON = {
     "train": {"epochs": 50, "device": "cpu"},
     "sample": {"chains": 2, "warmup": 60, "draws": 25, "kernel": "stan", "threads": 1},
 }
-TERMS = {"formula": "y ~ x + s(z, k=5) + (1 + x | g) + offset(o) + nn(u)"}
 CASES = {
-    "terms": TERMS,
-    "meanfield": {**TERMS, "sample": {"method": "meanfield", "chains": 1, "draws": 30}},
-    "distributional": {"formula": "y ~ x + C(g) + nn(x, u), sigma ~ z + nn(u)"},
-    "categorical": {"formula": "mode ~ x + C(g) + nn(u, v)", "family": "categorical"},
-    "cumulative": {
-        "formula": "rating ~ x + C(g) + nn(u, v)",
-        "family": "cumulative(probit)",
-        "subspace": {"construction": "subnetwork", "k": 3},
-        "sample": {"temperature": 2.0, "kernel": "auto"},
-    },
-    "binomial": {
-        "formula": "wins | trials(tries) + weights(q) ~ x + nn(u) + nn(v)",
-        "family": "binomial",
-    },
-    "naive": {"formula": "y ~ x + nn(u, v)", "subspace": {"construction": "naive"}},
-    "horseshoe": {
-        "formula": "y ~ x + z + poly(u, 2) + nn(u, v)",
-        "priors": {"b": "horseshoe()", "phi": "auto"},
-        "subspace": {"construction": "pca"},
-        "sample": {"chains": 1, "draws": 30},
-    },
-    "orthogonal": {
-        "formula": "count ~ x + z + nn(x, u)",
-        "family": "poisson",
-        "orthogonalise_in": "model",
-        "network": {"hidden": [4, 3], "frozen": 1, "activation": "softplus"},
-    },
-    "elliptical_slice": {
-        "formula": "count ~ x + nn(u, v)",
-        "family": "negbinomial",
-        "subspace": {"construction": "low_rank_laplace"},
-        "sample": {"method": "elliptical-slice", "temperature": 2.0},
-    },
     "sealed": {
         "formula": "y ~ x + z + (1 | g) + nn(u, v)",
         "subspace": {"free": "bias"},
         "sample": {"method": "elliptical-slice"},
     },
 }
-SEALED = {"sealed"}
 
 
 def table(n=40):
@@ -149,14 +111,11 @@ def make(out):
         print(name, flush=True)
         scratch = out / f".{name}"
         fit_model(configuration(case), rows, out=scratch, say=print)
-        if name not in SEALED:
-            (scratch / "posterior.nc").unlink()
         for header in scratch.glob("*.hpp"):
             header.unlink()
         found = answers(read_fitted(scratch), new)
-        if name in SEALED:
-            judged = semistan.kfold(scratch, folds=2)
-            found["kfold"] = {"fold": judged.fold.tolist(), **judged.table().to_dict("split")}
+        judged = semistan.kfold(scratch, folds=2)
+        found["kfold"] = {"fold": judged.fold.tolist(), **judged.table().to_dict("split")}
         text = json.dumps(without_nan(found), allow_nan=False)
         (scratch / "expected.json").write_text(text + "\n")
         scratch.rename(out / name)

@@ -27,23 +27,6 @@ def run(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
 
 
-@pytest.fixture
-def unsealed(run):
-    """The run as an earlier version would have written it: hashes of three files alone."""
-    path = run / "manifest.json"
-    manifest = json.loads(path.read_text())
-    files = manifest.pop("files")
-    del manifest["seal"]
-    names = {"program": "program.stan", "data": "data.json", "table": "training.parquet"}
-    manifest |= {f"{key}_sha256": files[name]["sha256"] for key, name in names.items()}
-    path.write_text(json.dumps(manifest | {"format_version": 1}))
-    bundle = run / "bundle" / "bundle.json"
-    content = json.loads(bundle.read_text())
-    content = {key: value for key, value in content.items() if key not in ("files", "seal")}
-    bundle.write_text(json.dumps(content | {"format_version": 1}))
-    return run
-
-
 def edit(path, change):
     """Change JSON in place, as an editor would: without its seal."""
     content = json.loads(path.read_text())
@@ -110,16 +93,7 @@ SPOILT = {
 
 
 @pytest.mark.parametrize(("change", "finding"), SPOILT.values(), ids=SPOILT)
-def test_a_spoilt_chain_of_an_unsealed_run_is_named(unsealed, change, finding):
-    change_lines(chain(unsealed), change)
-    with pytest.raises(InputError, match=finding) as caught:
-        read_fitted(unsealed)
-    assert "chain-2.csv" in str(caught.value)
-    assert REDRAW in str(caught.value)
-
-
-@pytest.mark.parametrize(("change", "finding"), SPOILT.values(), ids=SPOILT)
-def test_a_spoilt_chain_of_a_sealed_run_is_named_also_where_it_is_trusted(run, change, finding):
+def test_a_spoilt_chain_is_named_also_where_it_is_trusted(run, change, finding):
     change_lines(chain(run), change)
     with pytest.raises(InputError, match="does not match its hash") as caught:
         read_fitted(run)
@@ -129,10 +103,7 @@ def test_a_spoilt_chain_of_a_sealed_run_is_named_also_where_it_is_trusted(run, c
         read_fitted(run)
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_a_chain_copied_from_another_is_named_and_drawn_anew(run, sealed, request):
-    if not sealed:
-        request.getfixturevalue("unsealed")
+def test_a_chain_copied_from_another_is_named_and_drawn_anew(run):
     whole = chain(run).read_bytes()
     shutil.copy(chain(run, 1), chain(run))
     with pytest.raises(InputError, match=r"is a copy of chains/chain-1|says that it is chain 1"):
@@ -316,15 +287,11 @@ def test_arrays_of_another_form_are_refused_whatever_their_hash(run, name, chang
         read_bundle(run / "bundle")
 
 
-def test_an_unsealed_run_is_read_and_said_to_be_unchecked(unsealed, finished):
-    then = read_fitted(finished).summary.table()
-    assert read_fitted(unsealed).summary.table().equals(then)
-    states = {item.file: item.state for item in check(unsealed).files}
-    assert states["manifest.json"] == states["chains/chain-1.csv"] == "unchecked"
-    assert states["bundle/bundle.json"] == "unchecked"
-    assert states["program.stan"] == "unchanged"
-    assert "not checked" in repr(read_run(unsealed))
-    assert "not checked" not in repr(read_run(finished))
+def test_another_format_is_refused_with_what_to_do(run):
+    for version, remedy in ((1, "fit anew"), (99, "upgrade semistan")):
+        edit(run / "manifest.json", lambda content, v=version: content.update(format_version=v))
+        with pytest.raises(InputError, match=f"has run format {version}, .*{remedy}"):
+            read_run(run)
 
 
 def test_a_seal_is_the_same_however_the_record_is_written(run):

@@ -24,7 +24,13 @@ from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predictive
 from semistan.posterior.posterior import One
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
-from semistan.posterior.scoring.folds import fold_folder, read_kfold, write_folds, write_pointwise
+from semistan.posterior.scoring.folds import (
+    fold_folder,
+    read_kfold,
+    write_fold_options,
+    write_folds,
+    write_pointwise,
+)
 from semistan.posterior.scoring.scores import (
     Pointwise,
     _replicated,
@@ -240,7 +246,7 @@ def test_a_folds_rows_are_kept_with_their_probabilities(name, tmp_path):
         values = {name: getattr(found, name)[part] for name in Pointwise.__dataclass_fields__}
         write_pointwise(Pointwise(**values), np.arange(15), folder)
         write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 2, "interval": 0.9})
+    write_fold_options(tmp_path / "kfold", {"folds": 2, "interval": 0.9})
     rows = read_kfold(tmp_path).rows
     assert np.array_equal(rows.p, found.p) and np.array_equal(rows.lpd, found.lpd)
     assert np.array_equal(rows.y, found.y)
@@ -379,13 +385,14 @@ def test_a_row_of_weight_w_counts_w_times_in_cross_validation(tmp_path):
     write_folds(np.ones(30, int), tmp_path / "kfold")
     write_pointwise(weighted, np.arange(30), folder)
     write_json(folder / "checks.json", [])
-    write_json(tmp_path / "kfold" / "manifest.json", {"folds": 1, "interval": 0.9})
+    write_fold_options(tmp_path / "kfold", {"folds": 1, "interval": 0.9})
     table = read_kfold(tmp_path).table().set_index("measure")
     expected = found.lpd[1::3].sum() + 2 * found.lpd[2::3].sum()
     assert table.loc["elpd_kfold", "Estimate"] == pytest.approx(expected)
     assert table.loc["kfoldic", "Estimate"] == pytest.approx(-2 * expected)
     points = pd.read_parquet(folder / "pointwise.parquet").drop(columns="weight")
     points.to_parquet(folder / "pointwise.parquet", index=False)
+    write_fold_options(tmp_path / "kfold", {"folds": 1, "interval": 0.9})
     with pytest.raises(InputError, match=r"another version .* with --overwrite"):
         read_kfold(tmp_path)
 

@@ -51,7 +51,6 @@ from semistan.model.trained import Trained
 from semistan.model.units import Units, column_units
 
 FORMAT_VERSION = 2
-SEALED_FORMAT_VERSION = 2  # the first whose record has the hashes of all files and of itself
 MARKER = "bundle.json"
 ARRAYS = "arrays.npz"
 KEYS = {
@@ -88,8 +87,6 @@ def write_bundle(bundle: Bundle, path: Path | str, *, overwrite: bool = False) -
 def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
     """Read a bundle's folder, and hold it to its seal; the graphs, when they are run.
 
-    Bundles of format 1 have no seal: their arrays alone are held to a hash.
-
     Parameters
     ----------
     path : path
@@ -101,7 +98,7 @@ def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
     Raises
     ------
     InputError
-        If the folder is no bundle, of a newer format, or damaged, or the modules are not those that
+        If the folder is no bundle, of another format, or damaged, or the modules are not those that
         were trained.
     """
     path = Path(path)
@@ -109,7 +106,7 @@ def read_bundle(path: Path | str, networks: Given | None = None) -> Bundle:
         raise InputError(f"'{path}' is not a bundle (it has no {MARKER})")
     check_no_links(path)
     content = read_bundle_record(path)
-    read_seal(path / MARKER, content).verify(*((ARRAYS,) if FILES in content else ()))
+    read_seal(path / MARKER, content).verify(ARRAYS)
     arrays = read_arrays(path / ARRAYS)
     if arrays_hash(arrays) != content["sha256"]:
         changed(
@@ -134,11 +131,9 @@ def read_bundle_record(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If it is damaged or was changed, or is of a newer format.
+        If it is damaged or was changed, or is of another format.
     """
-    content = read_record(
-        path / MARKER, "bundle", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION
-    )
+    content = read_record(path / MARKER, "bundle", FORMAT_VERSION)
     if "sha256" not in content:
         raise InputError(f"'{path / MARKER}' is damaged: it is not what semistan writes")
     if unknown := sorted(content.keys() - KEYS):

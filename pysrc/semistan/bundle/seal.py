@@ -69,10 +69,10 @@ def changed(name: str, message: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a file held: its sha256, its size and the rows of a table, as far as it was recorded."""
+    """What a file held: its sha256, its size, and the rows of a table."""
 
     sha256: str
-    bytes: int | None = None
+    bytes: int
     rows: int | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _rows(suffix: str, file: BinaryIO) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What became of a file: ``unchanged``, ``changed``, ``missing``, or ``unchecked``.
+    """What became of a file: ``unchanged``, ``changed`` or ``missing``.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class State:
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong as far as is known."""
-        return self.state in ("unchanged", "unchecked")
+        return self.state == "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,25 +143,20 @@ class Seal:
         The name of its record.
     stamps : dict of Stamp
         What each file held, by its name with slashes.
-    complete : bool
-        Whether every file is in it: not in the formats of earlier versions.
     """
 
     folder: Path
     record: str
     stamps: Mapping[str, Stamp]
-    complete: bool
 
     def state(self, name: str) -> State:
         """Compare a file with what it held."""
         path, stamp = self.folder / name, self.stamps.get(name)
         if not path.is_file():
             return State("missing")
-        if stamp is None and self.complete:
-            return State("changed", f"{self.record} does not know of it")
         if stamp is None:
-            return State("unchecked")
-        if stamp.bytes in (None, path.stat().st_size) and sha256_file(path) == stamp.sha256:
+            return State("changed", f"{self.record} does not know of it")
+        if stamp.bytes == path.stat().st_size and sha256_file(path) == stamp.sha256:
             return State("unchanged")
         return State("changed", self._difference(path, stamp))
 
@@ -208,12 +203,12 @@ class Seal:
                 rows = csv_rows(file)
             if rows != stamp.rows:
                 return f"it has {rows} rows, expected {stamp.rows}"
-        if stamp.bytes not in (None, size):
+        if stamp.bytes != size:
             return f"it has {size} bytes, expected {stamp.bytes}"
         return "it was changed"
 
 
-def read_record(path: Path, kind: str, *, newest: int, sealed: int) -> dict[str, Any]:
+def read_record(path: Path, kind: str, version: int) -> dict[str, Any]:
     """Read a folder's record, and hold it to the hash that it has of itself.
 
     Parameters
@@ -222,39 +217,35 @@ def read_record(path: Path, kind: str, *, newest: int, sealed: int) -> dict[str,
         The record.
     kind : str
         Of what, in one word.
-    newest : int
-        The newest format that is known.
-    sealed : int
-        The first format that has a seal; earlier ones are read unchecked.
+    version : int
+        The format that is read.
 
     Raises
     ------
     InputError
-        If it is damaged, was changed, or is of a newer format.
+        If it is damaged, was changed, or is of another format.
     """
     content = read_json(path)
-    version = content.get(VERSION, 0) if isinstance(content, dict) else None
-    if type(version) is not int:
+    found = content.get(VERSION) if isinstance(content, dict) else None
+    if type(found) is not int:
         raise InputError(f"'{path}' is damaged: it is not what semistan writes; {RESTORE}")
-    if version > newest:
+    if found != version:
+        remedy = "upgrade semistan" if found > version else "fit anew"
         raise InputError(
-            f"'{path.parent}' has {kind} format {version}, this semistan reads up to {newest}; "
-            "upgrade semistan"
+            f"'{path.parent}' has {kind} format {found}, this semistan reads format {version}; "
+            f"{remedy}, or use the semistan that wrote it"
         )
-    if version >= sealed or SEAL in content or FILES in content:
-        read_stamps(path, content)
-        with damage(path):
-            same = content.get(SEAL) == digest(content)
-        if not same:
-            changed(str(path), f"'{path}' does not match the hash in it: it was changed; {RESTORE}")
+    read_stamps(path, content)
+    with damage(path):
+        same = content.get(SEAL) == digest(content)
+    if not same:
+        changed(str(path), f"'{path}' does not match the hash in it: it was changed; {RESTORE}")
     return dict(content)
 
 
 def read_seal(path: Path, content: Mapping[str, Any]) -> Seal:
     """Return what a record says of the files in its folder."""
-    sealed = FILES in content
-    stamps = read_stamps(path, content) if sealed else {}
-    return Seal(path.parent, path.name, stamps, sealed)
+    return Seal(path.parent, path.name, read_stamps(path, content))
 
 
 def write_record(path: Path, content: Mapping[str, Any], stamps: Mapping[str, Stamp]) -> None:
@@ -303,5 +294,5 @@ def _is_stamp(name: Any, stamp: Any) -> bool:
         return False
     counts = [value for key, value in stamp.items() if key != "sha256"]
     sha256 = stamp.get("sha256")
-    whole = isinstance(sha256, str) and DIGEST.fullmatch(sha256) is not None
+    whole = isinstance(sha256, str) and DIGEST.fullmatch(sha256) is not None and "bytes" in stamp
     return whole and all(type(value) is int and value >= 0 for value in counts)

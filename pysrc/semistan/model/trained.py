@@ -33,8 +33,7 @@ class Trained:
         are 0, of one that has a predictor.
     history : dict of arrays
         ``epoch``, ``loss``, ``validation_loss`` with its standard error, ``validation_error``, and
-        ``arc_length`` during training, in ``stage`` 1, 2, ... if there are several. Bundles of
-        earlier releases have no ``validation_error``.
+        ``arc_length`` during training, in ``stage`` 1, 2, ... if there are several.
     curve : dict of arrays
         ``t`` and the training ``loss`` along the final curve, with the theta above; empty for a
         single network.
@@ -45,7 +44,7 @@ class Trained:
     information : dict of arrays
         What the training rows say of each standardised coefficient of the terms, by the parameter
         and in its shape: minus the second derivative of the log-likelihood by the coefficient in
-        the user's units. Bundles of earlier releases have none.
+        the user's units.
     w_frozen : array, shape (d_frozen,)
         Weights of the constant leading layers; none if there are none.
     h_loc, h_scale : arrays, shape (m,)
@@ -70,7 +69,7 @@ class Trained:
     completion: Completion | None = None
 
     def feature_units(self, m: int) -> tuple[Array, Array]:
-        """Return locations and scales of m features; bundles of earlier releases have none."""
+        """Return locations and scales of m features, which are as they are without such layers."""
         if len(self.h_loc):
             return self.h_loc, self.h_scale
         return np.zeros(m), np.ones(m)

@@ -1,8 +1,4 @@
-"""The manifest of a run, ``manifest.json``: what may stand in it.
-
-Formats 1 (one subspace) and 2 (several) have the hashes of some files under keys of their own;
-format 3 has the seal, for both.
-"""
+"""The manifest of a run, ``manifest.json``: what may stand in it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from semistan.bundle.seal import FILES, RESTORE, SEAL, Seal, Stamp, read_record, read_seal
+from semistan.bundle.seal import FILES, RESTORE, Seal, read_record, read_seal
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig, SampleConfig
 
@@ -19,8 +15,6 @@ MARKER = "manifest.json"
 TRAINING = "training.parquet"
 NOT_USED = "not used"  # of CmdStan and the compiler, by methods that PyTorch runs
 FORMAT_VERSION = 3
-SEALED_FORMAT_VERSION = 3  # the first whose record has the hashes of all files and of itself
-HASHED = {"program_sha256": "program.stan", "data_sha256": "data.json", "table_sha256": TRAINING}
 
 
 class _Checked(BaseModel):
@@ -49,7 +43,7 @@ class _More(_Checked):
 
 
 class _Begun(_Checked):
-    """What is known before the subspaces are trained, and what earlier formats had."""
+    """What is known before the subspaces are trained."""
 
     format_version: int
     semistan: str
@@ -58,11 +52,8 @@ class _Begun(_Checked):
     cmdstan: str
     compiler: str
     prior_only: bool
-    files: dict[str, Any] = {}
-    seal: str = ""
-    program_sha256: str = ""
-    data_sha256: str = ""
-    table_sha256: str = ""
+    files: dict[str, Any]
+    seal: str
     subspaces: int = Field(default=1, ge=1)
     config: dict[str, Any] | None = None
     source: _Source | None = None
@@ -95,12 +86,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the folder is no run, or of a newer format, or its manifest is damaged or was changed.
+        If the folder is no run, or of another format, or its manifest is damaged or was changed.
     """
     marker = path / MARKER
     if not marker.is_file():
         raise InputError(f"'{path}' is not a run (it has no {MARKER})")
-    manifest = read_record(marker, "run", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION)
+    manifest = read_record(marker, "run", FORMAT_VERSION)
     several, begun = "subspaces" in manifest, "plan" not in manifest
     try:
         (_Begun if several and begun else _Ready).model_validate(manifest)
@@ -110,37 +101,19 @@ def read_manifest(path: Path) -> dict[str, Any]:
             SampleConfig.model_validate(manifest["sample"])
     except ValidationError as error:
         raise InputError(f"'{marker}' is damaged: {_first(error)}; {RESTORE}") from None
-    needed = () if is_sealed(manifest) or several else HASHED
-    for key in needed:
-        if key not in manifest:
-            raise InputError(f"'{marker}' is damaged: it lacks '{key}'; {RESTORE}")
     return manifest
 
 
 def seal_of(path: Path) -> Seal:
     """Return what a run's manifest, as it now is, says of the files in its folder."""
     if not (path / MARKER).is_file():
-        return Seal(path, MARKER, {}, False)
-    manifest = read_manifest(path)
-    if FILES in manifest:
-        return read_seal(path / MARKER, manifest)
-    return Seal(path, MARKER, old_stamps(manifest), False)
-
-
-def old_stamps(manifest: dict[str, Any]) -> dict[str, Stamp]:
-    """Return what a manifest of an earlier format says of files."""
-    return {name: Stamp(manifest[key]) for key, name in HASHED.items() if manifest.get(key)}
+        return Seal(path, MARKER, {})
+    return read_seal(path / MARKER, read_manifest(path))
 
 
 def hashes(manifest: dict[str, Any]) -> dict[str, str]:
-    """Return the sha256 of files by their names, whatever the format."""
-    stamps = {name: stamp["sha256"] for name, stamp in manifest.get(FILES, {}).items()}
-    return stamps or {name: stamp.sha256 for name, stamp in old_stamps(manifest).items()}
-
-
-def is_sealed(manifest: dict[str, Any]) -> bool:
-    """Whether it has the hashes of all files and of itself."""
-    return SEAL in manifest
+    """Return the sha256 of files by their names."""
+    return {name: stamp["sha256"] for name, stamp in manifest.get(FILES, {}).items()}
 
 
 def _first(error: ValidationError) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from semistan.bundle.bundle import MARKER as BUNDLE
 from semistan.bundle.bundle import read_bundle, write_bundle
-from semistan.bundle.files import atomic_folder, check_output_folder, write_json
+from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import check_no_links, read_parquet
 from semistan.bundle.seal import (
     RESTORE,
@@ -36,7 +36,7 @@ from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file, missing_chains
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
-from semistan.infer.methods import IN_TORCH, method_of, reservations
+from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, as_sampled
@@ -50,7 +50,6 @@ from semistan.posterior.manifest import (
     MARKER,
     NOT_USED,
     TRAINING,
-    is_sealed,
     read_manifest,
     seal_of,
 )
@@ -214,8 +213,6 @@ class Run:
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
             facts |= {"Weights": f"{', '.join(written(w, 2) for w in self.weights)} by stacking"}
-        if "format_version" in self.manifest and not is_sealed(self.manifest):
-            facts |= {"Files": "not checked: an earlier version wrote them, without their hashes"}
         if method.hamiltonian and options.temperature == 1:
             return facts
         return facts | {"Method": "; ".join(reservations(options)) or method.text}
@@ -320,16 +317,10 @@ def record_outputs(run: Run) -> None:
 
 
 def record_files(path: Path, stamps: dict[str, Stamp], **content: Any) -> dict[str, Any]:
-    """Add files, and any other content, to the manifest in a folder, and return that.
-
-    A run of an earlier format stays one, without a record of its files.
-    """
+    """Add files, and any other content, to the manifest in a folder, and return that."""
     manifest = read_manifest(path) | content
-    if is_sealed(manifest):
-        write_record(path / MARKER, manifest, read_stamps(path / MARKER, manifest) | stamps)
-        return read_manifest(path)
-    write_json(path / MARKER, manifest)
-    return manifest
+    write_record(path / MARKER, manifest, read_stamps(path / MARKER, manifest) | stamps)
+    return read_manifest(path)
 
 
 def recorded(run: Run, **content: Any) -> Run:
@@ -339,8 +330,6 @@ def recorded(run: Run, **content: Any) -> Run:
 
 def read_run(path: Path | str, networks: Given | None = None) -> Run:
     """Read a run's folder, and hold its files to its seal; chains, when they are read.
-
-    Runs of formats 1 and 2 have no seal: their program, data and table alone are held to hashes.
 
     Parameters
     ----------
@@ -353,7 +342,7 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
     Raises
     ------
     InputError
-        If the folder is no run, of a newer format, or its files do not match their hashes, or if
+        If the folder is no run, of another format, or its files do not match their hashes, or if
         one of several subspaces has not been trained yet, or the modules are not those of the fit.
     """
     path = Path(path)
@@ -372,14 +361,8 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
 
 
 def options_of(manifest: dict[str, Any]) -> SampleConfig:
-    """Return how a run is sampled.
-
-    Those of earlier versions integrate nothing out, and their ``mclmc`` is that of PyTorch.
-    """
-    sample = {"integrate": "none"} | manifest["sample"]
-    if manifest.get("cmdstan") == NOT_USED:
-        sample["method"] = IN_TORCH.get(sample["method"], sample["method"])
-    return SampleConfig.model_validate(sample)
+    """Return how a run is sampled."""
+    return SampleConfig.model_validate(manifest["sample"])
 
 
 def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:

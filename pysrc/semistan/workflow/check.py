@@ -36,8 +36,8 @@ class Checked:
     file : str
         Its name in the folder, with slashes.
     state : str
-        ``unchanged``, ``changed``, ``missing``, ``damaged`` (its form is wrong, whatever its hash),
-        or ``unchecked`` (an earlier version wrote it without a hash).
+        ``unchanged``, ``changed``, ``missing``, or ``damaged`` (its form is wrong, whatever its
+        hash).
     finding : str
         What differs.
     """
@@ -56,7 +56,7 @@ class Check:
     @property
     def passed(self) -> bool:
         """Whether no file was changed, is missing or damaged."""
-        return all(item.state in ("unchanged", "unchecked") for item in self.files)
+        return all(item.state == "unchanged" for item in self.files)
 
     def table(self) -> pd.DataFrame:
         """Return ``file``, ``state`` and ``finding`` of every file."""
@@ -131,7 +131,7 @@ def _recorded(
         yield Checked((place / record).as_posix(), DAMAGED, str(error))
         return
     finding = "it does not match the hash in it" if edited else ""
-    state = "changed" if edited else "unchanged" if seal.complete else "unchecked"
+    state = "changed" if edited else "unchanged"
     yield Checked((place / record).as_posix(), state, finding)
     for name in dict.fromkeys((*seal.stamps, *_expected(folder))):
         judged = seal.state(name)

@@ -277,13 +277,12 @@ def held_out(bundle: Bundle) -> HeldOut | None:
     """Return the losses of the state that the last stage of the training kept.
 
     None where they would say nothing of the network: other terms, as group-level effects, have so
-    many coefficients that these are what fits their rows alone. Nor do bundles of earlier releases
-    know them.
+    many coefficients that these are what fits their rows alone.
     """
     trained, n = bundle.trained, bundle.source.rows
     history = trained.history
     others = sum(map(len, (*trained.linear.values(), *trained.terms.values())))
-    if "validation_error" not in history or others > MOST_OTHERS * n:
+    if others > MOST_OTHERS * n:
         return None
     rows = min(round(bundle.config.train.validation * n), n - 1)
     last = history["stage"] == history["stage"][-1] if "stage" in history else slice(None)

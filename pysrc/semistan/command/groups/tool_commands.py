@@ -41,8 +41,6 @@ def check(
     screen.show_table(found.table(), as_json=as_json)
     if not found.passed:
         raise typer.Exit(InputError.exit_code)
-    if any(item.state == "unchecked" for item in found.files):
-        screen.say("an earlier version wrote the files called unchecked, without hashes of them")
 
 
 def install_cmdstan(

@@ -96,7 +96,10 @@ def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
 
 
 def _fitted(task: QuantitiesTask, folder: Path) -> Path:
-    """Return the file of draws in the order of the program: earlier releases had another."""
+    """Return the file of draws in the order of this program's parameters.
+
+    Where something was integrated out, the chain has it among its generated quantities.
+    """
     path = task.fitted.file(folder)
     with path.open("rb") as file:
         header = next(line for line in file if not line.startswith(b"#"))

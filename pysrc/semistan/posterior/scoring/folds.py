@@ -45,7 +45,6 @@ POINTWISE = "pointwise.parquet"
 SECONDS = "seconds.json"
 FOLDS = "folds.csv"
 FORMAT_VERSION = 2
-SEALED_FORMAT_VERSION = 2
 MOST_FOLDS = 1_000_000
 
 
@@ -199,8 +198,6 @@ def write_fold_options(folder: Path, options: dict[str, Any]) -> None:
 def record_fold(folder: Path, written: Path, fold: int) -> None:
     """Add a fold's files, as they were written into a folder, to the manifest."""
     content = _record(folder)
-    if SEAL not in content:  # of an earlier version
-        return
     path = folder / MANIFEST
     names = (POINTWISE, "summary.csv", "checks.json", SECONDS)
     stamps = {f"{fold_folder(Path(), fold)}/{name}": stamp_of(written / name) for name in names}
@@ -213,9 +210,7 @@ def seal_of_folds(folder: Path) -> Seal:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    return read_record(
-        folder / MANIFEST, "kfold", newest=FORMAT_VERSION, sealed=SEALED_FORMAT_VERSION
-    )
+    return read_record(folder / MANIFEST, "kfold", FORMAT_VERSION)
 
 
 def _judged(folds: int) -> list[str]:

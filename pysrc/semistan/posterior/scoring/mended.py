@@ -93,7 +93,7 @@ def seal_of_mended(folder: Path) -> Seal:
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    return read_record(folder / MANIFEST, "loo", newest=FORMAT_VERSION, sealed=FORMAT_VERSION)
+    return read_record(folder / MANIFEST, "loo", FORMAT_VERSION)
 
 
 def _remedy(run: Run) -> str:
