@@ -155,8 +155,8 @@ MODEL_FLAGS = (
     Flag("activation", ("network.activation",), str,
          "tanh, relu, softplus, sigmoid or identity.", MODEL),
     Flag("skip", ("network.skip",), bool,
-         "Add what comes into a hidden layer to what it makes of it, where both have equally many "
-         "units.", MODEL),
+         "Add a hidden layer's input to its output (a residual connection), where both have "
+         "equally many units.", MODEL),
     Flag("norm", ("network.norm",), bool,
          "Normalise the units of each hidden layer for the layer behind it, row by row.", MODEL),
     Flag("kind", ("network.kind",), str,

@@ -110,7 +110,10 @@ def subspace_section(results: Results, evidence: Evidence) -> Section:
     )
     every = bundle.model.moves == "all"
     if every:
-        moves = f"All {subspace.d:,} Bayesian weights of the network are sampled: `phi` are they."
+        moves = (
+            f"All {subspace.d:,} Bayesian weights of the network are sampled: `phi` is the weight "
+            "vector itself."
+        )
     return Section(
         "subspace",
         "The network's weights" if every else "The subspace",
