@@ -16,7 +16,7 @@ from peers import Evaluate, JaxGradient, installed, posterior_of, torch_gradient
 from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.table.rows import Rows
 
 TOLERANCE = 1e-8  # relative, of the log density and of the largest entry of its gradient

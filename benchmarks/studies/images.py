@@ -120,8 +120,8 @@ Nothing was chosen by the fold that is predicted.
 AUC and LPPD (mean log predictive density, larger is better) are of the fold's responses; RMSE is
 of the predicted against the true probability, "holds eta" the share of 90% intervals that hold
 the true logit, and so the true probability. The coefficient of age is given with its standard
-deviation within a fold and the folds whose 90% interval holds 0.04. `glm` estimates another coefficient:
-without the picture, that of age tends to {MARGINAL:.3f}. Figures are means over folds
+deviation within a fold and the folds whose 90% interval holds 0.04. `glm` estimates another
+coefficient: without the picture, that of age tends to {MARGINAL:.3f}. Figures are means over folds
 with standard errors; Rhat is the largest and ESS the least, of age's coefficient and of eta at 50
 lesions. `truth` knows each lesion's probability: no contender can be expected to do better."""
 PAIRED = """\

@@ -71,10 +71,10 @@ In the picture, of seed {SHOWN}: bands of {LEVEL:.0%} of a new response of the c
 darker those of its mean, with the training rows less x' theta*; and draws of theta, with the 50%
 and 95% regions of the normal with the moments of all weights."""
 BOUND = """\
-In the file, f(u) has standard deviation 1 and noise of sd 0.1: an oracle that knows theta* and smooths
-all 400 rows, test rows included, has an LPPD of {bound:.2f}. The paper's levels are above that, so that
-its y must have been on another scale (y / c instead of y adds log c to every LPPD). Differences
-between contenders compare."""
+In the file, f(u) has standard deviation 1 and noise of sd 0.1: an oracle that knows
+theta* and smooths all 400 rows, test rows included, has an LPPD of {bound:.2f}. The paper's levels
+are above that, so that its y must have been on another scale (y / c instead of y adds log c to
+every LPPD). Differences between contenders compare."""
 GRID = np.linspace(-2.2, 2.0, 85)  # u of the bands
 GAPS = (-0.85, 0.6)  # between the three clusters of u
 DEGREE = 5  # of the smooth in each cluster, from which on its residuals stay as large

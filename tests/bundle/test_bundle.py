@@ -13,7 +13,7 @@ from semistan.bundle.onnx_graphs import run_graph
 from semistan.errors import InputError, SemistanError
 from semistan.model.bundle import arrays_hash, bundle_arrays
 from semistan.model.names import MU
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.networks import forward
 from semistan.workflow.prepare import new_rows
 from support.agreement import behind_constant_layers

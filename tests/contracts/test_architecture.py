@@ -14,8 +14,9 @@ from semistan.density.predictor import network_output
 from semistan.density.problem import make_problem
 from semistan.errors import InputError
 from semistan.model import model as models
+from semistan.model.networks.activations import activate, onnx_activation
 from semistan.model.networks.architecture import Layer, StanText
-from semistan.model.networks.mlp import activate, affine, onnx_activation, onnx_affine
+from semistan.model.networks.mlp import affine, onnx_affine
 from semistan.posterior.predictive import posterior_linpred
 from semistan.program import program, quantities
 from semistan.program.sources import stan_source

@@ -12,9 +12,9 @@ from semistan.density.features import at_features
 from semistan.density.mode import find_mode
 from semistan.density.predictor import linear_predictor
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.infer.starts import Starts, departure, find_starts, worth_sampling
+from semistan.infer.starts import NORMAL, Starts, departure, find_starts, worth_sampling
 from semistan.model.config import SampleConfig
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.subspace.curve import curve_points
 from semistan.subspace.start_values import curve_states
@@ -148,7 +148,7 @@ def test_a_metric_is_adapted_where_the_posterior_is_bent(monkeypatch):
     bundle, rows = random_bundle("gaussian", activation="identity")
     options = SampleConfig(chains=3)
     starts = find_starts(bundle, rows, options)
-    assert starts.one_mode and starts.departure < 0.5
+    assert starts.one_mode and starts.departure < NORMAL
     mode = replace(starts.found[0], q=np.zeros(2), inv_metric=np.eye(2))
 
     def banana(_, q):

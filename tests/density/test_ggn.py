@@ -15,7 +15,8 @@ from semistan.density.ggn import (
 )
 from semistan.density.problem import Weights
 from semistan.model.families.families import FAMILIES
-from semistan.model.networks.mlp import ACTIVATIONS, layer_slices
+from semistan.model.networks.activations import ACTIVATIONS
+from semistan.model.networks.mlp import layer_slices
 from semistan.model.subspace import Subspace
 from support.random_problem import (
     naive_curvature,

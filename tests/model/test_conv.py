@@ -14,8 +14,9 @@ from semistan.bundle.onnx_graphs import _Graph
 from semistan.density.ggn import diagonal_ggn, full_ggn, kronecker_ggn
 from semistan.density.inputs import Inputs
 from semistan.errors import InputError, SemistanError
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.conv import Convolutional, maxima, patches
-from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
+from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.subspace import along
 from support.by_hand import naive_network

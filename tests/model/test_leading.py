@@ -11,8 +11,9 @@ from semistan.bundle.onnx_graphs import network_graph, run_graph, save_checked
 from semistan.errors import InputError
 from semistan.model import model as models
 from semistan.model.names import MU
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.leading import Leading
-from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
+from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward, output_and_jacobian, outputs
 from semistan.model.units import Units
 from support.by_hand import naive_features, naive_outputs

@@ -3,14 +3,8 @@ import pytest
 import torch
 
 from semistan.errors import InputError
-from semistan.model.networks.mlp import (
-    ACTIVATIONS,
-    FullyConnected,
-    activate,
-    initial_weights,
-    layer_slices,
-    n_weights,
-)
+from semistan.model.networks.activations import ACTIVATIONS, activate
+from semistan.model.networks.mlp import FullyConnected, initial_weights, layer_slices, n_weights
 from support.by_hand import FUNCTIONS, naive_network
 
 HIDDEN = ((), (4,), (4, 3), (3, 2, 4, 2))

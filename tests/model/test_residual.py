@@ -14,8 +14,9 @@ from semistan.density.ggn import kronecker_ggn
 from semistan.density.problem import make_problem
 from semistan.errors import InputError, SemistanError
 from semistan.model.config import config_toml, parse_config
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.conv import Convolutional
-from semistan.model.networks.mlp import ACTIVATIONS, FullyConnected
+from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward
 from semistan.model.networks.residual import Residual
 from semistan.program.data import stan_data

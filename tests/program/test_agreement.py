@@ -6,7 +6,7 @@ import torch
 
 from semistan.density.derivatives import derivatives
 from semistan.density.target import make_target, negative_log_posterior
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.program.parts import has_log_lik
 from semistan.subspace.start_values import curve_states

@@ -10,7 +10,7 @@ from semistan.errors import InputError
 from semistan.infer import stan_json
 from semistan.infer.stan_json import write_stan_json
 from semistan.model.names import MU
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from support.programs import declared

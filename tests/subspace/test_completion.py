@@ -16,7 +16,7 @@ from semistan.errors import InputError
 from semistan.model.completion import PSI, changed
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
-from semistan.model.networks.mlp import ACTIVATIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated

@@ -13,6 +13,7 @@ import typer
 from semistan.errors import InputError
 from semistan.infer.methods import names_text
 from semistan.model.construction import CONSTRUCTIONS
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.posterior.options import EffectOptions, PredictOptions
 
 MODEL, TRAINING, SAMPLING, WHERE = "Model", "Training", "Sampling", "Where"
@@ -153,7 +154,7 @@ MODEL_FLAGS = (
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",
          MODEL, _widths),
     Flag("activation", ("network.activation",), str,
-         "tanh, relu, softplus, sigmoid or identity.", MODEL),
+         f"{_either(ACTIVATIONS)}.", MODEL),
     Flag("skip", ("network.skip",), bool,
          "Add a hidden layer's input to its output (a residual connection), where both have "
          "equally many units.", MODEL),

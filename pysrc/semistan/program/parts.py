@@ -10,6 +10,7 @@ from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.integral import Integral
 from semistan.model.model import Model
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PriorGroup
 from semistan.model.sampled import parameters_of
@@ -135,7 +136,8 @@ def has_kernel(model: Model) -> bool:
     """Say whether the C++ kernel can compute a model's networks."""
     if model.integrates_theta or not model.network.in_stan:
         return False
-    return NetworkText(model).architecture.has_kernel
+    known = (ACTIVATIONS[part.activation].in_kernel for part in model.network.parts)
+    return NetworkText(model).architecture.has_kernel and all(known)
 
 
 def has_log_lik(record: Family, design: Design) -> bool:

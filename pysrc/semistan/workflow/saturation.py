@@ -18,6 +18,7 @@ from semistan.density.predictor import network_inputs
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import layer_inputs
 from semistan.model.table.rows import Rows
@@ -26,7 +27,6 @@ from semistan.workflow.prepare import Say
 ROWS = 2000  # that are looked at, evenly among all
 SLOPE = 0.01  # of the steepest one, below which a unit is saturated at a row
 MOST = 0.75  # of a layer's units and rows
-SLOPES = {"tanh": lambda h: 1 - h**2, "sigmoid": lambda h: 4 * h * (1 - h)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Saturated:
             "look for outliers among the inputs of nn() (take their logarithm, say), or try a "
             "stronger prior of the weights (--prior-w 'normal(0, 1)') or a lower --learning-rate"
         )
-        if self.activation == "relu":
-            what = f"every unit of hidden layer {self.layer} (relu) is 0 at every row: it is dead"
+        if ACTIVATIONS[self.activation].dead_at_zero:
+            layer = f"hidden layer {self.layer} ({self.activation})"
+            what = f"every unit of {layer} is 0 at every row: it is dead"
         else:
             what = (
                 f"hidden layer {self.layer} is saturated: {self.share:.0%} of the values of its "
@@ -86,9 +87,9 @@ def warn_of_saturation(bundles: Iterable[Bundle], rows: Rows, say: Say) -> None:
         say(max(several, key=lambda layer: layer.share).text())
 
 
-def _share(h: Array, activation: str) -> float:
-    """Return the share of values (N, units) where the activation is flat; of relu, all or none."""
-    if activation == "relu":
+def _share(h: Array, name: str) -> float:
+    """Return the share of values (N, units) at a flat end; of dead units, all or none."""
+    activation = ACTIVATIONS[name]
+    if activation.dead_at_zero:
         return float(not np.any(h > 0))
-    slope = SLOPES.get(activation)
-    return 0.0 if slope is None else float(np.mean(slope(h) < SLOPE))
+    return 0.0 if activation.ends is None else float(np.mean(activation.ends(h) < SLOPE))

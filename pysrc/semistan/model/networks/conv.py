@@ -24,15 +24,9 @@ import numpy as np
 from semistan.errors import InputError, SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.networks.activations import activate, check_activation, onnx_activation
 from semistan.model.networks.architecture import Architecture, Graph, Layer, StanText
-from semistan.model.networks.mlp import (
-    FullyConnected,
-    activate,
-    check_activation,
-    drawn,
-    onnx_activation,
-    slices_of,
-)
+from semistan.model.networks.mlp import FullyConnected, drawn, slices_of
 from semistan.model.networks.residual import Residual
 
 if TYPE_CHECKING:

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from semistan.errors import InputError, did_you_mean
+from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.networks.activations import (
+    ACTIVATIONS,
+    activate,
+    activation_code,
+    check_activation,
+    onnx_activation,
+    onnx_slope,
+)
 from semistan.model.networks.architecture import Graph, Layer, StanText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from torch import Generator, Tensor
-
-# The order is the code of each activation in stan/network.stanfunctions, from 1.
-ACTIVATIONS = ("tanh", "relu", "softplus", "sigmoid", "identity")
-ONNX_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "sigmoid": "Sigmoid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,7 @@ class FullyConnected:
         most = ", of the deepest" if several else ""
         least, each = (0, "array[n_networks] ") if several else (1, "")
         outputs = "outputs" if predictors else "1"
+        first, *_, last = ACTIVATIONS
         added = "networks" if predictors else "networks, whose outputs are added"
         return StanText(
             files=(
@@ -181,7 +186,10 @@ class FullyConnected:
                     f"array[{size}n_layers + 1] int<lower={least}> widths;",
                     f"{of}hidden units, {outputs}",
                 ),
-                (f"{each}int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
+                (
+                    f"{each}int<lower=1, upper={len(ACTIVATIONS)}> activation;",
+                    f"1 {first} ... {len(ACTIVATIONS)} {last}",
+                ),
             ),
             passed=(
                 (f"array[{',' * several}] int", "widths"),
@@ -202,25 +210,13 @@ class FullyConnected:
         longest = max(len(part.widths) for part in parts)
         several = len(parts) > 1 or parts[0].outputs > 1
         widths = [[*part.widths, *[0] * (longest - len(part.widths))] for part in parts]
-        activation = [1 + ACTIVATIONS.index(part.activation) for part in parts]
+        activation = [activation_code(part.activation) for part in parts]
         return {
             **({"n_networks": len(widths)} if several else {}),
             "n_layers": longest - 1,
             "widths": widths if several else widths[0],
             "activation": activation if several else activation[0],
         }
-
-
-def check_activation(name: str) -> None:
-    """Refuse an activation that there is not.
-
-    Raises
-    ------
-    InputError
-        Naming the nearest one.
-    """
-    if name not in ACTIVATIONS:
-        raise InputError(f"unknown activation '{name}'.{did_you_mean(name, ACTIVATIONS)}")
 
 
 def n_weights(widths: tuple[int, ...]) -> int:
@@ -255,43 +251,6 @@ def drawn(sizes: Iterable[tuple[int, int]], generator: Generator) -> Tensor:
         uniform = torch.rand((m + 1) * n, generator=generator, dtype=torch.float64)
         parts.append((2 * uniform - 1) / m**0.5)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
-
-
-def activate(z: Tensor, activation: str) -> Tensor:
-    """Apply an activation elementwise."""
-    if activation == "identity":
-        return z
-    if activation == "softplus":  # torch's own is linear above a threshold
-        return torch.logaddexp(z, torch.zeros((), dtype=z.dtype, device=z.device))
-    functions = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
-    return functions[activation](z)
-
-
-def onnx_activation(graph: Graph, z: str, activation: str) -> str:
-    """Write ``activate`` down."""
-    if activation == "identity":
-        return z
-    if activation != "softplus":
-        return graph.apply(ONNX_ACTIVATIONS[activation], z)
-    # max(z, 0) + log(1 + exp(-|z|)): onnxruntime has no float64 Softplus.
-    decay = graph.apply("Exp", graph.apply("Neg", graph.apply("Abs", z)))
-    tail = graph.apply("Log", graph.apply("Add", decay, graph.constant(np.array(1.0))))
-    return graph.apply("Add", graph.apply("Relu", z), tail)
-
-
-def onnx_slope(graph: Graph, z: str, activation: str) -> str:
-    """Write the slope of ``activate`` down."""
-    one = graph.constant(np.array(1.0))
-    if activation == "identity":
-        return one
-    if activation == "relu":
-        return graph.apply("Sign", graph.apply("Relu", z))
-    if activation == "softplus":
-        return graph.apply("Sigmoid", z)
-    a = onnx_activation(graph, z, activation)
-    if activation == "tanh":
-        return graph.apply("Sub", one, graph.apply("Mul", a, a))
-    return graph.apply("Mul", a, graph.apply("Sub", one, a))
 
 
 def onnx_constant_affine(graph: Graph, w: Array, h: str, layer: Layer) -> str:

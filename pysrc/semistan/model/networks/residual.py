@@ -28,16 +28,14 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.networks.activations import activate, onnx_activation, onnx_slope
 from semistan.model.networks.architecture import Graph, Layer, StanText
 from semistan.model.networks.mlp import (
     FullyConnected,
-    activate,
     affine,
-    onnx_activation,
     onnx_affine,
     onnx_affine_along,
     onnx_constant_affine,
-    onnx_slope,
 )
 
 if TYPE_CHECKING:
