@@ -29,7 +29,7 @@ from semistan.model.layout import column_names
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
-from semistan.posterior.run import options_of, read_run
+from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
 from semistan.workflow.fit import new_run, read_fitted, sample
 from support.assertions import assert_correlation, assert_mean, assert_sd
@@ -269,11 +269,3 @@ def test_a_run_says_what_it_is(run, tmp_path):
     assert set(fit.posterior.sampler) == {"lp", "energy_error"}
     page = semistan.report(run, tmp_path / "page.html").read_text()
     assert "Monte Carlo over the program compiled by CmdStan" in page
-
-
-def test_runs_that_pytorch_drew_are_those_of_its_method(run):
-    manifest = run.manifest | {"cmdstan": "not used"}
-    assert options_of(run.manifest).method == "mclmc"
-    assert options_of(manifest).method == "mclmc-torch"
-    laplace = manifest["sample"] | {"method": "laplace"}
-    assert options_of(manifest | {"sample": laplace}).method == "laplace"

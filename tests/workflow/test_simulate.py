@@ -135,7 +135,7 @@ def test_a_run_gives_responses_from_its_posterior_or_its_prior(tmp_path, monkeyp
     assert not np.allclose(simulate(run, prior=True)["y"], simulate(run)["y"])
     with pytest.raises(InputError, match="--times is from 1 to 99 here, got 100"):
         simulate(run, draws=100)
-    code, _, _ = semistan("simulate", run, "--draws", "2", "--out", "new.csv")
+    code, _, _ = semistan("simulate", run, "--times", "2", "--out", "new.csv")
     assert code == 0
     assert len(pd.read_csv(tmp_path / "new.csv")) == 24
 
