@@ -1,6 +1,7 @@
 """The Python face: a fit is a value with verbs, in a folder that lives as long as it."""
 
 import gc
+import json
 import pickle
 
 import arviz as az
@@ -12,6 +13,8 @@ import semistan
 from semistan.errors import InputError
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik, posterior_epred
+from semistan.workflow.terms import all_terms
+from support.command import command_in
 from support.small import small_frame
 
 FORMULA = "y ~ x + nn(u, v)"
@@ -100,6 +103,41 @@ def test_several_fits_are_compared_and_averaged(fit):
     assert len(semistan.compare([fit, other])) == 2
     assert set(semistan.compare({"a": fit, "b": other})["model"]) == {"a", "b"}
     assert len(semistan.predict_average([fit, other], small_frame(40)[:3], weights="equal")) == 3
+
+
+def test_another_method_finds_its_own_metric():
+    every = QUICK | {"hidden": (20,), "construction": "full", "k": 81, "method": "nuts-torch"}
+    short = every | {"warmup": 20, "draws": 20}
+    made = semistan.fit(FORMULA, small_frame(40), progress=False, **short)
+    assert made.config.sample.metric == "diag_e"
+    other = made.update(method="laplace", progress=False)
+    assert (other.config.sample.method, other.config.sample.metric) == ("laplace", "ggn")
+    assert other.config.sample.draws == made.config.sample.draws
+
+
+def test_terms_of_each_kind_are_tables_of_their_own(monkeypatch, capsys, tmp_path):
+    formula = "y ~ x + s(z, k=5) + (1 | g) + nn(u)"
+    made = semistan.fit(formula, small_frame(40), out=tmp_path / "run", progress=False, **QUICK)
+    assert set(made.terms()["group"]) == {"g"}
+    assert made.terms("smooths")["smooth"].tolist() == ["s(z)"]
+    level = made.draws()["b_Intercept"].mean()
+    both = made.terms("ranef"), made.terms("coef")
+    assert (both[1]["Estimate"] - both[0]["Estimate"]).to_numpy() == pytest.approx(level)
+    command = command_in(tmp_path, monkeypatch, capsys)
+    code, out, _ = command("terms", "run", "--json")
+    assert code == 0
+    assert list(json.loads(out)) == ["ranef", "coef", "smooths"]
+    code, out, err = command("terms", "run", "--kind", "smooths")
+    assert (code, "s(z)" in out, "edf:" in err) == (0, True, True)
+
+
+def test_terms_that_there_are_not_are_refused(fit):
+    with pytest.raises(InputError, match="no group-level terms"):
+        fit.terms()
+    with pytest.raises(InputError, match=r"unknown kind of terms 'raneff'\. Did you mean 'ranef'"):
+        fit.terms("raneff")
+    with pytest.raises(InputError, match="neither group-level terms"):
+        all_terms(fit)
 
 
 def test_a_folder_that_nobody_named_ends_with_the_fit():

@@ -467,7 +467,7 @@ def test_files_say_enough_to_know_the_module_again():
     (absent,) = modules_from_plain(plain, found.design, None).values()
     assert absent == found.modules["f"]
     assert absent.layers() == found.modules["f"].layers()
-    with pytest.raises(InputError, match=r"read_run\(path, networks=\{'f': module\}\)"):
+    with pytest.raises(InputError, match=r"read_fit\(path, networks=\{'f': module\}\)"):
         absent.forward(randn(13), randn(2, 2))
     (known,) = modules_from_plain(plain, found.design, {"f": module}).values()
     w, u = randn(13), randn(4, 2)

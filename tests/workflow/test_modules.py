@@ -160,7 +160,7 @@ def test_a_run_is_read_with_the_module_or_looked_at_without(fitted):
     assert repr(alone) == repr(result.run)
     assert len(semistan.draws(alone)) == 40
     assert len(priors(alone)) == len(priors(again))
-    message = r"a torch.nn.Module that is not in the files; .*read_run\(path, networks"
+    message = r"a torch.nn.Module that is not in the files; .*read_fit\(path, networks"
     for ask in (lambda: semistan.predict(run, frame), lambda: read_fitted(run)):
         with pytest.raises(InputError, match=message):
             ask()

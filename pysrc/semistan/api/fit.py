@@ -453,7 +453,7 @@ def resume(
         If a chain fails, or another process is at work on this run.
     """
     path = Path(run) if isinstance(run, str | Path) else opened(run).path
-    say = screen.say if progress else _silent
+    say = screen.say if progress else screen.silent
     with bars.training_bar(epochs_left(path)) as training, bars.chain_bars() as chains:
         whole = train_what_lacks(
             path, networks=networks, progress=training if progress else None, say=say
@@ -470,10 +470,6 @@ def _unpickled(name: str, content: bytes) -> Fit:
     with _folder(None) as (temporary, folder):
         unpack(content, folder.parent)
         return _of(read_fitted(folder.parent / name), temporary)
-
-
-def _silent(_: str) -> None:
-    """Say nothing."""
 
 
 @contextmanager

@@ -129,15 +129,18 @@ def sbc(
     model : str, Path or ModelConfig
         A formula, the path of a ``model.toml`` or a configuration.
     data : pandas.DataFrame, a table of another library, or path, optional
-        The table whose rows get simulated responses; by default that of ``model.toml``.
+        The table, by default that of ``model.toml``. Its response sets the units of the priors, and
+        is replaced.
     out : path
         Folder of what is found; what is there is kept, so that an interrupted study goes on.
     replications : int
         How many data sets are simulated and fitted.
     fixed_subspace : bool
-        Whether one subspace is trained, in which true values and fits are, instead of one for each.
+        Whether one subspace, trained on the table, holds the truth of all replications and is
+        sampled in all; by default each draws its weights from their prior and trains anew.
     truth : mapping, optional
-        Settings of the model that simulates, where they differ from those of the one that fits.
+        Keywords that differ in the model from whose prior the true values are drawn, as
+        ``{"priors": {"b": "normal(0, 5)"}}``: what a wrong prior does.
     jobs : int, optional
         Fits at a time; by default one for each core.
     overwrite : bool
@@ -157,7 +160,9 @@ def sbc(
     Raises
     ------
     InputError
-        If the model or the data cannot be used.
+        If the model cannot be used, or ``out`` holds replications of other settings.
+    SemistanError
+        If a replication fails; run it again to continue.
     """
     given: dict[str, Any] = dict(settings)
     seed = given.get("seed", 1)
@@ -166,14 +171,10 @@ def sbc(
         out=out, replications=replications, fixed_subspace=fixed_subspace,
         truth=None if truth is None else dotted(truth), seed=seed, jobs=jobs,
         overwrite=overwrite, networks=networks, overrides=dotted(given),
-        say=screen.say if progress else _silent,
+        say=screen.say if progress else screen.silent,
     )  # fmt: skip
 
 
 def _source(model: Any) -> Any:
     """Return the run of a fit, and anything else as it is."""
-    return model.run if isinstance(model, HasRun) and not isinstance(model, str | Path) else model
-
-
-def _silent(_: str) -> None:
-    """Say nothing."""
+    return model.run if isinstance(model, HasRun) else model

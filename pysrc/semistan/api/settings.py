@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.config import ModelConfig
 
 Auto = Literal["auto"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,8 +91,6 @@ OTHERS = {  # keywords that are not the last word of one key
 
 def keys_of(keyword: str) -> tuple[str, ...]:
     """Return the dotted keys of the configuration that a keyword other than ``priors`` sets."""
-    from semistan.model.config import ModelConfig
-
     if keyword in OTHERS:
         return OTHERS[keyword]
     for section in SECTIONS:

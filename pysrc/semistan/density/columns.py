@@ -1,6 +1,6 @@
 """Draws written as CmdStan writes those of NUTS, whatever drew them.
 
-Everything that reads Stan's CSV files then reads them: ``semistan.read_posterior``, CmdStanPy,
+Everything that reads Stan's CSV files then reads them: ``posterior/posterior.py``, CmdStanPy,
 rstan, and CmdStan's ``generate_quantities``, which expects seven columns before the first parameter
 and the parameters in the program's order. A method in PyTorch works in the program's unconstrained
 coordinates q (``target.py``); what the program would write for them is computed here,

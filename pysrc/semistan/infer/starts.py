@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -195,8 +195,10 @@ def find_starts(
         if len(modes) == options.chains:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
-            known = narrows or too_narrow(modes)
-            return made(starts, modes, departure=0.0 if known else departure(target, modes))
+            found_at = made(starts, modes)
+            if not found_at.one_mode or narrows or too_narrow(modes):
+                return found_at  # whose metric does not depend on it
+            return replace(found_at, departure=departure(target, modes))
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
     jitter = JITTER * generator.normal(size=(options.chains, theta))
     for values, move in zip(on_curve, jitter, strict=True):

@@ -111,23 +111,10 @@ def fit_model(
 
     Parameters
     ----------
-    model : str, Path or ModelConfig
-        A formula, the path of a ``model.toml``, or a configuration.
-    data : pandas.DataFrame, a table of another library, or path, optional
-        The table; by default the one that ``model.toml`` names.
+    model, data, networks, overwrite
+        As of ``semistan.fit``.
     out : path
         The run's folder.
-    networks : mapping, optional
-        A ``torch.nn.Module`` for each name that the formula has as ``nn(..., module='f')``, as
-        ``{"f": torch.nn.Sequential(...)}``. It gets the standardised inputs, (N, Q) or images
-        (N, C, H, W), and returns (N,) or (N, 1) from a linear layer with a bias. Its parameters
-        that require gradients are the weights, its other parameters and buffers are constants. It
-        is copied, computes in double precision in the mode that it has, train or eval, and is
-        trained from values drawn by ``reset_parameters`` of its layers. Only methods that PyTorch
-        runs sample it, one chain after the other if its class is one of the running script's. The
-        run's folder does not hold it: ``read_run(out, networks)`` reads the run again.
-    overwrite : bool
-        Whether an older run there may be replaced.
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"subspace.k": 8, "sample.seed": 3}``.
     progress : callable, optional

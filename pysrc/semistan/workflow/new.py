@@ -39,9 +39,9 @@ def new(
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"subspace.k": 8}``.
     reading : callable, optional
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     say : callable, optional
-        As of ``semistan.fit``.
+        As of ``fit_model``.
 
     Returns
     -------

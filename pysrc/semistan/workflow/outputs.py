@@ -149,7 +149,7 @@ def plot_subspace(
     out : path, optional
         PNG or SVG file to write.
     rows : Rows, optional
-        A bundle's training rows, as ``semistan.training_rows`` reads them.
+        A bundle's training rows, as ``training_rows`` of ``workflow.prepare`` reads them.
 
     Raises
     ------

@@ -37,22 +37,15 @@ def priors(
 
     Parameters
     ----------
-    model : str, Path, ModelConfig, Bundle or Run
-        A formula, the path of a ``model.toml``, a configuration, or what was trained, or its
-        folder.
-    data : pandas.DataFrame, a table of another library, or path, optional
-        The table of a model; by default the one that ``model.toml`` names.
-    networks : mapping, optional
-        The modules that the formula names, as of ``semistan.fit``.
+    model, data, networks
+        As of ``semistan.priors``; also a bundle, or its folder.
     overrides : mapping, optional
         Dotted keys of a model's configuration, as ``{"priors.b": "normal(0, 1)"}``.
 
     Returns
     -------
     pandas.DataFrame
-        ``parameter``, ``written``, ``used`` (in the units of the data) and ``source``: a default,
-        given for the class, or for the one coefficient. How wide phi's prior is may be known
-        after training only.
+        As of ``semistan.priors``.
 
     Raises
     ------

@@ -51,11 +51,11 @@ def reproduce(
     run : Fit, Run or path
         A finished run.
     progress, chain_progress
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     say
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     backend
-        As of ``semistan.fit``.
+        As of ``fit_model``.
 
     Returns
     -------

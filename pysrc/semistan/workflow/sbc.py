@@ -176,26 +176,15 @@ def sbc(
 
     Parameters
     ----------
-    model
-        As of ``semistan.fit``.
-    data, networks, overrides
-        As of ``semistan.fit``. The table's response sets the units of the priors, and is replaced.
-    out : path
-        The folder to write.
-    replications : int
-        How many.
-    fixed_subspace : bool
-        Whether one subspace, trained on the table, holds the truth of all replications and is
-        sampled in all; by default each draws its weights from their prior and trains anew.
+    model, data, out, replications, fixed_subspace, jobs, overwrite, networks
+        As of ``semistan.sbc``.
     truth : mapping, optional
         Dotted keys of the configuration that differ in the model from whose prior the true values
         are drawn, as ``{"priors.b": "normal(0, 5)"}``: what a wrong prior does.
     seed : int
         Of the true values, the responses, and the fits.
-    jobs : int, optional
-        Replications at a time; by default one for each core.
-    overwrite : bool
-        Whether replications with other settings are replaced.
+    overrides : mapping, optional
+        Dotted keys of the configuration.
     say : callable
         Receives one line for each replication.
     backend : Backend, optional

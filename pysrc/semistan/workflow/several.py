@@ -172,11 +172,11 @@ def resume(
     path : Path or str
         The run's folder.
     networks, progress
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     say
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     backend
-        As of ``semistan.fit``.
+        As of ``fit_model``.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def train_missing(
     progress : callable, optional
         Called with the epochs of all trainings together, and the losses of the one that reports.
     say, backend
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     """
     with held(path):
         return _trained_missing(path, prepared, toolchain, kernel, progress, say, backend)

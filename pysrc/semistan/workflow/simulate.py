@@ -55,27 +55,19 @@ def simulate(
 
     Parameters
     ----------
-    model : Run, str, Path or ModelConfig
-        A run or its folder: responses from its posterior. Or a formula, the path of a
-        ``model.toml`` or a configuration: responses from its prior, with all weights of the
-        networks.
-    data : pandas.DataFrame, a table of another library, or path, optional
-        The table of a model that is not trained, by default the one that ``model.toml`` names. Its
-        response sets the units of the priors.
+    model, data, prior, networks
+        As of ``semistan.simulate``, but a fit.
     draws : int
-        How many times each row gets a response, each time from another draw of the parameters.
-    prior : bool
-        Whether a run's responses come from its prior, in its subspaces, instead.
+        How many times each row gets a response.
     seed : int
         Of everything that is drawn.
-    networks, overrides
-        As of ``semistan.fit``.
+    overrides : mapping, optional
+        Dotted keys of the configuration.
 
     Returns
     -------
     pandas.DataFrame
-        ``.draw``, from 1 (``..draw`` beside a column of that name), and the columns that the
-        formula uses, with the new response.
+        As of ``semistan.simulate``.
 
     Raises
     ------

@@ -45,9 +45,9 @@ def stan(
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"sample.chains": 2}``.
     reading : callable, optional
-        As of ``semistan.fit``.
+        As of ``fit_model``.
     say : callable, optional
-        As of ``semistan.fit``.
+        As of ``fit_model``.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def subspace_measures(bundle: Bundle, rows: Rows) -> pd.DataFrame:
     bundle : Bundle
         The trained model.
     rows : Rows
-        Its training rows, as ``semistan.training_rows`` or ``Run.rows`` read them.
+        Its training rows, as ``training_rows`` or ``Run.rows`` read them.
 
     Returns
     -------

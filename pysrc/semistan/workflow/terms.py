@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semistan.errors import InputError, did_you_mean
+from semistan.model.table.rows import Rows
 from semistan.posterior.effects.groups import group_coefficients, group_effects
-from semistan.posterior.effects.smooths import has_smooths, smooths_table
-from semistan.posterior.posterior import read_posterior
+from semistan.posterior.effects.smooths import smooths_table
+from semistan.posterior.posterior import Posterior, read_posterior
 from semistan.workflow.runs import RunLike, opened
 
 if TYPE_CHECKING:
@@ -19,23 +20,6 @@ NONE = {
     "coef": "the formula has no group-level terms, as (1 | g)",
     "smooths": "the formula has no smooths, as s(x), t2(x, z) or gp(x)",
 }
-
-
-def kinds_of(run: RunLike) -> tuple[str, ...]:
-    """Return the kinds of terms that a run has.
-
-    Raises
-    ------
-    InputError
-        If it has none.
-    """
-    run = opened(run)
-    posterior = read_posterior(run)
-    groups: tuple[str, ...] = () if group_effects(posterior).empty else ("ranef", "coef")
-    smooths = has_smooths(posterior, run.rows())
-    if not groups and not smooths:
-        raise InputError("the formula has neither group-level terms, as (1 | g), nor smooths")
-    return (*groups, *(("smooths",) if smooths else ()))
 
 
 def terms(run: RunLike, kind: str = "ranef", *, interval: float = 0.95) -> pd.DataFrame:
@@ -70,11 +54,31 @@ def terms(run: RunLike, kind: str = "ranef", *, interval: float = 0.95) -> pd.Da
     if kind not in KINDS:
         raise InputError(f"unknown kind of terms '{kind}'.{did_you_mean(kind, KINDS)}")
     run = opened(run)
-    posterior = read_posterior(run)
-    if kind == "smooths":
-        found = smooths_table(posterior, run.rows(), interval)
-    else:
-        found = (group_effects if kind == "ranef" else group_coefficients)(posterior, interval)
+    found = _table(read_posterior(run), run.rows(), kind, interval)
     if found.empty:
         raise InputError(NONE[kind])
     return found
+
+
+def all_terms(run: RunLike, *, interval: float = 0.95) -> dict[str, pd.DataFrame]:
+    """Return ``terms`` of every kind that the formula has.
+
+    Raises
+    ------
+    InputError
+        If it has none, or the interval is no probability.
+    """
+    run = opened(run)
+    posterior, rows = read_posterior(run), run.rows()
+    tables = {kind: _table(posterior, rows, kind, interval) for kind in KINDS}
+    found = {kind: table for kind, table in tables.items() if not table.empty}
+    if not found:
+        raise InputError("the formula has neither group-level terms, as (1 | g), nor smooths")
+    return found
+
+
+def _table(posterior: Posterior, rows: Rows, kind: str, interval: float) -> pd.DataFrame:
+    """Return the terms of one kind; empty where there are none."""
+    if kind == "smooths":
+        return smooths_table(posterior, rows, interval)
+    return (group_effects if kind == "ranef" else group_coefficients)(posterior, interval)

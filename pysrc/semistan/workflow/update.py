@@ -42,30 +42,16 @@ def update(
 ) -> Fitted:
     """Fit a run's model once more, with its settings and seeds.
 
-    Training begins anew. Without any change, the new run has the draws of the old one, on the same
-    machine with the same versions of the libraries.
-
     Parameters
     ----------
-    run : Fit, Run or path
-        The run whose settings are taken.
+    run, formula, data
+        As of ``semistan.update``.
     out : path
         Folder of the new run.
-    formula : str, optional
-        Another formula, for the same data, which are read again where they were if they are from a
-        file. If the old fit sampled all weights, k is found anew.
-    data : pandas.DataFrame, a table of another library, or path, optional
-        Other data.
     overrides : dict, optional
-        Keys of the configuration that change, as of ``fit``.
-    overwrite
-        As of ``fit``.
-    progress, chain_progress, reading
-        As of ``fit``.
-    say
-        As of ``fit``.
-    backend
-        As of ``fit``.
+        Dotted keys of the configuration that change.
+    overwrite, progress, chain_progress, reading, say, backend
+        As of ``fit_model``.
 
     Raises
     ------

@@ -62,10 +62,12 @@ def terms(
     """Show the terms one by one: effects of levels, as brms's ranef and coef, and smooths."""
     from semistan.workflow import terms as asking
 
-    kinds = (kind,) if kind else asking.kinds_of(run)
-    tables = {name: asking.terms(run, name, interval=interval) for name in kinds}
-    screen.show_tables({"": tables[kind]} if kind else tables, as_json=as_json)
-    if "smooths" in tables:
+    if kind:
+        screen.show_table(asking.terms(run, kind, interval=interval), as_json=as_json)
+    else:
+        tables = asking.all_terms(run, interval=interval)
+        screen.show_tables(tables, as_json=as_json)
+    if kind == "smooths" or (not kind and "smooths" in tables):
         screen.say("edf: degrees of freedom at the mean standard deviations, the network as known.")
 
 

@@ -202,7 +202,7 @@ class ModuleNetwork:
         if self.code is None:
             raise InputError(
                 f"the network is {self.text}, a torch.nn.Module that is not in the files; read "
-                "them in Python with the module: semistan.read_run(path, "
+                "them in Python with the module: semistan.read_fit(path, "
                 f"networks={{'{self.name}': module}})"
             )
         return self.code

@@ -98,11 +98,6 @@ def smooth_curves(posterior: Posterior, rows: Rows, resolution: int = RESOLUTION
     ]
 
 
-def has_smooths(posterior: Posterior, rows: Rows) -> bool:
-    """Say whether the formula has smooths."""
-    return any(view.spread for _, _, view in _views(posterior, rows))
-
-
 def smooths_table(posterior: Posterior, rows: Rows, interval: float = 0.95) -> pd.DataFrame:
     """Return a line for each standard deviation of each smooth, with the degrees of freedom.
 
