@@ -205,7 +205,7 @@ def test_the_command_line_says_that_modules_are_for_python(fitted, tmp_path, mon
     assert "Modules are given in Python alone" in " ".join(err.split())
     status, _, err = run("predict", fitted[0].run.path, "--newdata", "table.csv", "--out", "p.csv")
     assert status == 2
-    assert "semistan.read_run(path, networks={'f': module})" in " ".join(err.split())
+    assert "semistan.read_fit(path, networks={'f': module})" in " ".join(err.split())
 
 
 # ----------------------------------------------------------------------------- more than one fit
