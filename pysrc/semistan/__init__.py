@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from semistan.workflow.average import predict_average as predict_average
     from semistan.workflow.baseline import baseline as baseline
     from semistan.workflow.compare import compare as compare
+    from semistan.workflow.criticise import bayes_r2 as bayes_r2
+    from semistan.workflow.criticise import comparisons as comparisons
+    from semistan.workflow.criticise import hypothesis as hypothesis
+    from semistan.workflow.criticise import pp_check as pp_check
+    from semistan.workflow.criticise import sensitivity as sensitivity
     from semistan.workflow.doctor import doctor as doctor
     from semistan.workflow.explain import effect as effect
     from semistan.workflow.explain import importance as importance
     from semistan.workflow.explain import slopes as slopes
-    from semistan.workflow.inquire import bayes_r2 as bayes_r2
-    from semistan.workflow.inquire import comparisons as comparisons
-    from semistan.workflow.inquire import hypothesis as hypothesis
-    from semistan.workflow.inquire import pp_check as pp_check
-    from semistan.workflow.inquire import sensitivity as sensitivity
     from semistan.workflow.kfold import kfold as kfold
     from semistan.workflow.outputs import draws as draws
     from semistan.workflow.outputs import plot as plot
@@ -55,7 +55,7 @@ _MODULES = {
     "workflow.compare": ("compare",),
     "workflow.doctor": ("doctor",),
     "workflow.explain": ("effect", "importance", "slopes"),
-    "workflow.inquire": ("bayes_r2", "comparisons", "hypothesis", "pp_check", "sensitivity"),
+    "workflow.criticise": ("bayes_r2", "comparisons", "hypothesis", "pp_check", "sensitivity"),
     "workflow.kfold": ("kfold",),
     "workflow.outputs": ("draws", "plot", "report"),
     "workflow.predict": ("predict",),

@@ -10,7 +10,7 @@ import semistan
 from semistan.errors import InputError
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import read_run
@@ -18,7 +18,7 @@ from semistan.subspace.check import check_smaller
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Build, Construction, construction, training_epochs
 from semistan.subspace.descent import descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.span import pointing_up
 from semistan.workflow.fit import fit_model
 from support.by_hand import naive_network
@@ -35,7 +35,7 @@ def around_the_mode(problem, units, subspace, train, generator, progress=None):
     normal = torch.randn((d, subspace.k), generator=generator, dtype=torch.float64)
     Pi = pointing_up(torch.linalg.qr(normal)[0].numpy())
     spanned = along(best.control_points[0].numpy(), Pi, "around_the_mode")
-    return hand_over(problem, units, best, history, spanned, np.ones(subspace.k))
+    return trained_result(problem, units, best, history, spanned, np.ones(subspace.k))
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_construction_of_ones_own_is_fitted_and_answers(registered, tmp_path):
 def test_its_prior_draws_lie_in_its_subspace(registered):
     bundle, rows = small_bundle(FORMULA, subspace__construction=registered)
     draws = prior_draws(bundle, rows, (2, 10), np.random.default_rng(0))
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     assert eta.shape == (20, len(rows))
     assert np.isfinite(eta).all()
 

@@ -17,7 +17,7 @@ import xarray
 from semistan.infer.folder import write_program
 from semistan.infer.scripts import SHELL, R, write_scripts
 from semistan.model.config import SampleConfig
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import write_summary
 from semistan.program.program import bundle_program
@@ -165,7 +165,7 @@ def test_labels_are_the_names_as_they_are(names, tmp_path):
 @hostile
 def test_inference_data_keeps_the_names(names, tmp_path):
     made = written(names, tmp_path / "run")
-    posterior = One(made.bundle, random_draws(made.bundle, iterations=20))
+    posterior = SubspacePosterior(made.bundle, random_draws(made.bundle, iterations=20))
     path = tmp_path / "posterior.nc"
     write_inference_data(inference_data(made.run, posterior, made.rows), path)
     with xarray.open_datatree(path) as tree:
@@ -213,7 +213,7 @@ def test_the_report_has_no_element_of_a_name(plain_page):
 @pytest.mark.lengthy
 def test_pictures_show_the_names_as_text(names, tmp_path):
     bundle, rows = small_bundle(formula(names), table(names))
-    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    material = memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows)
     for kind in available(material):
         path = tmp_path / f"{kind}.svg"
         write_picture(draw(material, kind), path)

@@ -10,7 +10,7 @@ from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.model.config import SampleConfig
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.hypothesis import hypotheses
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.program.program import labels
 from semistan.show.export import draws_table
 from semistan.show.r_script import _in_r
@@ -79,7 +79,7 @@ def test_shares_of_steps_are_reported_as_in_brms():
         assert sum(draws.interpreted[name] for name in shares) == pytest.approx(1)
         for i, name in enumerate(shares, start=1):
             assert np.array_equal(draws.interpreted[name][0], columns[f"{term.simplex}.{i}"])
-    posterior = One(bundle, draws)
+    posterior = SubspacePosterior(bundle, draws)
     names = ["simo_moh1[1]", "simo_sigma_moh1[5]"]
     assert set(names) <= set(draws_table(posterior))
     found = hypotheses(posterior, rows, ["simo_moh1[1] > 0.2"], generator=np.random.default_rng(1))

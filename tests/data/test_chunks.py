@@ -12,7 +12,7 @@ from semistan.data.chunks import read_pieces
 from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.infer.backends.local import LOCAL
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.workflow import predict as predicting
 from semistan.workflow.prepare import new_rows
 from support.drawn import random_draws
@@ -77,7 +77,7 @@ class Run:
 @pytest.fixture
 def run(monkeypatch):
     bundle, _ = random_bundle("gaussian")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     monkeypatch.setattr(predicting, "opened", lambda run: run)
     monkeypatch.setattr(predicting, "member_engine", lambda *_: None)
     monkeypatch.setattr(predicting, "read_posterior", lambda *_: posterior)

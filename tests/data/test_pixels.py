@@ -19,11 +19,11 @@ from PIL import Image, ImageOps
 
 from semistan.data import image_sources as picture_sources
 from semistan.data import pixels
-from semistan.data.image import Picture
+from semistan.data.image import ImageFormat
 from semistan.data.pixels import read_pictures
 from semistan.errors import InputError
 
-AS_IT_IS = Picture(None, None)
+AS_IT_IS = ImageFormat(None, None)
 ORIENTATION = 0x0112  # EXIF's tag
 
 
@@ -165,7 +165,7 @@ def test_16_bit_greys_keep_their_values(read, tmp_path):
     assert found.dtype == np.float32
     assert np.array_equal(found[0, 0], wide)
     real = Image.fromarray(wide.astype(np.float32)).resize((3, 4), Image.Resampling.BILINEAR)
-    assert np.array_equal(read(["a.png"], Picture((4, 3), 3))[0, 2], np.asarray(real))
+    assert np.array_equal(read(["a.png"], ImageFormat((4, 3), 3))[0, 2], np.asarray(real))
 
 
 def test_8_bits_beside_others_become_real_and_it_is_said(read, tmp_path):
@@ -190,7 +190,7 @@ def test_exif_orientation_is_applied(read, tmp_path, orientation, suffix):
     with Image.open(tmp_path / name) as image:
         expected = np.asarray(ImageOps.exif_transpose(image)).transpose(2, 0, 1)
     assert np.array_equal(read([name])[0], expected)
-    assert np.array_equal(read([name], Picture(expected.shape[1:], 3))[0], expected)
+    assert np.array_equal(read([name], ImageFormat(expected.shape[1:], 3))[0], expected)
 
 
 def test_orientation_behind_the_pixels_of_a_png_file_is_applied(read, tmp_path):
@@ -213,16 +213,16 @@ def test_colour_becomes_grey_as_by_pillow(read, tmp_path):
     image = colour(40, 30)
     expected = np.asarray(Image.fromarray(image).convert("L"))
     names = write(tmp_path, "a.png", image), write(tmp_path, "a.npy", image)
-    for found in read(names, Picture(None, 1)):
+    for found in read(names, ImageFormat(None, 1)):
         assert np.array_equal(found[0], expected)
     write(tmp_path, "f.npy", image.astype(np.float32))
-    assert read(["f.npy"], Picture(None, 1))[0, 0] == pytest.approx(expected, abs=0.51)
+    assert read(["f.npy"], ImageFormat(None, 1))[0, 0] == pytest.approx(expected, abs=0.51)
 
 
 def test_grey_becomes_colour(read, tmp_path):
     write(tmp_path, "a.png", grey())
     write(tmp_path, "b.npy", grey())
-    for found in read(["a.png", "b.npy"], Picture(None, 3)):
+    for found in read(["a.png", "b.npy"], ImageFormat(None, 3)):
         assert np.array_equal(found, np.stack([grey()] * 3))
 
 
@@ -231,17 +231,17 @@ def test_resizing_is_pillows(read, tmp_path, size):
     image = colour(20, 15)
     names = write(tmp_path, "a.png", image), write(tmp_path, "a.npy", image)
     resized = Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR)
-    for found in read(names, Picture(size, None)):
+    for found in read(names, ImageFormat(size, None)):
         assert np.array_equal(found.transpose(1, 2, 0), np.asarray(resized))
     floats = real(20, 15)
     resized = Image.fromarray(floats).resize(size[::-1], Image.Resampling.BILINEAR)
     write(tmp_path, "f.npy", floats)
-    assert np.array_equal(read(["f.npy"], Picture(size, 1))[0, 0], np.asarray(resized))
+    assert np.array_equal(read(["f.npy"], ImageFormat(size, 1))[0, 0], np.asarray(resized))
 
 
 def test_shrinking_averages(read, tmp_path):
     stripes = np.tile(np.uint8([0, 255]), (32, 16))
-    shrunk = read([write(tmp_path, "a.png", stripes)], Picture((4, 4), 1))
+    shrunk = read([write(tmp_path, "a.png", stripes)], ImageFormat((4, 4), 1))
     assert np.all(np.abs(shrunk.astype(float) - 127.5) < 8)
 
 
@@ -251,7 +251,7 @@ def test_images_of_many_sizes_and_channels_become_one(read, tmp_path):
         write(tmp_path, "b.jpg", colour(30, 20)),
         write(tmp_path, "c.npy", colour(5, 5, channels=4)),
     ]
-    assert read(names, Picture((8, 6), 3)).shape == (3, 3, 8, 6)
+    assert read(names, ImageFormat((8, 6), 3)).shape == (3, 3, 8, 6)
 
 
 # Arrays
@@ -275,7 +275,7 @@ def test_images_of_many_sizes_and_channels_become_one(read, tmp_path):
 )
 def test_where_the_channels_of_an_array_are(read, tmp_path, shape, channels, last):
     image = real(*shape)
-    found = read([write(tmp_path, "a.npy", image)], Picture(None, channels))
+    found = read([write(tmp_path, "a.npy", image)], ImageFormat(None, channels))
     assert np.array_equal(found[0], image.transpose(2, 0, 1) if last else image)
 
 
@@ -322,7 +322,7 @@ ROWS = [4, 0, 4, 2]
 def test_rows_of_an_npy_file(read, tmp_path, rows):
     images = real(5, 6, 7)
     write(tmp_path, "all.npy", images)
-    found = read(rows, Picture(None, None, "all.npy"))
+    found = read(rows, ImageFormat(None, None, "all.npy"))
     assert np.array_equal(found[:, 0], images[ROWS])
     assert found.dtype == np.float32
 
@@ -331,17 +331,17 @@ def test_rows_of_an_npy_file(read, tmp_path, rows):
 def test_rows_of_an_npy_file_with_channels(read, tmp_path, axes):
     images = np.stack([colour(seed=seed) for seed in range(5)])
     write(tmp_path, "all.npy", images.transpose(axes))
-    found = read(ROWS, Picture(None, None, "all.npy"))
+    found = read(ROWS, ImageFormat(None, None, "all.npy"))
     assert np.array_equal(found, images[ROWS].transpose(0, 3, 1, 2))
     assert found.dtype == np.uint8
-    assert read(ROWS, Picture((3, 2), 1, "all.npy")).shape == (4, 1, 3, 2)
+    assert read(ROWS, ImageFormat((3, 2), 1, "all.npy")).shape == (4, 1, 3, 2)
 
 
 def test_only_the_rows_of_an_npy_file_that_are_needed_are_read(read, tmp_path):
     images = np.zeros((5, 4, 4))
     images[1] = np.nan
     write(tmp_path, "all.npy", images)
-    assert np.all(read(ROWS, Picture(None, None, "all.npy")) == 0)
+    assert np.all(read(ROWS, ImageFormat(None, None, "all.npy")) == 0)
 
 
 def lists(images, kind, depth):
@@ -369,7 +369,7 @@ def test_rows_of_a_parquet_file(read, tmp_path, shape, depth, to_channels_first,
     for kind, dtype in ((pa.uint8(), np.uint8), (pa.int64(), np.float32), (pa.float64(), "f4")):
         table = pa.table({"image": lists(images, kind, depth)})
         pq.write_table(table, tmp_path / "all.parquet", row_group_size=group)
-        found = read(ROWS, Picture(None, None, "all.parquet"))
+        found = read(ROWS, ImageFormat(None, None, "all.parquet"))
         assert np.array_equal(found, expected)
         assert found.dtype == dtype
 
@@ -377,9 +377,9 @@ def test_rows_of_a_parquet_file(read, tmp_path, shape, depth, to_channels_first,
 def test_flat_lists_of_a_given_number_of_channels(read, tmp_path):
     images = real(5, 4 * 9)
     pq.write_table(pa.table({"a.b": lists(images, pa.float32(), 1)}), tmp_path / "a.parquet")
-    found = read(ROWS, Picture(None, 4, "a.parquet"))
+    found = read(ROWS, ImageFormat(None, 4, "a.parquet"))
     assert np.array_equal(found, images[ROWS].reshape(4, 4, 3, 3))
-    found = read(ROWS, Picture(None, None, "a.parquet"))
+    found = read(ROWS, ImageFormat(None, None, "a.parquet"))
     assert np.array_equal(found, images[ROWS].reshape(4, 1, 6, 6))
 
 
@@ -391,14 +391,14 @@ def test_a_parquet_file_by_pandas_with_fixed_or_large_lists(read, tmp_path):
         table = pa.table({"image": pa.array(images.tolist(), kind)})
         pq.write_table(table, tmp_path / f"{number}.parquet")
     for name in ("a.parquet", "0.parquet", "1.parquet"):
-        found = read(ROWS, Picture(None, None, name))
+        found = read(ROWS, ImageFormat(None, None, name))
         assert np.array_equal(found, images[ROWS].reshape(4, 1, 3, 3))
 
 
 def test_parquet_images_of_many_sizes_are_resized(read, tmp_path):
     images = [real(6, 5).tolist(), real(3, 9).tolist()]
     pq.write_table(pa.table({"image": images}), tmp_path / "a.parquet")
-    found = read([1, 0], Picture((4, 4), None, "a.parquet"))
+    found = read([1, 0], ImageFormat((4, 4), None, "a.parquet"))
     resized = Image.fromarray(real(3, 9)).resize((4, 4), Image.Resampling.BILINEAR)
     assert np.array_equal(found[0, 0], np.asarray(resized))
 
@@ -425,7 +425,7 @@ def test_progress_after_each_piece(read, tmp_path, monkeypatch):
     for name in ("all.npy", "all.parquet"):
         calls.clear()
         pq.write_table(pa.table({"x": real(10, 4, 4).tolist()}), tmp_path / "all.parquet")
-        wanted = Picture(None, None, name)
+        wanted = ImageFormat(None, None, name)
         found = read(range(10), wanted, progress=lambda *call: calls.append(call))
         assert calls == [(4, 10), (8, 10), (10, 10)]
         assert np.array_equal(found[:, 0], real(10, 4, 4))
@@ -434,7 +434,7 @@ def test_progress_after_each_piece(read, tmp_path, monkeypatch):
 def test_a_piece_is_of_256(read, tmp_path):
     write(tmp_path, "all.npy", real(300, 2, 2))
     calls = []
-    read(range(300), Picture(None, None, "all.npy"), progress=lambda *call: calls.append(call))
+    read(range(300), ImageFormat(None, None, "all.npy"), progress=lambda *call: calls.append(call))
     assert calls == [(256, 300), (300, 300)]
 
 
@@ -528,7 +528,7 @@ def damaged(folder):
 
 def test_files_that_cannot_be_read(refused, tmp_path):
     for name, reason in damaged(tmp_path).items():
-        message = refused(["whole.png", name, name], Picture((8, 8), 3))
+        message = refused(["whole.png", name, name], ImageFormat((8, 8), 3))
         start = f"2 images of column 'path' cannot be read: row 2 ({name}: "
         assert message.startswith(start), message
         assert reason in message
@@ -538,7 +538,7 @@ def test_files_that_cannot_be_read(refused, tmp_path):
 
 def test_files_that_cannot_be_read_are_all_named_wherever_it_is_found(refused, tmp_path):
     names = [*damaged(tmp_path), "whole.png"]
-    message = refused(names, Picture((8, 8), 3))
+    message = refused(names, ImageFormat((8, 8), 3))
     assert message.startswith(f"{len(names) - 1} images of column 'path' cannot be read: row 1 ")
     message = refused(["empty.png", "text.jpg"])
     assert message.startswith("2 images of column 'path' cannot be read: row 1 (empty.png: ")
@@ -578,7 +578,7 @@ def test_channels_that_differ(refused, opened, tmp_path):
 
 
 def test_channels_that_files_cannot_have(refused, tmp_path):
-    assert refused([write(tmp_path, "a.png", colour())], Picture(None, 5)) == (
+    assert refused([write(tmp_path, "a.png", colour())], ImageFormat(None, 5)) == (
         "1 image of column 'path' cannot have 5 channels: row 1 (a.png: 3); grey (1) and colour "
         "(3) can become each other; else give the number that the images have"
     )
@@ -624,7 +624,7 @@ def test_values_that_are_not_finite(refused, tmp_path, bad):
 def test_files_that_decompress_to_very_many_pixels(refused, opened, tmp_path, side):
     write(tmp_path, "a.png", colour())
     (tmp_path / "b.png").write_bytes(png(side, side))
-    message = refused(["a.png", "b.png"], Picture((8, 8), 3))
+    message = refused(["a.png", "b.png"], ImageFormat((8, 8), 3))
     assert message.startswith(
         "1 image of column 'path' is too large to be read: row 2 (b.png: Image size "
         f"({side**2} pixels) exceeds limit of "
@@ -640,7 +640,7 @@ def test_arrays_with_very_many_numbers(refused, opened, tmp_path):
     with (tmp_path / "b.npy").open("wb") as file:
         file.write(npy_header((20_000, 20_000)))
         file.truncate(20_000**2 + 1000)  # a sparse file
-    message = refused(["a.npy", "b.npy"], Picture((8, 8), 1))
+    message = refused(["a.npy", "b.npy"], ImageFormat((8, 8), 1))
     assert message.startswith(
         "1 image of column 'path' is too large to be read: row 2 (b.npy: 1 x 20000 x 20000 numbers "
         "are more than 268435456); write smaller files"
@@ -651,13 +651,13 @@ def test_arrays_with_very_many_numbers(refused, opened, tmp_path):
 def test_headers_that_claim_more_than_there_is(refused, tmp_path):
     (tmp_path / "a.npy").write_bytes(npy_header((10**5, 10**5, 3)))
     (tmp_path / "b.npy").write_bytes(npy_header((10**30, 10**5, 3)))
-    message = refused(["a.npy", "b.npy"], Picture((8, 8), 3))
+    message = refused(["a.npy", "b.npy"], ImageFormat((8, 8), 3))
     assert message.startswith("2 images of column 'path' cannot be read: row 1 (a.npy: mmap length")
 
 
 def test_images_that_together_are_too_large(refused, opened, tmp_path, monkeypatch):
     write(tmp_path, "a.png", colour())
-    message = refused(["a.png"] * 1000, Picture((1000, 2000), 3))
+    message = refused(["a.png"] * 1000, ImageFormat((1000, 2000), 3))
     assert message == (
         "1000 images of 3 x 1000 x 2000 numbers (channels x height x width) in column 'path' need "
         "5.59 GiB, and at most 4 GiB are allowed; make them smaller, as image(path, size=1196), or "
@@ -666,7 +666,7 @@ def test_images_that_together_are_too_large(refused, opened, tmp_path, monkeypat
     assert opened == []
     write(tmp_path, "all.npy", real(2, 6, 5))
     monkeypatch.setattr(pixels, "MOST_BYTES", 200)
-    message = refused([0, 1], Picture(None, None, "all.npy"), "i")
+    message = refused([0, 1], ImageFormat(None, None, "all.npy"), "i")
     assert message.endswith("as image(i, array='all.npy', size=5), or use fewer rows")
 
 
@@ -685,18 +685,18 @@ def test_images_that_together_are_too_large(refused, opened, tmp_path, monkeypat
 )
 def test_numbers_of_no_rows(refused, tmp_path, rows, named):
     write(tmp_path, "all.npy", real(5, 6, 7))
-    assert refused(rows, Picture(None, None, "all.npy"), "i") == (
+    assert refused(rows, ImageFormat(None, None, "all.npy"), "i") == (
         f"2 rows of column 'i' have no whole number from 0 to 4: {named}; the column must have "
         "numbers of rows in 'all.npy', and the first row is 0"
     )
 
 
 def test_a_file_of_images_that_is_missing_or_of_another_kind(refused, tmp_path):
-    assert refused([0], Picture(None, None, "all.npy"), "i") == (
+    assert refused([0], ImageFormat(None, None, "all.npy"), "i") == (
         "the images of column 'i' should be in 'all.npy', which does not exist or is no file; a "
         f"relative path counts from '{tmp_path}'"
     )
-    message = refused([0], Picture(None, None, "all.csv"))
+    message = refused([0], ImageFormat(None, None, "all.csv"))
     assert message == (
         f"a file of images must be a .npy or .parquet file, got '{tmp_path / 'all.csv'}'"
     )
@@ -705,7 +705,7 @@ def test_a_file_of_images_that_is_missing_or_of_another_kind(refused, tmp_path):
 @pytest.mark.parametrize("shape", [(5,), (5, 6), (5, 1, 3, 6, 7)])
 def test_a_file_of_images_with_other_axes(refused, tmp_path, shape):
     write(tmp_path, "all.npy", np.zeros(shape))
-    assert refused([0], Picture(None, None, "all.npy")) == (
+    assert refused([0], ImageFormat(None, None, "all.npy")) == (
         f"file of images '{tmp_path / 'all.npy'}' must have the axes (N, H, W), (N, H, W, C) or "
         f"(N, C, H, W), got {len(shape)} axes: {shape}"
     )
@@ -713,7 +713,7 @@ def test_a_file_of_images_with_other_axes(refused, tmp_path, shape):
 
 def test_a_file_of_images_whose_axes_cannot_be_told(refused, tmp_path):
     write(tmp_path, "all.npy", np.zeros((5, 3, 8, 3)))
-    message = refused([0, 4], Picture(None, None, "all.npy"))
+    message = refused([0, 4], ImageFormat(None, None, "all.npy"))
     assert message.startswith(
         "2 images of column 'path' have not the shape of an image: row 1 (0: (3, 8, 3)), row 2 (4: "
     )
@@ -723,7 +723,7 @@ def test_a_file_of_images_whose_axes_cannot_be_told(refused, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"neither of both"])
 def test_a_file_of_images_that_cannot_be_read(refused, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
-    message = refused([0], Picture(None, None, name))
+    message = refused([0], ImageFormat(None, None, name))
     assert message.startswith(f"file of images '{tmp_path / name}' cannot be read: ")
 
 
@@ -733,7 +733,7 @@ def test_a_parquet_file_with_broken_pages(refused, tmp_path):
     content = bytearray((tmp_path / "a.parquet").read_bytes())
     content[4:400] = b"\xff" * 396
     (tmp_path / "a.parquet").write_bytes(content)
-    message = refused(range(200), Picture(None, None, "a.parquet"))
+    message = refused(range(200), ImageFormat(None, None, "a.parquet"))
     assert message.startswith(f"file of images '{tmp_path / 'a.parquet'}' cannot be read: ")
 
 
@@ -748,7 +748,7 @@ def test_a_parquet_file_with_broken_pages(refused, tmp_path):
 )
 def test_a_parquet_file_of_no_lists(refused, tmp_path, columns):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    message = refused([0], Picture(None, None, "a.parquet"))
+    message = refused([0], ImageFormat(None, None, "a.parquet"))
     assert message.startswith(
         f"file of images '{tmp_path / 'a.parquet'}' must have one column, of lists of numbers "
         "nested up to three deep, got: a ("
@@ -757,7 +757,7 @@ def test_a_parquet_file_of_no_lists(refused, tmp_path, columns):
 
 def test_flat_lists_of_no_squares(refused, tmp_path):
     pq.write_table(pa.table({"x": [[1.0] * 9, [1.0] * 10, []]}), tmp_path / "a.parquet")
-    assert refused([0, 1, 2], Picture(None, None, "a.parquet")) == (
+    assert refused([0, 1, 2], ImageFormat(None, None, "a.parquet")) == (
         "2 images of column 'path' are flat lists, but of no squares: row 2 (1: 10 numbers), row 3 "
         "(2: 0 numbers); a square has n * n numbers, or 3 * n * n with the channels first; write "
         "nested lists (rows of pixels) or a .npy file"
@@ -767,7 +767,7 @@ def test_flat_lists_of_no_squares(refused, tmp_path):
 def test_lists_that_are_not_regular(refused, tmp_path):
     images = [[[1.0, 2.0], [1.0]], None, [[1.0, 2.0], [3.0, 4.0]]]
     pq.write_table(pa.table({"x": images}), tmp_path / "a.parquet")
-    assert refused([0, 1, 2], Picture(None, None, "a.parquet")) == (
+    assert refused([0, 1, 2], ImageFormat(None, None, "a.parquet")) == (
         "2 images of column 'path' are no lists of equally long lists: row 1 (0: the lists at "
         "depth 2 have lengths 1, 2), row 2 (1: null); write each image as a list of its rows, or "
         "write a .npy file"
@@ -777,10 +777,10 @@ def test_lists_that_are_not_regular(refused, tmp_path):
 def test_parquet_images_that_differ_or_have_gaps(refused, tmp_path):
     images = [real(4, 4).tolist(), real(4, 5).tolist(), [[None, 1.0], [2.0, 3.0]]]
     pq.write_table(pa.table({"x": images}), tmp_path / "a.parquet")
-    message = refused([1, 0], Picture(None, None, "a.parquet"))
+    message = refused([1, 0], ImageFormat(None, None, "a.parquet"))
     assert message == (
         "1 image of column 'path' is not 4 x 4 pixels (height x width), as that of row 2 is: row 1 "
         "(1: 4 x 5); have all of them resized, as image(path, array='a.parquet', size=32)"
     )
-    message = refused([0, 2], Picture((4, 4), None, "a.parquet"))
+    message = refused([0, 2], ImageFormat((4, 4), None, "a.parquet"))
     assert "1 image of column 'path' has values that are not finite: row 2 (2: 1 of 4)" in message

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from semistan.density import features as module
-from semistan.density.features import at_features, behind, features
+from semistan.density.features import at_features, features, head_problem
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.density.problem import make_problem
 from semistan.density.target import make_target, negative_log_posterior
 from semistan.posterior.implied import implied
 from semistan.posterior.orthogonal import network_along
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.predictors import parameter_draws, predictor_draws
 from semistan.workflow.subspace import subspace_measures
@@ -75,13 +75,13 @@ def test_rows_are_taken_a_few_at_a_time(monkeypatch):
     problem = make_problem(bundle.model, rows, "cpu")
     leading, w_frozen = bundle.model.leading, torch.tensor(bundle.trained.w_frozen)
     whole = features(bundle, rows.U)
-    found = behind(problem, leading, w_frozen)
+    found = head_problem(problem, leading, w_frozen)
     monkeypatch.setattr(module, "NUMBERS", 7 * leading.whole.widest)
     assert [
         p.stop - p.start for p in module.pieces_of(30, leading.whole.widest, module.NUMBERS)
     ] == [7, 7, 7, 7, 2]
     assert np.allclose(features(bundle, rows.U), whole, rtol=1e-14)
-    again = behind(problem, leading, w_frozen)
+    again = head_problem(problem, leading, w_frozen)
     assert torch.allclose(again.problem.U, found.problem.U, rtol=1e-12, atol=1e-13)
     assert list(module.pieces_of(3, 10**9, module.NUMBERS)) == [
         slice(0, 1),
@@ -94,7 +94,7 @@ def test_rows_are_taken_a_few_at_a_time(monkeypatch):
 def test_a_problem_behind_constant_layers_has_standardised_features(formula):
     bundle, rows = frozen_bundle(formula=formula)
     problem = make_problem(bundle.model, rows, "cpu")
-    found = behind(problem, bundle.model.leading, torch.tensor(bundle.trained.w_frozen))
+    found = head_problem(problem, bundle.model.leading, torch.tensor(bundle.trained.w_frozen))
     H = features(bundle, rows.U)
     assert np.array_equal(found.w_frozen, bundle.trained.w_frozen)
     assert np.allclose(found.h_loc, H.mean(axis=0), rtol=1e-12)
@@ -114,7 +114,7 @@ def test_a_feature_that_is_the_same_for_all_rows_keeps_its_unit():
     w_frozen[12:14] = -1e3, 1e3  # biases: the first unit is never active, the second always
     w_frozen[3:6] = 0.0
     problem = make_problem(bundle.model, rows, "cpu")
-    found = behind(problem, bundle.model.leading, torch.tensor(w_frozen))
+    found = head_problem(problem, bundle.model.leading, torch.tensor(w_frozen))
     assert found.h_loc[:2].tolist() == [0.0, 1e3]
     assert found.h_scale[:2].tolist() == [1.0, 1.0]
     assert not found.problem.U[:, :2].any()
@@ -136,7 +136,7 @@ def test_predictions_are_those_of_the_whole_networks():
     f = np.array([naive_networks(bundle, rows.U, one) for one in w])
     eta = units.eta_loc + units.eta_scale * (f[..., 0] + f[..., 1])
     eta += draws.flat(draws.theta) @ (rows.X - units.x_loc).T
-    assert np.allclose(posterior_linpred(One(bundle, draws), rows), eta, rtol=1e-11)
+    assert np.allclose(posterior_linpred(SubspacePosterior(bundle, draws), rows), eta, rtol=1e-11)
     loc = units.columns["sigma"][0]
     b = draws.flat(draws.coefficients["b_sigma_z"])[:, None]
     sigma = units.location(bundle.family, "sigma") + f[..., 2]

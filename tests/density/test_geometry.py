@@ -35,8 +35,8 @@ def test_the_matrix_is_gauss_newtons(activation, frozen, hidden):
         subspace={"free": "bias", "k": 3},
     )  # fmt: skip
     q, k, phi_scale = states(bundle)[0], bundle.subspace.k, bundle.subspace.phi_scale
-    heads, behind = at_features(bundle, rows)
-    arguments = (heads.network, heads.units, heads.trained, behind.X, behind.U)
+    heads, head_problem = at_features(bundle, rows)
+    arguments = (heads.network, heads.units, heads.trained, head_problem.X, head_problem.U)
 
     def eta(q):
         theta = bundle.units.theta_scale * q[k:]

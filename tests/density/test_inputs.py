@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from semistan.density.features import behind
+from semistan.density.features import head_problem
 from semistan.density.inputs import Inputs, inputs_of, joined_inputs
 from semistan.density.problem import make_problem
 from semistan.model.formula.images import Image
@@ -93,7 +93,8 @@ def test_a_problem_of_images_has_the_losses_and_features_of_their_standardised_n
     assert small.inputs.stored.dtype == torch.uint8
     w = torch.linspace(-1, 1, model.leading.sizes[0], dtype=torch.float64)
     assert torch.equal(
-        behind(small, model.leading, w).problem.U, behind(large, model.leading, w).problem.U
+        head_problem(small, model.leading, w).problem.U,
+        head_problem(large, model.leading, w).problem.U,
     )
     index = torch.tensor([3, 1])
     assert torch.equal(small.rows(index).U, large.U[index])

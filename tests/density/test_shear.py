@@ -24,7 +24,7 @@ from semistan.model.names import MU
 from semistan.model.orthogonal import least_squares
 from semistan.model.table.rows import Columns
 from semistan.posterior.orthogonal import STORED
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, labels, raw_labels
@@ -304,9 +304,10 @@ def test_nuts_has_the_closed_form(fit):
 
 def test_predictions_and_parts_are_those_of_the_closed_form(fit):
     bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     structured, nn = (
-        posterior_linpred(One(bundle, draws), rows, part=p) for p in ("structured", "nn")
+        posterior_linpred(SubspacePosterior(bundle, draws), rows, part=p)
+        for p in ("structured", "nn")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
     assert np.max(np.abs(intercept + structured + nn - eta)) < 1e-7 * np.max(np.abs(eta))
@@ -319,10 +320,10 @@ def test_generated_quantities_and_inference_data_follow(fit):
     bundle, rows, draws = fit.run.bundle, fit.run.rows(), fit.posterior.draws
     generate(fit.run)
     table = pd.read_csv(fit.run.path / "generated" / "chain-2.csv", comment="#")
-    ours = log_lik(One(bundle, draws), rows)[draws.phi.shape[1] :]
+    ours = log_lik(SubspacePosterior(bundle, draws), rows)[draws.phi.shape[1] :]
     found = table[[f"log_lik.{i + 1}" for i in range(len(rows))]].to_numpy()
     assert found == pytest.approx(ours, rel=1e-6, abs=1e-6)
-    posterior = inference_data(fit.run, One(fit.run.bundle, draws), rows).posterior
+    posterior = inference_data(fit.run, SubspacePosterior(fit.run.bundle, draws), rows).posterior
     for theta, name in (("theta", "b_x1"), ("theta_raw", "b_x1_raw")):
         by_coefficient = posterior[theta].sel(coef="b_x1").to_numpy()
         assert by_coefficient == pytest.approx(posterior[name].to_numpy(), rel=1e-9)

@@ -14,7 +14,7 @@ from semistan.density.target import make_target
 from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.infer.starts import initial_values
 from semistan.model.config import SampleConfig
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik as log_lik_of
 from semistan.posterior.run import read_run, record_chain
 from semistan.workflow.fit import new_run, sample
@@ -121,7 +121,7 @@ def test_read_draws_and_generate_read_the_file(toolchain, tmp_path):
     assert draws.coefficients["b_Intercept"][1] == pytest.approx(columns["b_Intercept"], rel=1e-9)
     generate(run)
     log_lik = pd.read_csv(run.path / "generated" / "chain-2.csv", comment="#")["log_lik.4"]
-    expected = log_lik_of(One(bundle, draws), rows)[30:, 3]
+    expected = log_lik_of(SubspacePosterior(bundle, draws), rows)[30:, 3]
     assert log_lik.to_numpy() == pytest.approx(expected, rel=1e-6)
 
 

@@ -22,7 +22,7 @@ from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import read_run
 from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
@@ -118,7 +118,9 @@ def approximated(log_weights):
     chains, iterations = log_weights.shape
     draws = random_draws(bundle, chains=chains, iterations=iterations)
     sampler = {"log_p": log_weights, "log_g": np.zeros_like(log_weights)}
-    return One(bundle, replace(draws, sampler=sampler, method=method_named("meanfield")))
+    return SubspacePosterior(
+        bundle, replace(draws, sampler=sampler, method=method_named("meanfield"))
+    )
 
 
 def test_pareto_k_tells_a_wide_approximation_from_a_narrow_one():

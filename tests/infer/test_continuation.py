@@ -14,7 +14,7 @@ from semistan.infer.continuation import joined, parsed
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import read_run
-from semistan.workflow import more as module
+from semistan.workflow import extend as module
 from semistan.workflow.fit import new_run, read_fitted, sample
 from support.untrained import random_bundle
 

@@ -210,7 +210,7 @@ def assert_same_files(one, other):
 
 
 def test_a_chain_is_saved_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr("semistan.infer.walk.SECONDS_BETWEEN_SAVES", 0)
+    monkeypatch.setattr("semistan.infer.resumable_chain.SECONDS_BETWEEN_SAVES", 0)
     bundle, rows = random_bundle("gaussian")
     path, seen = partial_file(tmp_path / "chains", 1), []
 

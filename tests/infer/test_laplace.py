@@ -20,7 +20,7 @@ from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.draws import level, read_draws
 from semistan.posterior.orthogonal import network_along
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.workflow.fit import draw_missing, fit_model, new_run
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.by_hand import linear_posterior
@@ -222,7 +222,7 @@ def test_its_sds_are_those_of_nuts_and_plain_draws_are_far_too_wide(toolchain, t
     run = new_run(bundle, rows, tmp_path / "nuts", options, toolchain)
     draw_missing(run, toolchain)
     nuts = read_posterior(run)
-    plain = One(bundle, replace(ours.draws, around=None))
+    plain = SubspacePosterior(bundle, replace(ours.draws, around=None))
 
     def spread(posterior):
         return np.sqrt(posterior.predictor(rows).var(axis=0).mean())

@@ -16,18 +16,18 @@ from semistan.infer.methods.mclmc_torch import (
     ENERGY_VARIANCE,
     Adaptation,
     Motion,
-    Place,
+    Position,
     adapted,
     correlation_time,
     integrated,
     refreshed,
     turned,
 )
+from semistan.infer.resumable_chain import run_to_end
 from semistan.infer.starts import find_starts
-from semistan.infer.walk import walked
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import diagnose, worst
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.subspace.start_values import curve_states
 from semistan.workflow.fit import draw_missing, fit_model, new_run
 from support.assertions import Z, assert_mean, mcse
@@ -65,7 +65,7 @@ def correlated(n=20):
 def chain_of(density, start, number, warmup=400, draws=500):
     options = SampleConfig(method="mclmc-torch", warmup=warmup, draws=draws, seed=2)
     task = SimpleNamespace(options=options, number=number, left=None)
-    return walked(
+    return run_to_end(
         task,
         lambda generator: mclmc_torch._first(density, start, number, generator),
         lambda walk, generator: mclmc_torch._moved(density, task, walk, generator),
@@ -105,7 +105,7 @@ def test_energy_is_conserved_to_the_square_of_the_step_without_noise():
     worst_error = []
     for step in (0.4, 0.2, 0.1):
         motion, total, found = Motion(step, np.inf, np.ones(20)), 0.0, []
-        place, u = Place(start, *density(start)), direction
+        place, u = Position(start, *density(start)), direction
         for _ in range(round(8 / step)):
             place, u, error = integrated(density, place, u, motion)
             assert np.linalg.norm(u) == pytest.approx(1, abs=1e-12)
@@ -120,7 +120,7 @@ def test_a_step_goes_back_when_the_velocity_is_turned_round():
     generator = np.random.default_rng(3)
     q, u = generator.normal(size=20), unit(generator, 20)
     motion = Motion(0.3, np.inf, np.linspace(0.5, 2, 20))
-    there, new, error = integrated(density, Place(q, *density(q)), u, motion)
+    there, new, error = integrated(density, Position(q, *density(q)), u, motion)
     back, old, other = integrated(density, there, -new, motion)
     assert back.q == pytest.approx(q)
     assert old == pytest.approx(-u)
@@ -251,7 +251,9 @@ def judged(error):
     bundle, _ = random_bundle("gaussian")
     draws = random_draws(bundle)
     sampler = {"energy_error": np.full(draws.lprior.shape, error)}
-    posterior = One(bundle, replace(draws, sampler=sampler, method=mclmc_torch.MCLMC_TORCH))
+    posterior = SubspacePosterior(
+        bundle, replace(draws, sampler=sampler, method=mclmc_torch.MCLMC_TORCH)
+    )
     return diagnose(posterior, worst([]), worst([]))[0]
 
 

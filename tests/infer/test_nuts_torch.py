@@ -17,7 +17,7 @@ from semistan.infer.methods.nuts_torch import (
     DIVERGENT,
     Averaging,
     Dynamics,
-    Place,
+    PhasePoint,
     adapted,
     extended,
     first_metric,
@@ -27,8 +27,8 @@ from semistan.infer.methods.nuts_torch import (
     transition,
     windows,
 )
+from semistan.infer.resumable_chain import run_to_end
 from semistan.infer.starts import find_starts
-from semistan.infer.walk import walked
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
 from semistan.subspace.start_values import curve_states
@@ -72,7 +72,7 @@ def chain_of(density, start, number, metric="diag_e", warmup=300, draws=400):
     task = SimpleNamespace(options=options, number=number, left=None)
     ends = () if metric == "unit_e" else windows(warmup)
     first = first_metric(len(start), options, None)
-    return walked(
+    return run_to_end(
         task,
         lambda generator: first_state(density, start, first, number, generator),
         lambda walk, generator: nuts_torch._next(density, options, ends, walk, generator),
@@ -149,7 +149,7 @@ def test_what_has_no_density_diverges_and_is_never_drawn():
     start = np.array([1.9, 0.0])
     generator, dynamics = np.random.default_rng(0), Dynamics(density, metric_of(np.ones(2)), 0.2)
     q = np.array([1.9, 0.0])
-    place = Place(q, np.array([5.0, 0]), np.array([5.0, 0]), *density(q))
+    place = PhasePoint(q, np.array([5.0, 0]), np.array([5.0, 0]), *density(q))
     tree = extended(dynamics, place, 1, 3, place.energy, generator)
     assert (tree.diverged, tree.accepted) == (True, 0)
     steep = Dynamics(normal(np.array([[4 * DIVERGENT]])), metric_of(np.ones(1)), 1.0)

@@ -25,7 +25,7 @@ from semistan.model.formula.formula import parse_formula, with_predictors
 from semistan.model.priors.prior import priors_as_used
 from semistan.model.subspace import Subspace
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import (
     distribution,
     log_lik,
@@ -349,9 +349,9 @@ def test_two_categories_are_bernoulli():
     assert bundle.trained.theta == pytest.approx(other.trained.theta, rel=1e-9)
     assert bundle.trained.control_points == pytest.approx(other.trained.control_points, rel=1e-9)
     draws = random_draws(bundle)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     expected = stats.bernoulli(1 / (1 + np.exp(-eta))).logpmf(rows.y - 1)
-    assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-9)
+    assert log_lik(SubspacePosterior(bundle, draws), rows) == pytest.approx(expected, rel=1e-9)
     q = torch.tensor(states(bundle)[0])
     bernoulli = make_target(other, replace(rows, y=rows.y - 1))
     assert negative_log_posterior(make_target(bundle, rows), q) == pytest.approx(
@@ -370,8 +370,8 @@ def test_the_trained_probabilities_are_on_average_the_shares():
         coefficients={**draws.coefficients,
                       "b_mutrain_x": np.full((1, 2), bundle.trained.linear["mutrain"][0])},
     )  # fmt: skip
-    eta = posterior_linpred(One(bundle, draws), rows)
-    p = bundle.family.probabilities(eta, distribution(One(bundle, draws), rows))
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
+    p = bundle.family.probabilities(eta, distribution(SubspacePosterior(bundle, draws), rows))
     assert p[0].mean(axis=0) == pytest.approx(np.array([3, 2, 1]) / 6, abs=0.02)
 
 
@@ -487,17 +487,19 @@ def test_predictions_are_those_of_each_categorys_own_terms():
     x = rows.X - rows.X.mean(axis=0)
     odds = np.log((rows.y == 3).sum() / (rows.y == 1).sum())
     expected_train = odds + flat[train.coefficients[0]] * x[:, 0] + np.array(f)
-    found = distribution(One(bundle, draws), rows)
+    found = distribution(SubspacePosterior(bundle, draws), rows)
     assert found["muwalk"] == pytest.approx(expected_walk, rel=1e-9)
     assert found["mutrain"] == pytest.approx(expected_train, rel=1e-9)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     logs = log_softmax(np.stack([0 * eta, eta, expected_train, expected_walk], axis=-1), axis=-1)
     chosen = logs[:, np.arange(len(rows)), rows.y.astype(int) - 1]
-    assert log_lik(One(bundle, draws), rows) == pytest.approx(
+    assert log_lik(SubspacePosterior(bundle, draws), rows) == pytest.approx(
         rows.given["weights"] * chosen, rel=1e-9
     )
-    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(np.exp(logs), rel=1e-9)
-    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
+    assert posterior_epred(SubspacePosterior(bundle, draws), rows) == pytest.approx(
+        np.exp(logs), rel=1e-9
+    )
+    y = posterior_predict(SubspacePosterior(bundle, draws), rows, np.random.default_rng(1))
     for k in (1, 2, 3, 4):
         p = np.exp(logs[..., k - 1])
         assert abs(((y == k) - p).sum()) < Z * np.sqrt((p * (1 - p)).sum())
@@ -516,11 +518,11 @@ def test_every_category_has_smooths_groups_and_offsets_of_its_own():
     expected = expected + r[:, level, 0] + r[:, level, 1] * table["x1"].to_numpy()
     smooth = next(term for term in walk.terms if term.text == "s(u3)")
     expected = expected + flat["s_muwalk_1"] @ smooth.basis(table["u3"].to_numpy()).Z.T
-    found = distribution(One(bundle, draws), rows)
+    found = distribution(SubspacePosterior(bundle, draws), rows)
     assert found["muwalk"] == pytest.approx(expected, rel=1e-9)
     (smooth,) = bundle.design.predictor("mutrain").terms  # as in front of the commas
     apart = replace(draws, terms={**draws.terms, "s_mutrain_1": 0 * draws.terms["s_mutrain_1"]})
-    without = distribution(One(bundle, apart), rows)["mutrain"]
+    without = distribution(SubspacePosterior(bundle, apart), rows)["mutrain"]
     added = flat["s_mutrain_1"] @ smooth.basis(table["v"].to_numpy()).Z.T
     assert found["mutrain"] - without == pytest.approx(added, rel=1e-9, abs=1e-9)
 
@@ -553,8 +555,8 @@ def test_a_bundle_is_read_back_and_predicts_the_same(model, tmp_path):
     same = new_rows(again, rows.frame.assign(y=[bundle.design.categories[int(k) - 1]
                                                 for k in rows.y]), response=True)  # fmt: skip
     assert np.array_equal(same.y, rows.y)
-    assert log_lik(One(again, draws), same) == pytest.approx(
-        log_lik(One(bundle, draws), rows), rel=1e-9
+    assert log_lik(SubspacePosterior(again, draws), same) == pytest.approx(
+        log_lik(SubspacePosterior(bundle, draws), rows), rel=1e-9
     )
 
 

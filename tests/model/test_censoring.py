@@ -10,7 +10,7 @@ from semistan.errors import InputError
 from semistan.model.families.censored import with_censoring
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise, scores
 from semistan.program.program import bundle_program
@@ -78,12 +78,15 @@ def test_without_censored_rows_it_is_the_family():
     rows.given["cens"][:] = 0
     plain, _ = random_bundle("weibull", formula="y ~ x1 + nn(u1)")
     draws = random_draws(bundle)
-    assert np.array_equal(log_lik(One(bundle, draws), rows), log_lik(One(plain, draws), rows))
+    assert np.array_equal(
+        log_lik(SubspacePosterior(bundle, draws), rows),
+        log_lik(SubspacePosterior(plain, draws), rows),
+    )
 
 
 def test_log_lik_is_that_of_a_naive_loop():
     bundle, rows = random_bundle("weibull", formula="y | cens(c, y2) ~ x1 + nn(u1)")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     eta, shape = posterior_linpred(posterior, rows), posterior.parameters(rows)["shape"].ravel()
     found, codes = log_lik(posterior, rows), rows.given["cens"]
     assert set(codes) == {-1, 0, 1, 2}
@@ -137,7 +140,7 @@ def test_what_cannot_be_read_is_refused():
 
 def test_new_rows_need_no_censoring_and_scores_are_of_the_density_alone():
     bundle, rows = random_bundle("weibull", formula="y | cens(c, y2) ~ x1 + nn(u1)")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     frame = rows.frame.drop(columns=["y", "c", "y2"])
     new = new_rows(bundle, frame)
     assert posterior_predict(posterior, new, np.random.default_rng(1)).shape == (100, 30)

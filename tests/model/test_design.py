@@ -10,7 +10,7 @@ from semistan.model.design import apply_design, design_from_plain, design_to_pla
 from semistan.model.formula.formula import parse_formula
 from semistan.model.names import stan_name, unique_names
 from semistan.model.table.missing import complete_rows
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.summary import summarise
 from semistan.program.program import bundle_program, labels
 from semistan.show.pictures.coefficients import draw_coefficients
@@ -415,8 +415,10 @@ def test_table_and_picture_have_the_true_names_of_columns():
     bundle, rows = small_bundle("y ~ рост + `%` + nn(u), sigma ~ рост", frame)
     draws = random_draws(bundle)
     note = "b_rost: рост, b_column: %, b_sigma_rost: рост."
-    assert summarise(One(bundle, draws), rows).notes[0] == note
-    figure = draw_coefficients(Material(One(bundle, draws), lambda: rows, lambda: frame))
+    assert summarise(SubspacePosterior(bundle, draws), rows).notes[0] == note
+    figure = draw_coefficients(
+        Material(SubspacePosterior(bundle, draws), lambda: rows, lambda: frame)
+    )
     ticks = {tick.get_text() for axes in figure.axes for tick in axes.get_yticklabels()}
     assert {"b_rost: рост", "b_column: %", "b_sigma_rost: рост", "b_Intercept"} <= ticks
 

@@ -31,7 +31,7 @@ from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.posterior.diagnostics import convergence, eta_convergence
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import (
     distribution,
     log_lik,
@@ -201,7 +201,7 @@ def test_draws_from_the_prior_have_its_standard_deviations():
     ):  # fmt: skip
         assert abs(values.mean() - mean) < Z * sd / np.sqrt(n)
         assert abs(values.std() / sd - 1) < 2 * Z / np.sqrt(2 * n)
-    sigma = distribution(One(bundle, draws), rows)["sigma"]
+    sigma = distribution(SubspacePosterior(bundle, draws), rows)["sigma"]
     expected = np.exp(
         start + tau[:, None] + np.stack([b_x, b_z], 1) @ (rows.predictors["sigma"].X - loc).T
     )
@@ -514,12 +514,12 @@ def test_the_distribution_of_each_row_is_that_of_its_own_sigma(part):
         log = log + np.log(rows.y.std(ddof=1)) + [by_hand(one[own:], U[:, 2:]) for one in w]
     else:
         log = log + columns["b_sigma_Intercept"]
-    sigma = distribution(One(bundle, draws), rows)["sigma"]
+    sigma = distribution(SubspacePosterior(bundle, draws), rows)["sigma"]
     assert sigma == pytest.approx(np.exp(log), rel=1e-9)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     expected = stats.norm(eta, np.exp(log)).logpdf(rows.y)
-    assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-9)
-    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
+    assert log_lik(SubspacePosterior(bundle, draws), rows) == pytest.approx(expected, rel=1e-9)
+    y = posterior_predict(SubspacePosterior(bundle, draws), rows, np.random.default_rng(1))
     z = (y - eta) / sigma
     assert abs(z.mean()) < Z / np.sqrt(z.size)
     assert abs((z**2).mean() - 1) < Z * np.sqrt(2 / z.size)
@@ -544,7 +544,7 @@ def test_sigma_has_smooths_groups_and_offsets_of_its_own():
     bundle, rows = random_bundle("gaussian", formula=TERMS)
     draws = random_draws(bundle)
     level = np.array(["abcd".index(g) for g in rows.frame["g"]])
-    found = distribution(One(bundle, draws), rows)["sigma"]
+    found = distribution(SubspacePosterior(bundle, draws), rows)["sigma"]
     expected = log_sigma_by_hand(bundle, draws, rows, level)
     assert found == pytest.approx(np.exp(expected), rel=1e-9)
     spread = {"sds_sv_1", "sds_sigma_sv_1", "sd_g__Intercept", "sd_g__x1", "cor_g__Intercept__x1",
@@ -556,7 +556,7 @@ def test_sigma_has_smooths_groups_and_offsets_of_its_own():
         new_rows(bundle, table, response=False)
     new = new_rows(bundle, table, response=False, allow_new_levels=True)
     without = log_sigma_by_hand(bundle, draws, new, np.full(400, -1))
-    added = posterior_linpred(One(bundle, draws), new, dpar="sigma") - without
+    added = posterior_linpred(SubspacePosterior(bundle, draws), new, dpar="sigma") - without
     sd, x1 = {name: draws.flat(x) for name, x in draws.spread.items()}, new.frame["x1"].iloc[0]
     one, two = sd["sd_g__sigma_Intercept"], x1 * sd["sd_g__sigma_x1"]
     expected = one**2 + two**2 + 2 * one * two * sd["cor_g__sigma_Intercept__sigma_x1"]
@@ -574,10 +574,12 @@ def test_terms_of_sigma_are_trained_and_read_back(tmp_path):
     assert np.array_equal(again.trained.terms["sigma"], bundle.trained.terms["sigma"])
     read = read_back(again, rows, tmp_path)
     draws = random_draws(bundle)
-    expected = log_lik(One(bundle, draws), rows)
-    assert log_lik(One(again, draws), read) == pytest.approx(expected, rel=1e-12)
+    expected = log_lik(SubspacePosterior(bundle, draws), rows)
+    assert log_lik(SubspacePosterior(again, draws), read) == pytest.approx(expected, rel=1e-12)
     same = new_rows(again, small_frame().iloc[[7, 2]], response=True)
-    assert log_lik(One(again, draws), same) == pytest.approx(expected[:, [7, 2]], rel=1e-9)
+    assert log_lik(SubspacePosterior(again, draws), same) == pytest.approx(
+        expected[:, [7, 2]], rel=1e-9
+    )
 
 
 def test_a_network_of_sigma_that_differs_between_chains_fails_the_diagnostics():
@@ -586,13 +588,17 @@ def test_a_network_of_sigma_that_differs_between_chains_fails_the_diagnostics():
     phi = draws.phi.copy()
     phi[1, :, bundle.subspace.k // 2 :] += 3  # the mean has the first
     apart = replace(draws, phi=phi)
-    eta = posterior_linpred(One(bundle, draws), rows)
-    assert posterior_linpred(One(bundle, apart), rows) == pytest.approx(eta, rel=1e-12)
-    assert eta_convergence(One(bundle, draws), rows).rhat < 1.1
-    log_sigma = posterior_linpred(One(bundle, apart), rows, dpar="sigma").reshape(2, -1, len(rows))
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
+    assert posterior_linpred(SubspacePosterior(bundle, apart), rows) == pytest.approx(
+        eta, rel=1e-12
+    )
+    assert eta_convergence(SubspacePosterior(bundle, draws), rows).rhat < 1.1
+    log_sigma = posterior_linpred(SubspacePosterior(bundle, apart), rows, dpar="sigma").reshape(
+        2, -1, len(rows)
+    )
     expected = max(convergence(log_sigma[..., i]).rhat for i in range(len(rows)))
     assert expected > 1.5
-    assert eta_convergence(One(bundle, apart), rows).rhat == pytest.approx(expected)
+    assert eta_convergence(SubspacePosterior(bundle, apart), rows).rhat == pytest.approx(expected)
 
 
 def test_a_lognormal_mean_has_each_rows_sigma():
@@ -600,9 +606,11 @@ def test_a_lognormal_mean_has_each_rows_sigma():
     draws = random_draws(bundle)
     small = {name: 0.1 * values for name, values in draws.coefficients.items()}
     draws = replace(draws, coefficients=small)
-    eta, sigma = (posterior_linpred(One(bundle, draws), rows),
-                  distribution(One(bundle, draws), rows)["sigma"])  # fmt: skip
-    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(np.exp(eta + sigma**2 / 2))
+    eta, sigma = (posterior_linpred(SubspacePosterior(bundle, draws), rows),
+                  distribution(SubspacePosterior(bundle, draws), rows)["sigma"])  # fmt: skip
+    assert posterior_epred(SubspacePosterior(bundle, draws), rows) == pytest.approx(
+        np.exp(eta + sigma**2 / 2)
+    )
 
 
 def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_path):
@@ -616,8 +624,10 @@ def test_the_bundle_is_read_back_and_its_graph_has_the_means_networks_alone(tmp_
         assert np.array_equal(got, expected)
     draws = random_draws(bundle)
     engine = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
-    expected = posterior_linpred(One(bundle, draws), rows)
-    assert posterior_linpred(One(bundle, draws, engine), rows) == pytest.approx(expected)
+    expected = posterior_linpred(SubspacePosterior(bundle, draws), rows)
+    assert posterior_linpred(SubspacePosterior(bundle, draws, engine), rows) == pytest.approx(
+        expected
+    )
     same = new_rows(again, rows.frame.assign(y=rows.y))
     assert np.allclose(same.predictors["sigma"].X, rows.predictors["sigma"].X, rtol=1e-12)
 

@@ -17,7 +17,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design, learn_design
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.formula.formula import parse_formula
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import (
     log_lik,
     posterior_epred,
@@ -179,10 +179,14 @@ def test_a_row_of_weight_2_counts_as_two_rows(record):
     totals = [float(problem.loss(state)) * len(problem) for problem in (one, other)]
     assert totals[0] == pytest.approx(totals[1], rel=1e-12)
     draws = random_draws(bundle)
-    found = [log_lik(One(bundle, draws), r).sum(axis=1) for r in (weighted, twice)]
+    found = [log_lik(SubspacePosterior(bundle, draws), r).sum(axis=1) for r in (weighted, twice)]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
-    plain = log_lik(One(bundle, draws), replace(rows, given=rows.given | {"weights": np.ones(30)}))
-    assert log_lik(One(bundle, draws), weighted) == pytest.approx(weights * plain, rel=1e-14)
+    plain = log_lik(
+        SubspacePosterior(bundle, draws), replace(rows, given=rows.given | {"weights": np.ones(30)})
+    )
+    assert log_lik(SubspacePosterior(bundle, draws), weighted) == pytest.approx(
+        weights * plain, rel=1e-14
+    )
 
 
 def test_a_row_of_weight_0_counts_for_nothing():
@@ -213,8 +217,8 @@ def test_an_offset_moves_eta_by_itself(name):
     bundle, rows = random_bundle(name, formula=f"{plain} + offset(z)")
     draws = random_draws(bundle)
     without = without_offsets(rows)
-    moved = posterior_linpred(One(bundle, draws), rows) - posterior_linpred(
-        One(bundle, draws), without
+    moved = posterior_linpred(SubspacePosterior(bundle, draws), rows) - posterior_linpred(
+        SubspacePosterior(bundle, draws), without
     )
     assert np.allclose(moved, offsets(rows), rtol=1e-10)
     state = state_of(bundle)
@@ -228,28 +232,31 @@ def test_parts_and_offsets_add_up_to_the_linear_predictor(name):
     bundle, rows = random_bundle(name, formula=f"{FORMULAS.get(name, FORMULA)} + offset(z)")
     draws = random_draws(bundle)
     structured, nn = (
-        posterior_linpred(One(bundle, draws), rows, part=part) for part in ("structured", "nn")
+        posterior_linpred(SubspacePosterior(bundle, draws), rows, part=part)
+        for part in ("structured", "nn")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
     total = intercept + structured + nn + offsets(rows)
-    assert total == pytest.approx(posterior_linpred(One(bundle, draws), rows))
+    assert total == pytest.approx(posterior_linpred(SubspacePosterior(bundle, draws), rows))
 
 
 def test_predictions_of_counts_follow_trials_and_exposure():
     bundle, rows = random_bundle("binomial")
     draws, trials = random_draws(bundle), rows.given["trials"]
-    eta = posterior_linpred(One(bundle, draws), rows)
-    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(trials * expit(eta))
-    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(0))
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
+    assert posterior_epred(SubspacePosterior(bundle, draws), rows) == pytest.approx(
+        trials * expit(eta)
+    )
+    y = posterior_predict(SubspacePosterior(bundle, draws), rows, np.random.default_rng(0))
     assert ((y >= 0) & (y <= trials)).all()
     assert (y.max(axis=0)[trials == 20] > 8).any()
     expected = stats.binom.logpmf(rows.y, trials, expit(eta))
-    assert log_lik(One(bundle, draws), rows) == pytest.approx(expected, rel=1e-10)
+    assert log_lik(SubspacePosterior(bundle, draws), rows) == pytest.approx(expected, rel=1e-10)
     bundle, rows = random_bundle("poisson", formula=f"{FORMULA} + offset(log(w))")
     draws, w = random_draws(bundle), np.exp(offsets(rows))
     without = without_offsets(rows)
-    rates = posterior_epred(One(bundle, draws), without)
-    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(w * rates)
+    rates = posterior_epred(SubspacePosterior(bundle, draws), without)
+    assert posterior_epred(SubspacePosterior(bundle, draws), rows) == pytest.approx(w * rates)
 
 
 @pytest.mark.parametrize("shift", [0.0, 900.0])
@@ -324,7 +331,7 @@ def test_new_rows_may_all_have_the_same_response_and_no_weight(take):
     rows = new_rows(bundle, new, response=True)
     assert (rows.y == 50).all()
     assert not rows.given["weights"].any()
-    assert np.isfinite(log_lik(One(bundle, random_draws(bundle)), rows)).all()
+    assert np.isfinite(log_lik(SubspacePosterior(bundle, random_draws(bundle)), rows)).all()
     with pytest.raises(InputError, match="response 'y' is constant"):
         small_prepared("y ~ x + nn(u, v)", frame.assign(y=50.0))
 

@@ -17,7 +17,7 @@ from semistan.model.networks.networks import forward
 from semistan.model.terms.group import level_labels
 from semistan.model.terms.smooth import Smooth
 from semistan.posterior import predictive
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.program.program import labels
 from semistan.subspace.coefficients import theta_at
@@ -47,7 +47,7 @@ def with_blocks(rows, blocks):
 
 def of_terms(bundle, draws, rows):
     """What the mean's terms add, (S, N)."""
-    return posterior_linpred(One(bundle, draws), rows, part="penalised")
+    return posterior_linpred(SubspacePosterior(bundle, draws), rows, part="penalised")
 
 
 def refusal(term, frame=None):
@@ -331,7 +331,7 @@ def test_the_predictor_is_that_of_a_loop():
     expected = naive_predictor(bundle, draws, rows)
     assert of_terms(bundle, draws, rows) == pytest.approx(expected, rel=1e-12)
     structured, nn, everything = (
-        posterior_linpred(One(bundle, draws), rows, part=part)
+        posterior_linpred(SubspacePosterior(bundle, draws), rows, part=part)
         for part in ("structured", "nn", "all")
     )
     intercept = draws.flat(draws.coefficients["b_Intercept"])[:, None]
@@ -387,12 +387,12 @@ def test_new_levels_are_independent_and_the_same_for_all_their_rows():
 def test_a_new_level_is_the_same_beside_other_rows_and_in_any_chunk(monkeypatch):
     bundle, rows = random_bundle("gaussian", formula="y ~ (1 + x1 | g) + nn(u1, u2, u3)")
     draws, new = random_draws(bundle), unseen(bundle, rows)
-    whole = posterior_linpred(One(bundle, draws), new)
+    whole = posterior_linpred(SubspacePosterior(bundle, draws), new)
     alone = unseen(bundle, rows, ("q2",))
-    assert posterior_linpred(One(bundle, draws), alone)[:, 1] == pytest.approx(
+    assert posterior_linpred(SubspacePosterior(bundle, draws), alone)[:, 1] == pytest.approx(
         whole[:, 1], rel=1e-14
     )
-    posterior = One(bundle, draws)
+    posterior = SubspacePosterior(bundle, draws)
     monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 2 * draws.size)
     chunks = [posterior_linpred(posterior, part) for part in predictive.row_chunks(posterior, new)]
     assert len(chunks) == 3

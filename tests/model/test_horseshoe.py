@@ -15,7 +15,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
@@ -167,4 +167,6 @@ def test_a_run_has_its_coefficients_and_generated_quantities(toolchain, tmp_path
                    (1.5 * units[1]) ** 2 * table["hs_slab"])  # fmt: skip
     assert draws.theta[0, :, 1] == pytest.approx(theta.to_numpy(), rel=1e-6)
     generate(run)
-    assert read_generated(run).log_lik == pytest.approx(log_lik(One(bundle, draws), rows), rel=1e-5)
+    assert read_generated(run).log_lik == pytest.approx(
+        log_lik(SubspacePosterior(bundle, draws), rows), rel=1e-5
+    )

@@ -20,7 +20,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import pointwise, scores
 from semistan.program.data import stan_data
@@ -229,7 +229,7 @@ def test_the_density_is_that_of_one_row_a_trial_but_for_the_ways_to_order_them()
 
 def posterior():
     bundle, rows = random_bundle(MULTINOMIAL)
-    return One(bundle, random_draws(bundle)), rows
+    return SubspacePosterior(bundle, random_draws(bundle)), rows
 
 
 def test_predictions_are_probabilities_and_replicated_counts():
@@ -249,7 +249,7 @@ def test_predictions_are_probabilities_and_replicated_counts():
 def test_scores_are_those_of_one_row_a_trial():
     fit, rows = posterior()
     other, longer = one_row_a_trial(fit.members[0].bundle, rows)
-    longer = One(other, fit.members[0].draws), longer
+    longer = SubspacePosterior(other, fit.members[0].draws), longer
     ours, theirs = (
         pointwise(*each, generator=np.random.default_rng(1)) for each in ((fit, rows), longer)
     )
@@ -282,7 +282,9 @@ def test_a_bundle_is_read_back_and_predicts_the_same(tmp_path):
     same = new_rows(again, rows.frame, response=True)
     assert np.array_equal(same.y, rows.y)
     expected = log_lik(fit, rows)
-    assert log_lik(One(again, fit.members[0].draws), same) == pytest.approx(expected, rel=1e-9)
+    assert log_lik(SubspacePosterior(again, fit.members[0].draws), same) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(

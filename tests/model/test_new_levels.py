@@ -10,7 +10,7 @@ import pytest
 from semistan.infer.methods import method_named
 from semistan.model.config import parse_config
 from semistan.model.streams import Streams
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import FoldTask
 from semistan.workflow.predict import predict
@@ -37,7 +37,7 @@ def drawn(terms, seed=0, per_chain=S // 2):
     mean, _, other = terms.partition("; ")
     formula = f"y ~ {mean} + nn(u1, u2, u3)" + f", {other}" * bool(other)
     bundle, rows = random_bundle("gaussian", formula=formula)
-    return One(bundle, random_draws(bundle, iterations=per_chain, seed=seed)), rows
+    return SubspacePosterior(bundle, random_draws(bundle, iterations=per_chain, seed=seed)), rows
 
 
 def new_effects(posterior, rows, levels=("new",)):
@@ -130,7 +130,8 @@ def test_chains_with_networks_of_their_own_have_effects_of_their_own():
     table = rows.frame.iloc[[0]].assign(h="new")
     new = new_rows(posterior.bundle, table, response=False, allow_new_levels=True)
     whole, apart = (
-        One(posterior.bundle, each).predictor(new, part="penalised") for each in (draws, own)
+        SubspacePosterior(posterior.bundle, each).predictor(new, part="penalised")
+        for each in (draws, own)
     )
     assert apart == pytest.approx(whole, rel=1e-14)
 

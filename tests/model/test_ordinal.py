@@ -17,7 +17,7 @@ from semistan.model.families.families import family
 from semistan.model.families.family import check_response
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.generated import read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik as log_lik_of
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.scores import pointwise
@@ -316,8 +316,8 @@ def test_the_score_is_the_ranked_probability_score():
         theta=np.broadcast_to(bundle.trained.theta, draws.theta.shape),
         dispersion={name: np.full_like(x, GAPS[name]) for name, x in draws.dispersion.items()},
     )  # fmt: skip
-    judged = pointwise(One(bundle, one), rows, generator=np.random.default_rng(1))
-    eta = posterior_linpred(One(bundle, one), rows)[0]
+    judged = pointwise(SubspacePosterior(bundle, one), rows, generator=np.random.default_rng(1))
+    eta = posterior_linpred(SubspacePosterior(bundle, one), rows)[0]
     below = np.cumsum(probabilities("logit", eta), axis=1)[:, :-1]
     rps = np.square(below - (rows.y[:, None] <= np.arange(1, K))).sum(axis=1)
     assert judged.crps == pytest.approx(rps, abs=5 * 1.5 / np.sqrt(2000))

@@ -22,7 +22,7 @@ from semistan.model.priors.prior import prior_data, priors_as_used
 from semistan.model.terms.group import Group
 from semistan.model.terms.smooth import Smooth
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
@@ -479,9 +479,9 @@ def test_predictions_of_new_levels_are_wider_than_those_of_known_ones(fit):
     table = everything()[1].frame
     same = table.iloc[[3, 3]].assign(g=["d", "unseen"])
     new = new_rows(bundle, same, response=False, allow_new_levels=True)
-    eta = posterior_linpred(One(bundle, draws), new)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), new)
     assert np.isfinite(eta).all()
-    known = posterior_linpred(One(bundle, draws), fit.run.rows())[:, 3]
+    known = posterior_linpred(SubspacePosterior(bundle, draws), fit.run.rows())[:, 3]
     assert eta[:, 0] == pytest.approx(known, rel=1e-9)
     assert eta[:, 1].std() > eta[:, 0].std()
 

@@ -13,7 +13,7 @@ from semistan.model.families.truncated import with_truncation
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.effects.averages import explanatory
 from semistan.posterior.effects.columns import predictors_of, typical_values
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import (
     log_lik,
     posterior_epred,
@@ -145,7 +145,7 @@ def test_log_lik_of_delayed_entry_is_that_of_a_naive_loop():
     bundle, rows = random_bundle(
         "weibull", formula="y | cens(h) + trunc(lb=least) + weights(w) ~ x1 + nn(u1)", n=10
     )
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     eta, shape = posterior_linpred(posterior, rows), posterior.parameters(rows)["shape"].ravel()
     found, codes = log_lik(posterior, rows), rows.given["cens"]
     assert set(codes) == {0, 1}
@@ -171,7 +171,7 @@ def test_counts_can_be_censored_as_well():
 
 def test_new_rows_need_the_bounds_and_predictions_lie_between_them():
     bundle, rows = random_bundle("poisson", formula="y | trunc(1, most) ~ x1 + nn(u1)", n=12)
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     new = new_rows(bundle, rows.frame.drop(columns="y"))
     drawn = posterior_predict(posterior, new, np.random.default_rng(1))
     mean = posterior_epred(posterior, new)
@@ -186,7 +186,7 @@ def test_columns_of_bounds_explain_nothing_and_are_held_at_whole_numbers():
     formula = "y | trunc(lb=least, ub=u2) ~ x1 + nn(u1, u2)"
     bundle, rows = random_bundle("poisson", formula=formula, n=12)
     assert parse_formula(formula).bounding == ("least",)
-    assert explanatory(One(bundle, random_draws(bundle))) == ("x1", "u1", "u2")
+    assert explanatory(SubspacePosterior(bundle, random_draws(bundle))) == ("x1", "u1", "u2")
     predictors = predictors_of(bundle.design, rows.frame)
     assert typical_values(predictors, {})["least"] == round(rows.frame["least"].mean())
     assert typical_values(predictors, {})["u2"] == pytest.approx(rows.frame["u2"].mean())

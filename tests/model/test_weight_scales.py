@@ -14,7 +14,7 @@ from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.priors.weight_scales import SD_W, weight_scales
 from semistan.posterior.draws import draws_of_columns
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.inference_data import inference_data
@@ -124,7 +124,7 @@ def test_draws_and_posterior_nc_have_the_scales_by_group(tmp_path):
     assert draws.sd_w[0, 2] == pytest.approx(expected)
     assert np.array_equal(draws.thin(2).sd_w, draws.sd_w[:, [0, 4]])
     manifest = {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"}
-    data = inference_data(Run(tmp_path, bundle, manifest), One(bundle, draws), rows)
+    data = inference_data(Run(tmp_path, bundle, manifest), SubspacePosterior(bundle, draws), rows)
     assert data.posterior[SD_W].dims == ("chain", "draw", "weights_of")
     inputs = data.posterior[SD_W].sel(weights_of=["u1", "u2", "u3", "biases", "layer 2"])
     assert np.array_equal(inputs.values, draws.sd_w)

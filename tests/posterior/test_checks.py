@@ -6,7 +6,7 @@ from scipy import stats
 
 from semistan.errors import InputError
 from semistan.posterior.checks import STATISTICS, predictive_checks
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import posterior_predict
 from support.drawn import random_draws
 from support.small import category_bundle, small_bundle, small_frame
@@ -32,7 +32,7 @@ def checks(posterior, rows, statistics, **options):
 @pytest.fixture(scope="module")
 def poisson():
     bundle, rows = small_bundle("count ~ x + C(g) + nn(u, v)", family="poisson")
-    return One(bundle, random_draws(bundle, iterations=200)), rows
+    return SubspacePosterior(bundle, random_draws(bundle, iterations=200)), rows
 
 
 def test_p_is_the_share_of_replications_that_are_as_large(poisson):
@@ -69,7 +69,7 @@ def test_groups_of_one_row_each_are_refused(poisson):
 def test_a_row_of_weight_3_is_three_rows():
     formula = "count | weights(tries) ~ x + nn(u, v)"
     bundle, rows = small_bundle(formula, family="poisson")
-    one = One(bundle, random_draws(bundle, iterations=200))
+    one = SubspacePosterior(bundle, random_draws(bundle, iterations=200))
     found = checks(one, rows, "mean")
     repeated = np.repeat(rows.y, rows.given["weights"].astype(int))
     (each,) = found.several
@@ -86,7 +86,7 @@ def test_a_row_of_weight_3_is_three_rows():
 
 def test_other_weights_are_left_out_and_that_is_said():
     bundle, rows = small_bundle("count | weights(z) ~ x + nn(u, v)", family="poisson")
-    found = checks(One(bundle, random_draws(bundle)), rows, "sd")
+    found = checks(SubspacePosterior(bundle, random_draws(bundle)), rows, "sd")
     assert found.several[0].observed == pytest.approx(rows.y.std(ddof=1))
     assert found.note.startswith("Unweighted")
 
@@ -103,6 +103,9 @@ def test_what_cannot_be_checked_is_refused(poisson):
         checks(one, rows, "zeroes")
     bundle, rows = category_bundle()
     with pytest.raises(InputError, match="unordered categories"):
-        checks(One(bundle, random_draws(bundle)), rows, "mean")
+        checks(SubspacePosterior(bundle, random_draws(bundle)), rows, "mean")
     bundle, rows = category_bundle("cumulative")
-    assert checks(One(bundle, random_draws(bundle)), rows, "mean").several[0].observed > 1
+    assert (
+        checks(SubspacePosterior(bundle, random_draws(bundle)), rows, "mean").several[0].observed
+        > 1
+    )

@@ -21,7 +21,7 @@ from semistan.posterior.effects.effect import conditional_effect, partial_depend
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.engine import engine_named
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.program.data import stan_data
 from semistan.show.pictures.band import _first_input
@@ -302,7 +302,7 @@ def test_predictions_are_those_by_hand_with_both_engines(fitted, tmp_path):
     expected = eta_by_hand(bundle, draws, rows.X, rows.U)
     for engine in ("torch", "onnx"):
         compute = engine_named(engine, again, tmp_path / "bundle")
-        got = posterior_linpred(One(again, draws, compute), new)
+        got = posterior_linpred(SubspacePosterior(again, draws, compute), new)
         assert np.allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -315,7 +315,9 @@ def mean_eta(fitted, **columns):
 def test_effects_of_a_factor_in_the_network_are_over_its_levels(fitted):
     bundle, draws, rows = fitted
     generator = np.random.default_rng(0)
-    found = partial_dependence(One(bundle, draws), rows.frame, "g", rows=100, generator=generator)
+    found = partial_dependence(
+        SubspacePosterior(bundle, draws), rows.frame, "g", rows=100, generator=generator
+    )
     assert found.grid["g"].tolist() == ["a", "b", "c"]
     expected = np.column_stack([mean_eta(fitted, g=level) for level in "abc"])
     assert np.allclose(found.draws, expected, rtol=1e-9)
@@ -323,7 +325,9 @@ def test_effects_of_a_factor_in_the_network_are_over_its_levels(fitted):
 
 def test_effects_of_dates_are_over_days(fitted):
     bundle, draws, rows = fitted
-    found = conditional_effect(One(bundle, draws), rows.frame, "day", at={"g": "b", "size": "high"})
+    found = conditional_effect(
+        SubspacePosterior(bundle, draws), rows.frame, "day", at={"g": "b", "size": "high"}
+    )
     assert (found.grid["day"].min(), found.grid["day"].max()) == (0, 29)
     slope = draws.flat(draws.theta)[:, bundle.design.coefficients.index("b_daysday")]
     assert np.allclose(found.draws[:, -1] - found.draws[:, 0], 29 * slope, rtol=1e-6, atol=1e-9)
@@ -331,7 +335,9 @@ def test_effects_of_dates_are_over_days(fitted):
 
 def test_marginal_effects_are_by_column_of_the_table(fitted):
     bundle, draws, rows = fitted
-    found = average_marginal_effects(One(bundle, draws), rows.frame).set_index(["term", "contrast"])
+    found = average_marginal_effects(SubspacePosterior(bundle, draws), rows.frame).set_index(
+        ["term", "contrast"]
+    )
     assert {name for name, _ in found.index} == {"x", "size", "day", "g", "u", "t"}
     for column, level, reference in (("g", "c", "a"), ("size", "top", "low"), ("t", True, False)):
         difference = mean_eta(fitted, **{column: level}) - mean_eta(fitted, **{column: reference})
@@ -342,7 +348,9 @@ def test_marginal_effects_are_by_column_of_the_table(fitted):
 def test_importance_permutes_columns_of_the_table(fitted):
     bundle, draws, rows = fitted
     generator = np.random.default_rng(0)
-    found = permutation_importance(One(bundle, draws), rows.frame, repeats=1, generator=generator)
+    found = permutation_importance(
+        SubspacePosterior(bundle, draws), rows.frame, repeats=1, generator=generator
+    )
     assert set(found["term"]) == {"x", "size", "day", "g", "u", "t"}
 
 

@@ -8,7 +8,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.marginal import average_marginal_effects
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import posterior_epred
 from semistan.posterior.weighting import weighting
 from support.drawn import random_draws
@@ -18,7 +18,7 @@ from support.small import category_bundle, further_bundle, small_bundle, small_f
 @pytest.fixture(scope="module")
 def poisson():
     bundle, _ = small_bundle("count ~ x + C(g) + nn(u, v)", family="poisson")
-    return One(bundle, random_draws(bundle, iterations=20)), small_frame()
+    return SubspacePosterior(bundle, random_draws(bundle, iterations=20)), small_frame()
 
 
 def mu(one, table):
@@ -103,7 +103,7 @@ def test_by_takes_the_averages_within_groups(poisson):
 
 def test_rows_count_by_their_weights():
     bundle, _ = further_bundle("gaussian")
-    one, table = One(bundle, random_draws(bundle, iterations=20)), small_frame()
+    one, table = SubspacePosterior(bundle, random_draws(bundle, iterations=20)), small_frame()
     found = average_comparisons(one, table, variables="v", contrast="sd", comparison="difference")
     v = table["v"]
     ends = v.mean() - v.std() / 2, v.mean() + v.std() / 2
@@ -122,7 +122,7 @@ def test_a_small_step_is_the_average_marginal_effect(poisson):
 
 def test_categories_have_a_block_each_and_log_odds():
     bundle, _ = category_bundle()
-    one = One(bundle, random_draws(bundle, iterations=20))
+    one = SubspacePosterior(bundle, random_draws(bundle, iterations=20))
     table = small_frame()
     found = average_comparisons(one, table, variables="x", comparison="lnor")
     assert list(found["category"]) == ["bus", "car", "train trip"]
@@ -135,7 +135,7 @@ def test_categories_have_a_block_each_and_log_odds():
 def test_of_a_mixture_draws_are_pooled_and_pieces_change_nothing(poisson, monkeypatch):
     one, table = poisson
     other, _ = small_bundle("count ~ x + C(g) + nn(u, v)", family="poisson", train__seed=2)
-    mixed = Mixture((one, One(other, random_draws(other, iterations=20, seed=4))))
+    mixed = Mixture((one, SubspacePosterior(other, random_draws(other, iterations=20, seed=4))))
     found = average_comparisons(mixed, table, variables=["x", "g"])
     draws = np.concatenate(
         [naive(m, table, "x", table["x"], table["x"] + 1, COMPARED["difference"])

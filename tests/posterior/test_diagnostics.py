@@ -7,7 +7,7 @@ import pytest
 
 from semistan.infer.trees import CUT
 from semistan.posterior.diagnostics import chains_apart, convergence, diagnose, worst
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -24,11 +24,11 @@ def checks(posterior):
 
 def with_lp(drawn, lp):
     bundle, draws = drawn
-    return One(bundle, replace(draws, sampler=draws.sampler | {"lp": lp}))
+    return SubspacePosterior(bundle, replace(draws, sampler=draws.sampler | {"lp": lp}))
 
 
 def test_the_log_density_has_lines_of_its_own(drawn):
-    found = checks(One(*drawn))
+    found = checks(SubspacePosterior(*drawn))
     assert found["Rhat of lp__"].passed
     assert found["ESS of lp__"].passed
 
@@ -46,7 +46,7 @@ def test_a_log_density_that_does_not_mix_fails(drawn):
 
 def test_a_method_without_a_log_density_is_not_judged_by_it(drawn):
     bundle, draws = drawn
-    posterior = One(bundle, replace(draws, sampler={}))
+    posterior = SubspacePosterior(bundle, replace(draws, sampler={}))
     assert not any("lp__" in name for name in checks(posterior))
 
 
@@ -65,7 +65,7 @@ def test_each_chain_apart_is_named_with_what_moved_most():
 
 
 def test_only_the_chains_of_one_subspace_are_compared(drawn):
-    one = One(*drawn)
+    one = SubspacePosterior(*drawn)
     far = with_lp(drawn, one.draws.sampler["lp"] + 100)
     assert checks(Mixture((one, far)))["Rhat of lp__"].passed
     lp = one.draws.sampler["lp"] + np.array([[0.0], [4.0], [0.0], [0.0]])
@@ -78,17 +78,17 @@ def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn, monkeypatc
     bundle, draws = drawn
     depth = draws.sampler["tree_depth"].copy()
     depth[0, :160] = draws.max_treedepth
-    deep = One(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
+    deep = SubspacePosterior(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
     check = checks(deep)["tree depth"]
     assert check.passed
     assert check.costly
     assert check.finding == "160 of 4000 transitions hit the maximum tree depth of 10"
-    assert not checks(One(*drawn))["tree depth"].costly
+    assert not checks(SubspacePosterior(*drawn))["tree depth"].costly
     depth[0, 40:160] = 0
-    few = One(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
+    few = SubspacePosterior(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
     assert not checks(few)["tree depth"].costly
     monkeypatch.setattr("semistan.posterior.diagnostics.trees_of", lambda *_: CUT)
     assert not checks(deep)["tree depth"].costly  # they are cut by intention
     apart = np.random.default_rng(0).normal(size=(4, 1000)) + np.array([[9.0], [0.0], [0.0], [0.0]])
     unmixed = replace(deep.draws, sampler=deep.draws.sampler | {"lp": apart})
-    assert not checks(One(bundle, unmixed))["tree depth"].passed
+    assert not checks(SubspacePosterior(bundle, unmixed))["tree depth"].passed

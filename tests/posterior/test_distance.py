@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from semistan.posterior.distance import COLUMNS, distance
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from support.drawn import random_draws
 from support.untrained import random_bundle
@@ -16,7 +16,11 @@ from support.untrained import random_bundle
 @pytest.fixture(scope="module")
 def pair():
     bundle, rows = random_bundle("gaussian")
-    return One(bundle, random_draws(bundle)), One(bundle, random_draws(bundle, seed=1)), rows
+    return (
+        SubspacePosterior(bundle, random_draws(bundle)),
+        SubspacePosterior(bundle, random_draws(bundle, seed=1)),
+        rows,
+    )
 
 
 def table(one, other, rows):
@@ -42,7 +46,7 @@ def test_a_shift_by_two_sds_is_two(pair):
     one, _, rows = pair
     x = one.draws.coefficients["b_x2"]
     moved = replace(one.draws, coefficients=one.draws.coefficients | {"b_x2": x + 2 * x.std()})
-    line = table(One(one.bundle, moved), one, rows).loc["b_x2"]
+    line = table(SubspacePosterior(one.bundle, moved), one, rows).loc["b_x2"]
     assert line[COLUMNS[0]] == pytest.approx(2)
     assert line[COLUMNS[2]] == pytest.approx(1)
 
@@ -54,7 +58,9 @@ def test_the_error_is_that_of_two_means_of_independent_draws(pair):
         replace(one.draws, coefficients=one.draws.coefficients | {"b_x1": x})
         for x in generator.normal(size=(2, *one.draws.lprior.shape))
     )
-    line = table(One(one.bundle, a), One(one.bundle, b), rows).loc["b_x1"]
+    line = table(SubspacePosterior(one.bundle, a), SubspacePosterior(one.bundle, b), rows).loc[
+        "b_x1"
+    ]
     n = one.draws.lprior.size
     assert line["MCSE"] == pytest.approx(np.sqrt(2 / n), rel=0.35)
     assert abs(line[COLUMNS[0]]) < 5 * line["MCSE"]
@@ -65,6 +71,6 @@ def test_mixtures_are_pooled_and_constants_left_out(pair):
     found = table(Mixture((one, other)), other, rows)
     assert np.isfinite(found[COLUMNS[2]]).all()
     constant = {"sigma": np.ones_like(other.draws.lprior)}
-    fixed = One(other.bundle, replace(other.draws, dispersion=constant))
+    fixed = SubspacePosterior(other.bundle, replace(other.draws, dispersion=constant))
     assert "sigma" not in table(one, fixed, rows).index
     assert isinstance(distance(one, other, rows, rows), pd.DataFrame)

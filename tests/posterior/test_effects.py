@@ -5,7 +5,7 @@ import pytest
 from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from support.by_hand import eta_by_hand
 from support.drawn import random_draws
@@ -69,7 +69,9 @@ def refusal(function, *arguments, **options):
 
 def test_a_conditional_effect_is_x_theta_plus_f_at_typical_values(linear):
     bundle, draws, frame = linear
-    effect = conditional_effect(One(bundle, draws), frame, "z", scale="linpred", resolution=7)
+    effect = conditional_effect(
+        SubspacePosterior(bundle, draws), frame, "z", scale="linpred", resolution=7
+    )
     z = np.linspace(frame["z"].min(), frame["z"].max(), 7)
     means = {name: frame[name].mean() for name in ("x", "v")}
     expected = eta_by_hand(bundle, draws, *design_by_hand(pd.DataFrame({"z": z, "g": "a"} | means)))
@@ -83,7 +85,7 @@ def test_a_conditional_effect_on_the_response_scale_is_the_mean(curved):
     bundle, draws, frame = curved
     held = {name: frame[name].mean() for name in ("x", "z", "v", "year")}
     held |= {"g": "a", "on": False, "code": 0}
-    effect = conditional_effect(One(bundle, draws), frame, ["u"], resolution=5)
+    effect = conditional_effect(SubspacePosterior(bundle, draws), frame, ["u"], resolution=5)
     rows = effect.grid.assign(**held)
     assert np.allclose(effect.draws, curved_by_hand(bundle, draws, rows), rtol=1e-12)
     assert effect.reference == pytest.approx(held)
@@ -95,7 +97,7 @@ def test_other_columns_can_be_held_elsewhere(curved):
     text = {name: str(value) for name, value in at.items()}
     rest = {name: frame[name].mean() for name in ("u", "z", "year")}
     effect, same = (
-        conditional_effect(One(bundle, draws), frame, "v", at=held, resolution=4)
+        conditional_effect(SubspacePosterior(bundle, draws), frame, "v", at=held, resolution=4)
         for held in (at, text)
     )
     rows = effect.grid.assign(**at, **rest)
@@ -107,7 +109,7 @@ def test_other_columns_can_be_held_elsewhere(curved):
 def test_partial_dependence_of_an_additive_term_is_the_term_plus_a_constant(linear):
     bundle, draws, frame = linear
     effect = partial_dependence(
-        One(bundle, draws),
+        SubspacePosterior(bundle, draws),
         frame,
         "z",
         scale="linpred",
@@ -127,7 +129,11 @@ def test_partial_dependence_is_a_loop_over_points_in_pieces_of_any_size(curved, 
     monkeypatch.setattr("semistan.posterior.effects.effect.DESIGN_ROWS", 3 * len(frame))
     monkeypatch.setattr("semistan.posterior.predictive.CHUNK_PREDICTIONS", 7 * draws.size)
     effect = partial_dependence(
-        One(bundle, draws), frame, names, resolution=4, generator=np.random.default_rng(1)
+        SubspacePosterior(bundle, draws),
+        frame,
+        names,
+        resolution=4,
+        generator=np.random.default_rng(1),
     )
     for g, point in enumerate(effect.grid.to_dict("records")):
         mu = curved_by_hand(bundle, draws, frame.assign(**point))
@@ -138,7 +144,12 @@ def test_partial_dependence_is_a_loop_over_points_in_pieces_of_any_size(curved, 
 def test_individual_curves_are_posterior_means_of_rows_and_average_to_the_dependence(curved):
     bundle, draws, frame = curved
     effect = partial_dependence(
-        One(bundle, draws), frame, "u", resolution=5, curves=30, generator=np.random.default_rng(1)
+        SubspacePosterior(bundle, draws),
+        frame,
+        "u",
+        resolution=5,
+        curves=30,
+        generator=np.random.default_rng(1),
     )
     assert np.allclose(effect.curves.mean(axis=0), effect.draws.mean(axis=0), rtol=1e-12)
     for i in range(len(frame)):
@@ -153,7 +164,7 @@ def test_fewer_rows_and_curves_are_drawn_by_the_generator(curved):
     def drawn(seed, rows, curves):
         generator = np.random.default_rng(seed)
         return partial_dependence(
-            One(bundle, draws),
+            SubspacePosterior(bundle, draws),
             frame,
             "u",
             resolution=3,
@@ -181,7 +192,11 @@ def test_fewer_rows_and_curves_are_drawn_by_the_generator(curved):
 def test_partial_dependence_of_the_linear_predictor_averages_eta(curved):
     bundle, draws, frame = curved
     effect = partial_dependence(
-        One(bundle, draws), frame, "g", scale="linpred", generator=np.random.default_rng(1)
+        SubspacePosterior(bundle, draws),
+        frame,
+        "g",
+        scale="linpred",
+        generator=np.random.default_rng(1),
     )
     eta = np.log(curved_by_hand(bundle, draws, frame.assign(g="b")))
     assert np.allclose(effect.draws[:, 1], eta.mean(axis=1), rtol=1e-12)
@@ -190,7 +205,7 @@ def test_partial_dependence_of_the_linear_predictor_averages_eta(curved):
 
 def asked(model):
     bundle, draws, frame = model
-    return One(bundle, draws), frame
+    return SubspacePosterior(bundle, draws), frame
 
 
 def grid(curved, *names, resolution=4):
@@ -211,7 +226,9 @@ def test_numeric_columns_span_their_range(curved):
 def test_whole_numbers_with_few_values_are_their_own_grid(values, points):
     frame = small_frame().assign(stage=np.repeat(np.array(values, dtype=float), 10))
     bundle, _ = small_bundle("y ~ x + nn(u, stage)", frame)
-    effect = conditional_effect(One(bundle, random_draws(bundle)), frame, "stage", resolution=7)
+    effect = conditional_effect(
+        SubspacePosterior(bundle, random_draws(bundle)), frame, "stage", resolution=7
+    )
     assert np.allclose(
         effect.grid["stage"], np.linspace(values[0], 5, 7) if points == 7 else values
     )
@@ -227,8 +244,12 @@ def test_the_order_of_a_categorical_is_kept():
     frame = small_frame().assign(g=lambda f: pd.Categorical(f["g"], ["c", "a", "b"]))
     bundle, _ = small_bundle("y ~ g + nn(u, v)", frame)
     draws = random_draws(bundle)
-    assert list(conditional_effect(One(bundle, draws), frame, "g").grid["g"]) == ["c", "a", "b"]
-    assert conditional_effect(One(bundle, draws), frame, "u").reference["g"] == "c"
+    assert list(conditional_effect(SubspacePosterior(bundle, draws), frame, "g").grid["g"]) == [
+        "c",
+        "a",
+        "b",
+    ]
+    assert conditional_effect(SubspacePosterior(bundle, draws), frame, "u").reference["g"] == "c"
 
 
 def test_two_columns_are_crossed_and_the_last_varies_fastest(curved):
@@ -243,12 +264,17 @@ def test_a_spline_is_shown_up_to_the_ends_of_its_range():
     frame = small_frame().assign(**{"odd name": lambda f: f["g"]})
     draws = random_draws(bundle)
     effect = partial_dependence(
-        One(bundle, draws), frame, "x", resolution=3, rows=5, generator=np.random.default_rng(1)
+        SubspacePosterior(bundle, draws),
+        frame,
+        "x",
+        resolution=3,
+        rows=5,
+        generator=np.random.default_rng(1),
     )
     assert effect.grid["x"].iloc[-1] == frame["x"].max()
-    assert list(conditional_effect(One(bundle, draws), frame, "odd name").grid["odd name"]) == [
-        *"abc"
-    ]
+    assert list(
+        conditional_effect(SubspacePosterior(bundle, draws), frame, "odd name").grid["odd name"]
+    ) == [*"abc"]
 
 
 def test_the_table_has_brms_columns(linear):
@@ -267,8 +293,10 @@ def test_the_table_has_brms_columns(linear):
 def test_the_users_table_is_left_as_it_is(linear):
     bundle, draws, frame = linear
     before = frame.copy()
-    conditional_effect(One(bundle, draws), frame, "z", at={"x": 0})
-    partial_dependence(One(bundle, draws), frame, "g", generator=np.random.default_rng(1))
+    conditional_effect(SubspacePosterior(bundle, draws), frame, "z", at={"x": 0})
+    partial_dependence(
+        SubspacePosterior(bundle, draws), frame, "g", generator=np.random.default_rng(1)
+    )
     assert frame.equals(before)
 
 
@@ -311,7 +339,7 @@ def test_what_cannot_be_averaged_is_refused(linear, options, message):
 def test_a_table_that_the_model_cannot_predict_is_refused(linear):
     bundle, draws, frame = linear
     assert "names column 'v'" in refusal(
-        conditional_effect, One(bundle, draws), frame.drop(columns="v"), "x"
+        conditional_effect, SubspacePosterior(bundle, draws), frame.drop(columns="v"), "x"
     )
 
 
@@ -324,11 +352,12 @@ def test_an_effect_on_categories_is_on_the_probability_of_each(family, monkeypat
         "semistan.posterior.predictive.CHUNK_PREDICTIONS", 8 * draws.size * len(names)
     )
     effect = partial_dependence(
-        One(bundle, draws), frame, "g", curves=4, generator=np.random.default_rng(1)
+        SubspacePosterior(bundle, draws), frame, "g", curves=4, generator=np.random.default_rng(1)
     )
     each = [
         posterior_epred(
-            One(bundle, draws), apply_design(bundle.design, frame.assign(g=g), response=False)
+            SubspacePosterior(bundle, draws),
+            apply_design(bundle.design, frame.assign(g=g), response=False),
         )
         for g in "abc"
     ]
@@ -349,9 +378,11 @@ def test_an_effect_on_categories_is_on_the_probability_of_each(family, monkeypat
 def test_the_linear_predictor_is_named_after_the_second_category():
     (bundle, _), frame = category_bundle(), category_frame()
     draws = random_draws(bundle)
-    effect = conditional_effect(One(bundle, draws), frame, "g", scale="linpred")
+    effect = conditional_effect(SubspacePosterior(bundle, draws), frame, "g", scale="linpred")
     at = frame.assign(**{name: frame[name].mean() for name in "xuv"})[:3].assign(g=[*"abc"])
-    eta = posterior_linpred(One(bundle, draws), apply_design(bundle.design, at, response=False))
+    eta = posterior_linpred(
+        SubspacePosterior(bundle, draws), apply_design(bundle.design, at, response=False)
+    )
     assert np.allclose(effect.draws[..., 0], eta, rtol=1e-12)
     assert set(effect.table()["category"]) == {"car"}
 
@@ -359,6 +390,8 @@ def test_the_linear_predictor_is_named_after_the_second_category():
 def test_a_column_may_be_called_category():
     frame = category_frame().rename(columns={"x": "category"})
     bundle, _ = small_bundle("mode ~ category + nn(u, v)", frame, family="categorical")
-    table = conditional_effect(One(bundle, random_draws(bundle)), frame, "category").table()
+    table = conditional_effect(
+        SubspacePosterior(bundle, random_draws(bundle)), frame, "category"
+    ).table()
     assert list(table)[:2] == ["category", ".category"]
     assert table["category"].dtype == float and set(table[".category"]) == set(frame["mode"])

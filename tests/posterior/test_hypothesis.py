@@ -10,7 +10,7 @@ from scipy import stats
 from semistan.errors import InputError
 from semistan.posterior.expression import DEEPEST, evaluate_expression
 from semistan.posterior.hypothesis import density_at_0, hypotheses, parse_hypothesis
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -79,7 +79,7 @@ def posterior(mean=0.3, sd=0.4, seed=3, **settings):
         (np.random.default_rng(seed).permutation(20_000) + 0.5) / 20_000, mean, sd
     )
     coefficients = {**draws.coefficients, "b_x1": values.reshape(4, 5000)}
-    return One(bundle, replace(draws, coefficients=coefficients)), rows
+    return SubspacePosterior(bundle, replace(draws, coefficients=coefficients)), rows
 
 
 def judged(one, rows, *texts, **options):

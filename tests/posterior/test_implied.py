@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semistan.posterior.implied import DRAWS, LATER, implied, implied_text
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.prior_draws import prior_draws
 from support.assertions import Z
@@ -86,7 +86,7 @@ def test_it_is_that_of_draws_from_the_prior():
     bundle, rows = small_bundle()
     (found,) = implied(bundle, rows, np.random.default_rng(1))
     draws = prior_draws(bundle, rows, (4, 1000), np.random.default_rng(2))
-    f = posterior_linpred(One(bundle, draws), rows, part="nn")
+    f = posterior_linpred(SubspacePosterior(bundle, draws), rows, part="nn")
     expected = np.median(f.std(axis=0, ddof=1)) / bundle.units.eta_scale
     assert found.sd == pytest.approx(expected, rel=0.1)
 

@@ -8,7 +8,7 @@ from semistan.errors import InputError
 from semistan.model.design import apply_design
 from semistan.model.subspace import along
 from semistan.posterior.effects.importance import permutation_importance
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from support.by_hand import eta_by_hand
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame
@@ -24,7 +24,9 @@ def model(formula=FORMULA, frame=None, **settings):
 
 def importance(bundle, draws, frame, seed=1, **options):
     generator = np.random.default_rng(seed)
-    return permutation_importance(One(bundle, draws), frame, generator=generator, **options)
+    return permutation_importance(
+        SubspacePosterior(bundle, draws), frame, generator=generator, **options
+    )
 
 
 def mean_log_lik(bundle, draws, frame, y):

@@ -16,7 +16,7 @@ from semistan.errors import InputError
 from semistan.infer.methods import method_named
 from semistan.posterior import predictive
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import (
     compare_elpd,
@@ -79,8 +79,8 @@ def test_elpd_of_a_tempered_posterior_is_its_exact_leave_one_out_density(tempera
 def test_the_temperature_is_that_of_the_bundle():
     bundle, rows = random_bundle("gaussian", sample={"temperature": 3.0})
     draws = random_draws(bundle)
-    density = predictive.log_lik(One(bundle, draws), rows)
-    found = leave_one_out(One(bundle, draws), rows)
+    density = predictive.log_lik(SubspacePosterior(bundle, draws), rows)
+    found = leave_one_out(SubspacePosterior(bundle, draws), rows)
     assert found.elpd == pytest.approx(psis_loo(density, 3.0).elpd, rel=1e-12)
     assert found.elpd != pytest.approx(psis_loo(density).elpd, rel=1e-3)
 
@@ -89,9 +89,11 @@ def test_a_tempered_subspace_has_no_psis_loo():
     sample = {"temperature": 2.0, "temper": "subspace"}
     bundle, rows = random_bundle("gaussian", sample=sample)
     with pytest.raises(InputError, match=r"temperature 2: p\(y \| phi\) .* use 'semistan kfold'"):
-        leave_one_out(One(bundle, random_draws(bundle)), rows)
+        leave_one_out(SubspacePosterior(bundle, random_draws(bundle)), rows)
     plain, rows = random_bundle("gaussian", sample=sample | {"temperature": 1.0})
-    assert np.isfinite(leave_one_out(One(plain, random_draws(plain)), rows).elpd).all()
+    assert np.isfinite(
+        leave_one_out(SubspacePosterior(plain, random_draws(plain)), rows).elpd
+    ).all()
 
 
 def test_the_table_is_arvizs():
@@ -140,9 +142,9 @@ def test_the_limit_depends_on_the_number_of_draws():
 def test_rows_are_taken_in_pieces(monkeypatch):
     bundle, rows = random_bundle("poisson")
     draws = random_draws(bundle)
-    whole = leave_one_out(One(bundle, draws), rows)
+    whole = leave_one_out(SubspacePosterior(bundle, draws), rows)
     monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * draws.size)
-    pieces = leave_one_out(One(bundle, draws), rows)
+    pieces = leave_one_out(SubspacePosterior(bundle, draws), rows)
     assert pieces.elpd == pytest.approx(whole.elpd, rel=1e-12)
     assert pieces.size == draws.size
 
@@ -180,7 +182,7 @@ def test_an_approximation_has_no_psis_loo(method):
     bundle, rows = random_bundle("gaussian")
     draws = replace(random_draws(bundle), method=method_named(method))
     with pytest.raises(InputError, match=r"from an approximation .* use 'semistan kfold'"):
-        leave_one_out(One(bundle, draws), rows)
+        leave_one_out(SubspacePosterior(bundle, draws), rows)
 
 
 @pytest.fixture
@@ -191,7 +193,8 @@ def two_runs(monkeypatch):
     runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
     monkeypatch.setattr(Run, "rows", lambda _: rows)
     monkeypatch.setattr(
-        "semistan.workflow.score.read_posterior", lambda run: One(run.bundle, drawn[run.path.name])
+        "semistan.workflow.score.read_posterior",
+        lambda run: SubspacePosterior(run.bundle, drawn[run.path.name]),
     )
     return runs, drawn
 
@@ -200,7 +203,7 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
     runs, drawn = two_runs
     table = compare(runs).set_index("model")
     for run in runs:
-        expected = leave_one_out(One(run.bundle, drawn[run.path.name]), run.rows())
+        expected = leave_one_out(SubspacePosterior(run.bundle, drawn[run.path.name]), run.rows())
         assert table.loc[run.path.name, "k_above"] == len(expected.unreliable) > 0
         assert table.loc[run.path.name, "largest_k"] == expected.pareto_k.max()
     read = []
@@ -244,11 +247,11 @@ def test_all_weights_need_no_folds_and_no_caveat(monkeypatch):
     monkeypatch.setattr("semistan.workflow.compare.read_kfold", None)
     assert resolved_by([run, run]) == "loo"
     assert caveat([run, run], "loo") == ""
-    found = leave_one_out(One(bundle, random_draws(bundle)), rows)
+    found = leave_one_out(SubspacePosterior(bundle, random_draws(bundle)), rows)
     assert found.caveat == ""
     assert repr(found).endswith(found.text())
     narrow, rows = random_bundle("gaussian")
-    found = leave_one_out(One(narrow, random_draws(narrow)), rows)
+    found = leave_one_out(SubspacePosterior(narrow, random_draws(narrow)), rows)
     assert repr(found).endswith(CONDITIONAL)
 
 

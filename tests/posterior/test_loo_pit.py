@@ -9,7 +9,7 @@ from scipy import stats
 from semistan.errors import InputError
 from semistan.infer.methods import method_named
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_predict
 from semistan.posterior.scoring.loo import psis_weights
 from semistan.posterior.scoring.loo_pit import loo_pit, uniform_band
@@ -21,7 +21,7 @@ from support.untrained import random_bundle
 @pytest.fixture(scope="module")
 def one():
     bundle, rows = random_bundle("gaussian")
-    return One(bundle, random_draws(bundle, chains=4, iterations=250)), rows
+    return SubspacePosterior(bundle, random_draws(bundle, chains=4, iterations=250)), rows
 
 
 def test_the_transform_is_arvizs(one):
@@ -35,7 +35,7 @@ def test_the_transform_is_arvizs(one):
 
 def test_discrete_responses_are_randomised_between_their_steps():
     bundle, rows = random_bundle("poisson")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     found, _ = loo_pit(posterior, rows, np.random.default_rng(2))
     y_rep = posterior_predict(posterior, rows, np.random.default_rng(2))
     weights = np.exp(psis_weights(log_lik(posterior, rows))[0])
@@ -93,4 +93,4 @@ def test_a_mixture_has_it_and_others_do_not(one):
         loo_pit(replace(posterior, draws=approximate), rows, np.random.default_rng(1))
     bundle, rows = category_bundle()
     with pytest.raises(InputError, match="no distribution function"):
-        loo_pit(One(bundle, random_draws(bundle)), rows, np.random.default_rng(1))
+        loo_pit(SubspacePosterior(bundle, random_draws(bundle)), rows, np.random.default_rng(1))

@@ -7,7 +7,7 @@ import pytest
 
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.mcse import MCSE_COLUMNS, mcse_mean, mcse_quantile, mcse_table
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from support.drawn import random_draws
 from support.untrained import random_bundle
 
@@ -53,7 +53,7 @@ def test_the_errors_are_those_of_repetitions(several_of):
 
 def test_the_table_has_arvizs_figures():
     bundle, _ = random_bundle("gaussian")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     table = mcse_table(posterior)
     assert list(table.columns) == ["variable", *MCSE_COLUMNS]
     assert list(table.variable) == list(posterior.interpreted)
@@ -69,6 +69,8 @@ def test_a_constant_has_no_error():
     bundle, _ = random_bundle("gaussian")
     draws = random_draws(bundle)
     still = replace(draws, dispersion={"sigma": np.ones((2, 50))})
-    table = mcse_table(Mixture((One(bundle, still), One(bundle, draws)))).set_index("variable")
+    table = mcse_table(
+        Mixture((SubspacePosterior(bundle, still), SubspacePosterior(bundle, draws)))
+    ).set_index("variable")
     assert np.isnan(table.loc["sigma", "MCSE_Estimate"])
     assert np.isfinite(table.loc["b_x1"].to_numpy(dtype=float)).all()

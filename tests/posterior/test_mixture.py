@@ -16,7 +16,7 @@ from semistan.posterior.effects.effect import conditional_effect, partial_depend
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.options import PredictOptions
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.prediction import draws_of, predict_chunks, summarise_prediction
 from semistan.posterior.predictive import (
     distribution,
@@ -52,7 +52,7 @@ def member(seed, formula=FORMULA, **settings):
     bundle, rows = small_bundle(formula, table(), train__seed=seed, train__epochs=5, **settings)
     drawn = random_draws(bundle, chains=CHAINS, iterations=ITERATIONS, seed=seed)
     sampler = calm_sampler(CHAINS, ITERATIONS, seed)
-    return One(bundle, replace(drawn, sampler=sampler)), rows
+    return SubspacePosterior(bundle, replace(drawn, sampler=sampler)), rows
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_means_and_log_likelihoods_are_those_of_the_members(members, mixed):
 
 def test_probabilities_of_categories_are_those_of_the_members():
     found = [category_bundle(train__seed=seed) for seed in (1, 2)]
-    members = tuple(One(bundle, random_draws(bundle, seed=1)) for bundle, _ in found)
+    members = tuple(SubspacePosterior(bundle, random_draws(bundle, seed=1)) for bundle, _ in found)
     rows = found[0][1]
     expected = np.concatenate([posterior_epred(one, rows) for one in members])
     assert np.array_equal(posterior_epred(Mixture(members), rows), expected)
@@ -310,7 +310,7 @@ def test_tables_of_draws_and_inference_data_have_the_chains_of_both(members, mix
 def test_members_of_different_models_or_sizes_are_refused(members, change, message):
     formula, chains = change.get("formula", FORMULA), change.get("chains", CHAINS)
     bundle, _ = small_bundle(formula, table().head(change.get("rows", 30)))
-    other = One(bundle, random_draws(bundle, chains=chains, iterations=ITERATIONS))
+    other = SubspacePosterior(bundle, random_draws(bundle, chains=chains, iterations=ITERATIONS))
     with pytest.raises(InputError, match=message):
         Mixture((members[0], other))
 

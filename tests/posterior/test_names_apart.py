@@ -9,7 +9,7 @@ from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.effect import conditional_effect
 from semistan.posterior.effects.estimates import apart, estimates_table
 from semistan.posterior.effects.marginal import average_marginal_effects
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.workflow.simulate import simulate
 from support.drawn import random_draws
 from support.small import small_bundle, small_config, small_frame
@@ -22,7 +22,7 @@ NAMES = {"x": "Estimate", "g": "term", "u": "l-95% CI", "v": "category"}
 def fitted():
     frame = small_frame().rename(columns=NAMES)
     bundle, rows = small_bundle("y ~ Estimate + C(term) + nn(`l-95% CI`, category)", frame)
-    return One(bundle, random_draws(bundle)), rows, frame
+    return SubspacePosterior(bundle, random_draws(bundle)), rows, frame
 
 
 def test_an_effects_table_has_the_column_and_its_estimate(fitted):
@@ -74,7 +74,7 @@ def test_a_column_called_draw_is_simulated_as_it_is():
 
 def test_an_offset_is_known_and_has_no_effect_of_its_own_by_default():
     bundle, _ = small_bundle("y ~ x + offset(z) + nn(u, v), sigma ~ offset(v)")
-    one = One(bundle, random_draws(bundle))
+    one = SubspacePosterior(bundle, random_draws(bundle))
     assert average_marginal_effects(one, small_frame())["term"].tolist() == ["x", "u", "v"]
     assert average_comparisons(one, small_frame())["term"].tolist() == ["x", "u", "v"]
     asked = average_marginal_effects(one, small_frame(), variables=["z"])

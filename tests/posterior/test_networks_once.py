@@ -13,7 +13,7 @@ from semistan.posterior.effects.columns import spared
 from semistan.posterior.effects.effect import partial_dependence
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame
@@ -26,12 +26,12 @@ GRID = 4
 @cache
 def one(formula=FORMULA, seed=0):
     bundle, _ = small_bundle(formula)
-    return One(bundle, random_draws(bundle, iterations=4, seed=seed))
+    return SubspacePosterior(bundle, random_draws(bundle, iterations=4, seed=seed))
 
 
 def linearised():
     plain = one()
-    return One(plain.bundle, replace(plain.draws, around=plain.draws.phi[:, 0]))
+    return SubspacePosterior(plain.bundle, replace(plain.draws, around=plain.draws.phi[:, 0]))
 
 
 POSTERIORS = {
@@ -79,7 +79,7 @@ def test_answers_are_those_of_networks_computed_each_time(kind, monkeypatch):
     posterior = POSTERIORS[kind]()
     monkeypatch.setattr("semistan.posterior.predictive.CHUNK_PREDICTIONS", 20 * posterior.size)
     once = list(learnt(posterior))
-    for own in (One, Mixture):
+    for own in (SubspacePosterior, Mixture):
         monkeypatch.setattr(own, "knowing", lambda self, *_: self)
     for found, expected in zip(once, learnt(posterior), strict=True):
         assert np.array_equal(found, expected)

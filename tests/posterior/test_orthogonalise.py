@@ -22,7 +22,7 @@ from semistan.posterior import orthogonal
 from semistan.posterior.collinearity import LIMIT, collinearity, regress
 from semistan.posterior.draws import Draws, level, orthogonalised
 from semistan.posterior.orthogonal import Orthogonal, network_along, read_gamma, write_gamma
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
@@ -47,7 +47,7 @@ def read(bundle, rows, draws):
 def consistent_draws(bundle, rows, **arguments):
     """Return random draws whose b_Intercept is the mean of eta over the rows, moved to X = 0."""
     draws = random_draws(bundle, **arguments)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     intercept = (eta - draws.flat(draws.theta) @ rows.X.T).mean(axis=1)
     draws.coefficients["b_Intercept"] = intercept.reshape(draws.phi.shape[:2])
     return draws
@@ -171,10 +171,21 @@ def test_the_parts_change_and_what_is_predicted_does_not(name, mode):
     raw = consistent_draws(bundle, rows)
     draws = read(bundle, rows, raw)
     new = rows.take(np.arange(3, 8))
-    eta = posterior_linpred(One(bundle, draws), new)
-    assert np.max(np.abs(eta - posterior_linpred(One(bundle, raw), new))) < 1e-10
-    assert np.max(np.abs(log_lik(One(bundle, draws), new) - log_lik(One(bundle, raw), new))) < 1e-10
-    parts = [posterior_linpred(One(bundle, draws), new, part=part) for part in ("structured", "nn")]
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), new)
+    assert np.max(np.abs(eta - posterior_linpred(SubspacePosterior(bundle, raw), new))) < 1e-10
+    assert (
+        np.max(
+            np.abs(
+                log_lik(SubspacePosterior(bundle, draws), new)
+                - log_lik(SubspacePosterior(bundle, raw), new)
+            )
+        )
+        < 1e-10
+    )
+    parts = [
+        posterior_linpred(SubspacePosterior(bundle, draws), new, part=part)
+        for part in ("structured", "nn")
+    ]
     intercept = draws.flat(draws.coefficients["b_Intercept_orth"])[:, None]
     assert np.max(np.abs(intercept + sum(parts) - eta)) < 1e-10 * np.max(np.abs(eta))
     effects = draws.effects
@@ -190,7 +201,7 @@ def test_the_parts_change_and_what_is_predicted_does_not(name, mode):
 def test_the_networks_part_is_centred_and_orthogonal_over_the_training_rows(mode):
     bundle, rows = shared_bundle(mode=mode)
     draws = read(bundle, rows, consistent_draws(bundle, rows))
-    f = posterior_linpred(One(bundle, draws), rows, part="nn")
+    f = posterior_linpred(SubspacePosterior(bundle, draws), rows, part="nn")
     X = rows.X[:, : 2 if mode == "all" else 1]
     cosines = (
         f
@@ -201,7 +212,12 @@ def test_the_networks_part_is_centred_and_orthogonal_over_the_training_rows(mode
     assert np.max(np.abs(f.mean(axis=1))) < 1e-10 * np.abs(f).max()
     raw = consistent_draws(bundle, rows)
     assert (
-        np.min(np.abs(posterior_linpred(One(bundle, raw), rows, part="nn") @ (X - X.mean(axis=0))))
+        np.min(
+            np.abs(
+                posterior_linpred(SubspacePosterior(bundle, raw), rows, part="nn")
+                @ (X - X.mean(axis=0))
+            )
+        )
         > 0
     )
 
@@ -232,7 +248,9 @@ def test_nothing_changes_where_nothing_is_shared():
     for other in (off, inside):
         assert bundle_program(other) == bundle_program(bundle)
         assert list(stan_data(other, rows)) == list(stan_data(bundle, rows))
-    assert summarise(One(bundle, random_draws(bundle)), rows).notes == (left_out(bundle, 1),)
+    assert summarise(SubspacePosterior(bundle, random_draws(bundle)), rows).notes == (
+        left_out(bundle, 1),
+    )
 
 
 def test_afterwards_the_program_is_what_it_would_be_anyway():
@@ -302,7 +320,9 @@ def test_orthogonalised_intervals_cover_at_their_rate_and_raw_ones_do_not(covera
 
 def test_the_summary_has_both_and_says_which_to_read():
     bundle, rows = shared_bundle()
-    summary = summarise(One(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows)
+    summary = summarise(
+        SubspacePosterior(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows
+    )
     names = [row.name for row in summary.rows]
     assert names == ["b_Intercept", "b_x1", "b_x2", "b_Intercept_orth", "b_x1_orth", "sigma"]
     (note,) = [note for note in summary.notes if note.startswith("Orthogonalised")]
@@ -326,7 +346,7 @@ def test_names_that_look_like_orthogonalised_ones_are_plain_coefficients():
     assert np.array_equal(level(named, found), found.coefficients["b_Intercept_orth"])
     (note,) = [
         note
-        for note in summarise(One(named, found), rows).notes
+        for note in summarise(SubspacePosterior(named, found), rows).notes
         if note.startswith("Orthogonalised")
     ]
     assert "read b_Intercept_orth, b_Intercept_orthodox_orth. b_Intercept, " in note
@@ -340,7 +360,9 @@ def test_convergence_is_not_judged_on_what_only_the_priors_identify():
     def failed(changed):
         apart = draws.coefficients[changed] + [[0.0], [50 * np.ptp(draws.coefficients[changed])]]
         coefficients = draws.coefficients | {changed: apart}
-        checks = summarise(One(bundle, replace(draws, coefficients=coefficients)), rows).checks
+        checks = summarise(
+            SubspacePosterior(bundle, replace(draws, coefficients=coefficients)), rows
+        ).checks
         return not next(c for c in checks if c.name == "Rhat of coefficients").passed
 
     assert failed("b_x1_orth")
@@ -357,7 +379,7 @@ def test_in_the_program_the_raw_coefficient_is_the_one_that_is_not_judged():
         orthogonal=Orthogonal((0,), gamma, in_model=True, unidentified=("b_x1_raw",)),
     )
     assert list(draws.identified) == ["b_Intercept", "b_x1", "b_x2", "sigma"]
-    note = summarise(One(bundle, draws), rows).notes[0]
+    note = summarise(SubspacePosterior(bundle, draws), rows).notes[0]
     assert "read b_x1. b_x1_raw stands beside the network as it is, which can imitate it." in note
 
 
@@ -396,16 +418,16 @@ def test_a_network_that_says_what_a_column_says_is_warned_of_unless_it_is_orthog
     arguments = {"formula": "y ~ x1 + x2 + nn(x1, 2 * x1, 3 * x1)", **LINEAR}
     bundle, rows = shared_bundle(mode="off", **arguments)
     draws = consistent_draws(bundle, rows)
-    found = collinearity(One(bundle, draws), rows)
+    found = collinearity(SubspacePosterior(bundle, draws), rows)
     assert found.r2 > LIMIT
     assert found.columns == ("x1",)
     warning = found.warning()
     assert warning.startswith("Warning: x1 explains 100% of the network's part (limit 80%)")
-    assert summarise(One(bundle, draws), rows).notes == (warning, left_out(bundle, 1))
+    assert summarise(SubspacePosterior(bundle, draws), rows).notes == (warning, left_out(bundle, 1))
     bundle, _ = shared_bundle(mode="auto", **arguments)
     orthogonal_draws = read(bundle, rows, draws)
-    assert collinearity(One(bundle, orthogonal_draws), rows).warning() is None
-    assert len(summarise(One(bundle, orthogonal_draws), rows).notes) == 2
+    assert collinearity(SubspacePosterior(bundle, orthogonal_draws), rows).warning() is None
+    assert len(summarise(SubspacePosterior(bundle, orthogonal_draws), rows).notes) == 2
 
 
 # ---- Pictures and the report
@@ -415,7 +437,7 @@ def test_a_network_that_says_what_a_column_says_is_warned_of_unless_it_is_orthog
 def test_pictures_have_both(standardise):
     bundle, rows = shared_bundle()
     material = memory_material(
-        One(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows
+        SubspacePosterior(bundle, read(bundle, rows, consistent_draws(bundle, rows))), rows
     )
     draw(material, "coefficients", standardise=standardise)
     text = coefficients_alt(material, standardise=standardise)

@@ -16,7 +16,7 @@ from semistan.posterior import predictive
 from semistan.posterior.diagnostics import eta_convergence
 from semistan.posterior.engine import engine_named, onnx_engine
 from semistan.posterior.options import PredictOptions
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.prediction import (
     check_prediction,
     draws_of,
@@ -40,8 +40,10 @@ NAMES = ("gaussian", "poisson", "bernoulli")
 def chunks_of(bundle, draws, rows, kind="epred", part="all", seed=1):
     generator = np.random.default_rng(seed)
     return list(
-        predict_chunks(One(bundle, draws), rows, PredictOptions(kind, part), generator)
-    )  # fmt: skip
+        predict_chunks(
+            SubspacePosterior(bundle, draws), rows, PredictOptions(kind, part), generator
+        )
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,7 +51,7 @@ def test_intercept_and_parts_add_up_to_the_linear_predictor(name):
     bundle, rows = random_bundle(name, frozen=1, hidden=(3, 4))
     draws = random_draws(bundle)
     structured, nn, everything = (
-        posterior_linpred(One(bundle, draws), rows, part=part)
+        posterior_linpred(SubspacePosterior(bundle, draws), rows, part=part)
         for part in ("structured", "nn", "all")
     )
     assert structured == pytest.approx(draws.flat(draws.theta) @ rows.X.T)
@@ -65,8 +67,8 @@ def test_onnx_predicts_what_torch_predicts(name, frozen, tmp_path):
     write_bundle(bundle, tmp_path / "bundle")
     onnx = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
     for function in (posterior_linpred, posterior_epred):
-        assert function(One(bundle, draws, onnx), rows) == pytest.approx(
-            function(One(bundle, draws), rows), rel=1e-9
+        assert function(SubspacePosterior(bundle, draws, onnx), rows) == pytest.approx(
+            function(SubspacePosterior(bundle, draws), rows), rel=1e-9
         )
 
 
@@ -81,7 +83,7 @@ import numpy as np
 from semistan.bundle.bundle import read_bundle
 from semistan.posterior.diagnostics import eta_convergence
 from semistan.posterior.engine import engine_named
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 bundle = read_bundle({str(tmp_path / "bundle")!r})
 engine = engine_named("onnx", bundle, Path({str(tmp_path / "bundle")!r}))
 engine(np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((5, 3)), np.zeros((5, 2)))
@@ -111,7 +113,7 @@ def test_replicated_responses_depend_on_the_seed_alone():
     )
     assert np.array_equal(one.values, same.values)
     assert not np.array_equal(one.values, other.values)
-    expected = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
+    expected = posterior_predict(SubspacePosterior(bundle, draws), rows, np.random.default_rng(1))
     assert np.array_equal(one.values, expected)
 
 
@@ -196,12 +198,12 @@ def test_a_parameter_is_predicted_with_a_predictor_and_without():
     log_sigma = b["b_sigma_Intercept"] + b["b_sigma_z"] * rows.predictors["sigma"].X.T
     log_nu = np.log(draws.flat(draws.dispersion["nu"]))[:, None] + np.zeros(30)
     for name, expected in (("sigma", log_sigma), ("nu", log_nu)):
-        found = posterior_linpred(One(bundle, draws), rows, dpar=name)
+        found = posterior_linpred(SubspacePosterior(bundle, draws), rows, dpar=name)
         assert found == pytest.approx(expected, rel=1e-12)
-        value = posterior_epred(One(bundle, draws), rows, dpar=name)
+        value = posterior_epred(SubspacePosterior(bundle, draws), rows, dpar=name)
         assert value == pytest.approx(np.exp(expected), rel=1e-12)
     with pytest.raises(InputError, match="only the linear predictor eta is a sum of parts"):
-        posterior_linpred(One(bundle, draws), rows, part="nn", dpar="nu")
+        posterior_linpred(SubspacePosterior(bundle, draws), rows, part="nn", dpar="nu")
 
 
 def odds_by_hand(bundle, draws, rows):
@@ -222,23 +224,23 @@ def test_categories_have_probabilities_whose_log_odds_are_linear():
     bundle, rows = category_bundle(network__hidden=[])
     draws = random_draws(bundle)
     odds = odds_by_hand(bundle, draws, rows)
-    assert posterior_epred(One(bundle, draws), rows) == pytest.approx(
+    assert posterior_epred(SubspacePosterior(bundle, draws), rows) == pytest.approx(
         softmax(odds, axis=-1), rel=1e-9
     )
     for name, k in (("mucar", 1), ("mutrain_trip", 2)):
         for function in (posterior_linpred, posterior_epred):
-            found = function(One(bundle, draws), rows, dpar=name)
+            found = function(SubspacePosterior(bundle, draws), rows, dpar=name)
             assert found == pytest.approx(odds[..., k], rel=1e-9)
 
 
 def test_ordered_categories_are_between_thresholds():
     bundle, rows = category_bundle("cumulative")
     draws = random_draws(bundle)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     gaps = [draws.flat(draws.dispersion[f"gap_{k}"])[:, None] for k in (2, 3)]
     below = [expit(tau - eta) for tau in (0, gaps[0], gaps[0] + gaps[1])]
     expected = np.diff([np.zeros_like(eta), *below, np.ones_like(eta)], axis=0)
-    found = posterior_epred(One(bundle, draws), rows)
+    found = posterior_epred(SubspacePosterior(bundle, draws), rows)
     assert found == pytest.approx(np.moveaxis(expected, 0, -1), rel=1e-9, abs=1e-15)
 
 
@@ -248,7 +250,7 @@ def test_ordered_categories_are_between_thresholds():
 def test_probabilities_have_a_line_for_each_row_and_category(family, names, monkeypatch):
     bundle, rows = category_bundle(family)
     draws, K = random_draws(bundle, chains=2, iterations=20), len(names)
-    p = posterior_epred(One(bundle, draws), rows)
+    p = posterior_epred(SubspacePosterior(bundle, draws), rows)
     monkeypatch.setattr(predictive, "CHUNK_PREDICTIONS", 7 * 40 * K)
     chunks = chunks_of(bundle, draws, rows)
     assert [len(chunk.rows) for chunk in chunks] == [7, 7, 7, 7, 2]
@@ -268,7 +270,7 @@ def test_probabilities_have_a_line_for_each_row_and_category(family, names, monk
 def test_new_unordered_responses_have_names_and_shares():
     bundle, rows = category_bundle()
     draws = random_draws(bundle)
-    y = posterior_predict(One(bundle, draws), rows, np.random.default_rng(1))
+    y = posterior_predict(SubspacePosterior(bundle, draws), rows, np.random.default_rng(1))
     (chunk,) = chunks_of(bundle, draws, rows, kind="predict")
     names = np.array(["bus", "car", "train trip"])
     table = summarise_prediction(chunk, 0.95)
@@ -307,8 +309,8 @@ def test_the_table_has_brms_columns():
 def test_a_model_without_structured_terms_is_predicted():
     bundle, rows = family_bundle("gaussian", "nn(u, v)")
     draws = random_draws(bundle, chains=2, iterations=5)
-    assert posterior_linpred(One(bundle, draws), rows).shape == (10, 30)
-    assert np.all(posterior_linpred(One(bundle, draws), rows, part="structured") == 0)
+    assert posterior_linpred(SubspacePosterior(bundle, draws), rows).shape == (10, 30)
+    assert np.all(posterior_linpred(SubspacePosterior(bundle, draws), rows, part="structured") == 0)
 
 
 def test_the_predictors_of_all_categories_are_judged():
@@ -316,11 +318,11 @@ def test_the_predictors_of_all_categories_are_judged():
     draws = random_draws(bundle, chains=2, iterations=100)
     moved = draws.coefficients["b_mutrain_trip_x"] + 50 * np.array([[0], [1]])
     apart = replace(draws, coefficients=draws.coefficients | {"b_mutrain_trip_x": moved})
-    assert eta_convergence(One(bundle, draws), rows).rhat < 1.2
-    assert eta_convergence(One(bundle, apart), rows).rhat > 1.5
+    assert eta_convergence(SubspacePosterior(bundle, draws), rows).rhat < 1.2
+    assert eta_convergence(SubspacePosterior(bundle, apart), rows).rhat > 1.5
 
 
 def test_a_log_density_needs_the_response():
     bundle, rows = random_bundle("poisson")
     with pytest.raises(InputError, match=r"needs the rows' response: .*response=True"):
-        log_lik(One(bundle, random_draws(bundle)), replace(rows, y=None))
+        log_lik(SubspacePosterior(bundle, random_draws(bundle)), replace(rows, y=None))

@@ -9,7 +9,7 @@ from scipy.stats import expon, gamma, lognorm, norm, t
 
 import semistan
 from semistan.command import cli
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
@@ -78,7 +78,7 @@ def test_what_the_program_derives_is_derived():
         + expon.logpdf(draws.dispersion["sigma"], scale=bundle.units.eta_scale)
     )
     assert draws.lprior == pytest.approx(expected, rel=1e-9)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     intercept = eta.mean(axis=1) - draws.flat(draws.theta) @ rows.X.mean(axis=0)
     assert draws.flat(draws.coefficients["b_Intercept"]) == pytest.approx(intercept)
 
@@ -106,7 +106,8 @@ def test_predictions_agree_with_a_run_that_leaves_the_likelihood_out(toolchain, 
     draws = prior_draws(bundle, rows, (4, 5000), np.random.default_rng(1))
     some = rows.first(3)
     by_stan, by_numpy = (
-        posterior_epred(One(bundle, d), some).reshape(d.chains, -1, 3) for d in (sampled, draws)
+        posterior_epred(SubspacePosterior(bundle, d), some).reshape(d.chains, -1, 3)
+        for d in (sampled, draws)
     )
     for i in range(3):
         for p in (0.1, 0.5, 0.9):

@@ -8,7 +8,7 @@ from scipy import stats
 
 from semistan.errors import InputError
 from semistan.model.families.families import family
-from semistan.posterior.posterior import Mixture, One, Posterior
+from semistan.posterior.posterior import Mixture, Posterior, SubspacePosterior
 from semistan.posterior.predictive import distribution, posterior_epred, posterior_linpred
 from semistan.posterior.scoring.r2 import PARTS, loo_r2, r2
 from support.drawn import random_draws
@@ -45,7 +45,7 @@ def judged(posterior, rows, **options):
 @pytest.mark.parametrize("name", ["gaussian", "negbinomial"])
 def test_r2_and_shares_are_their_definition(name):
     bundle, rows = further_bundle(name)
-    one = One(bundle, random_draws(bundle, chains=2, iterations=20))
+    one = SubspacePosterior(bundle, random_draws(bundle, chains=2, iterations=20))
     weight = rows.given["weights"]
     found = judged(one, rows)
     mu, eta = posterior_epred(one, rows), posterior_linpred(one, rows)
@@ -78,7 +78,7 @@ def test_r2_and_shares_are_their_definition(name):
 
 def test_chunks_of_rows_change_nothing(monkeypatch):
     bundle, rows = further_bundle("gaussian")
-    one = One(bundle, random_draws(bundle))
+    one = SubspacePosterior(bundle, random_draws(bundle))
     whole = judged(one, rows)
     monkeypatch.setattr("semistan.posterior.predictive.CHUNK_PREDICTIONS", 500)
     pieces = judged(one, rows)
@@ -89,7 +89,7 @@ def test_chunks_of_rows_change_nothing(monkeypatch):
 
 def test_a_family_without_a_variance_has_that_of_the_residuals(monkeypatch):
     bundle, rows = random_bundle("gaussian")
-    one = One(bundle, random_draws(bundle))
+    one = SubspacePosterior(bundle, random_draws(bundle))
     mu = posterior_epred(one, rows)
     expected = mu.var(axis=1) / (mu.var(axis=1) + (rows.y - mu).var(axis=1))
 
@@ -131,7 +131,7 @@ def test_a_row_of_weight_2_counts_as_two_rows():
 
 def test_of_a_mixture_draws_are_pooled_and_an_approximation_has_no_loo():
     one, other = random_bundle("poisson"), random_bundle("poisson", seed=1)
-    members = [One(bundle, random_draws(bundle)) for bundle, _ in (one, other)]
+    members = [SubspacePosterior(bundle, random_draws(bundle)) for bundle, _ in (one, other)]
     rows = one[1]
     pooled = np.mean([judged(each, rows).table.loc[0, "Estimate"] for each in members])
     found = judged(Mixture(tuple(members)), rows).table
@@ -143,4 +143,4 @@ def test_of_a_mixture_draws_are_pooled_and_an_approximation_has_no_loo():
 def test_categories_have_no_r2(name):
     bundle, rows = category_bundle(name)
     with pytest.raises(InputError, match="has categories and so no variance"):
-        judged(One(bundle, random_draws(bundle)), rows)
+        judged(SubspacePosterior(bundle, random_draws(bundle)), rows)

@@ -22,7 +22,7 @@ from semistan.bundle.files import write_json
 from semistan.errors import InputError
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior import predictive
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.folds import (
     fold_folder,
@@ -59,7 +59,7 @@ def judged(name, **options):
     bundle, rows = random_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
     options = {"generator": np.random.default_rng(1)} | options
-    return bundle, rows, draws, pointwise(One(bundle, draws), rows, **options)
+    return bundle, rows, draws, pointwise(SubspacePosterior(bundle, draws), rows, **options)
 
 
 def by_name(bundle, found, interval=0.9):
@@ -125,7 +125,7 @@ def density(name, y, eta, dispersion, s, trials):
 @pytest.mark.lengthy
 def test_lppd_is_that_of_a_naive_loop(name):
     bundle, rows, draws, found = judged(name)
-    eta = posterior_linpred(One(bundle, draws), rows)
+    eta = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     total, trials = 0.0, rows.given.get("trials", np.ones(len(rows)))
     for i in range(len(rows)):
         mixture = np.mean(
@@ -141,7 +141,7 @@ def test_lppd_is_that_of_a_naive_loop(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_scikit_learns(name):
     bundle, rows, draws, found = judged(name)
-    mean = posterior_epred(One(bundle, draws), rows).mean(axis=0)
+    mean = posterior_epred(SubspacePosterior(bundle, draws), rows).mean(axis=0)
     mine = by_name(bundle, found)
     assert mine["RMSE"].value == pytest.approx(root_mean_squared_error(rows.y, mean))
     assert mine["MAE"].value == pytest.approx(mean_absolute_error(rows.y, mean))
@@ -149,7 +149,7 @@ def test_errors_are_scikit_learns(name):
 
 def test_auc_and_brier_score_are_scikit_learns():
     bundle, rows, draws, found = judged("bernoulli")
-    mean = posterior_epred(One(bundle, draws), rows).mean(axis=0)
+    mean = posterior_epred(SubspacePosterior(bundle, draws), rows).mean(axis=0)
     mine = by_name(bundle, found)
     assert mine["AUC"].value == pytest.approx(roc_auc_score(rows.y, mean))
     assert mine["Brier"].value == pytest.approx(brier_score_loss(rows.y, mean))
@@ -159,9 +159,11 @@ def test_auc_and_brier_score_are_scikit_learns():
 def test_averages_have_the_weights_and_densities_do_not(name, capsys):
     bundle, rows = random_bundle(name, formula="y | weights(w) ~ x1 + x2 + nn(u1, u2, u3)")
     draws = random_draws(bundle, chains=2, iterations=200)
-    found = pointwise(One(bundle, draws), rows, generator=np.random.default_rng(1))
+    found = pointwise(SubspacePosterior(bundle, draws), rows, generator=np.random.default_rng(1))
     plain, plain_rows = random_bundle(name)
-    of_plain = pointwise(One(plain, draws), plain_rows, generator=np.random.default_rng(1))
+    of_plain = pointwise(
+        SubspacePosterior(plain, draws), plain_rows, generator=np.random.default_rng(1)
+    )
     for field in Pointwise.__dataclass_fields__:
         if field != "weight":
             assert np.array_equal(getattr(found, field), getattr(of_plain, field))
@@ -203,8 +205,8 @@ def judged_categories(name):
     counted = name == MULTINOMIAL
     bundle, rows = random_bundle(name) if counted else category_bundle(name)
     draws = random_draws(bundle, chains=2, iterations=200)
-    found = pointwise(One(bundle, draws), rows, generator=np.random.default_rng(1))
-    return bundle, rows, posterior_epred(One(bundle, draws), rows).mean(axis=0), found
+    found = pointwise(SubspacePosterior(bundle, draws), rows, generator=np.random.default_rng(1))
+    return bundle, rows, posterior_epred(SubspacePosterior(bundle, draws), rows).mean(axis=0), found
 
 
 def test_unordered_categories_have_three_scores():
@@ -327,10 +329,12 @@ def test_intervals_cover_as_they_should_when_the_model_is_true():
     bundle, rows = random_bundle("gaussian")
     draws = random_draws(bundle, chains=1, iterations=2000)
     generator = np.random.default_rng(6)
-    replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
+    replicated = predictive.posterior_predict(SubspacePosterior(bundle, draws), rows, generator)
     covered, pit = [], []
     for y in replicated[generator.choice(2000, 300, replace=False)]:
-        found = pointwise(One(bundle, draws), replace(rows, y=y), interval=0.8, generator=generator)
+        found = pointwise(
+            SubspacePosterior(bundle, draws), replace(rows, y=y), interval=0.8, generator=generator
+        )
         covered.append(((found.lower <= y) & (y <= found.upper)).mean())
         pit.append(found.pit[0])
     assert abs(np.mean(covered) - 0.8) < 5 * stats.sem(covered) + 2 / 2000
@@ -341,11 +345,11 @@ def test_the_randomised_pit_of_counts_is_uniform():
     bundle, rows = random_bundle("poisson")
     draws = random_draws(bundle, chains=1, iterations=1000)
     generator = np.random.default_rng(7)
-    replicated = predictive.posterior_predict(One(bundle, draws), rows, generator)
+    replicated = predictive.posterior_predict(SubspacePosterior(bundle, draws), rows, generator)
     pit = []
     for y in replicated[:300]:
         one = replace(rows, y=y).first(1)
-        pit.append(pointwise(One(bundle, draws), one, generator=generator).pit[0])
+        pit.append(pointwise(SubspacePosterior(bundle, draws), one, generator=generator).pit[0])
     assert stats.kstest(pit, "uniform").pvalue > 1e-4
 
 
@@ -423,7 +427,7 @@ def test_a_probability_of_95_is_refused():
 def test_one_row_has_every_score_but_those_of_several():
     for name in ("gaussian", "bernoulli", "poisson", "cumulative", "binomial"):
         bundle, rows = random_bundle(name)
-        posterior = One(bundle, random_draws(bundle))
+        posterior = SubspacePosterior(bundle, random_draws(bundle))
         found = pointwise(posterior, rows.first(1), generator=np.random.default_rng(1))
         several = scores(bundle.family, found)
         whole = pointwise(posterior, rows, generator=np.random.default_rng(1))

@@ -12,7 +12,7 @@ from semistan.errors import InputError
 from semistan.infer.methods import method_named
 from semistan.model.priors.prior import torch_priors
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.sensitivity import distance, prior_density, sensitivity
 from support.drawn import random_draws
@@ -31,7 +31,7 @@ def arvizs(one, rows, component):
 @pytest.mark.parametrize("name", ["gaussian", "poisson"])
 def test_sensitivities_are_arvizs(name):
     bundle, rows = random_bundle(name)
-    one = One(bundle, random_draws(bundle, chains=4, iterations=250))
+    one = SubspacePosterior(bundle, random_draws(bundle, chains=4, iterations=250))
     found = sensitivity(one, rows).set_index("variable")
     for component in ("prior", "likelihood"):
         expected = arvizs(one, rows, component)
@@ -56,7 +56,7 @@ def test_a_constant_has_no_sensitivity():
 def test_weights_of_a_mixture_are_found_within_each_member():
     several = [random_bundle("gaussian", seed=seed) for seed in (0, 1)]
     rows = several[0][1]
-    members = [One(bundle, random_draws(bundle, seed=3)) for bundle, _ in several]
+    members = [SubspacePosterior(bundle, random_draws(bundle, seed=3)) for bundle, _ in several]
     alone = sensitivity(members[0], rows).set_index("variable")
     twice = sensitivity(Mixture((members[0], members[0])), rows).set_index("variable")
     for component in ("prior", "likelihood"):
@@ -69,7 +69,7 @@ def test_weights_of_a_mixture_are_found_within_each_member():
 def test_the_diagnosis_tells_prior_and_data_apart():
     bundle, rows = random_bundle("gaussian")
     draws = random_draws(bundle, chains=4, iterations=250)
-    found = sensitivity(One(bundle, draws), rows)
+    found = sensitivity(SubspacePosterior(bundle, draws), rows)
     for line in found.itertuples():
         strong = line.prior >= 0.05
         told = {
@@ -85,7 +85,7 @@ def test_priors_of_some_parameters_are_parts_of_the_whole(name):
         name, formula="y ~ x1 + x2 + (1 + v | g) + nn(u1, u2, u3)",
         priors={"b_x2": "student_t(3, 0, 1)"},
     )  # fmt: skip
-    one = One(bundle, random_draws(bundle))
+    one = SubspacePosterior(bundle, random_draws(bundle))
     keys = {group.key for group in bundle.model.priors}
     total = prior_density(one, sorted(keys))
     each = sum(prior_density(one, [key]) for key in keys)
@@ -107,23 +107,23 @@ def test_priors_of_some_parameters_are_parts_of_the_whole(name):
 
 def test_priors_that_are_not_there_or_joint_are_refused():
     bundle, rows = random_bundle("gaussian")
-    one = One(bundle, random_draws(bundle))
+    one = SubspacePosterior(bundle, random_draws(bundle))
     with pytest.raises(InputError, match=r"names 'b_x3'.*Did you mean 'b_x"):
         sensitivity(one, rows, ["b_x3"])
     bundle, rows = random_bundle("gaussian", priors={"b": "horseshoe()"})
     with pytest.raises(InputError, match="a joint one"):
-        sensitivity(One(bundle, random_draws(bundle)), rows, ["b"])
+        sensitivity(SubspacePosterior(bundle, random_draws(bundle)), rows, ["b"])
 
 
 def test_a_tempered_subspace_cannot_be_scaled():
     sample = {"temperature": 2.0, "temper": "subspace"}
     bundle, rows = random_bundle("gaussian", sample=sample)
     with pytest.raises(InputError, match="power-scaling needs the temperature"):
-        sensitivity(One(bundle, random_draws(bundle)), rows)
+        sensitivity(SubspacePosterior(bundle, random_draws(bundle)), rows)
 
 
 def test_an_approximation_is_refused_with_what_to_do():
     bundle, rows = random_bundle("gaussian")
     draws = replace(random_draws(bundle), method=method_named("meanfield"))
     with pytest.raises(InputError, match="sample by --method nuts, or fit the model again with"):
-        sensitivity(One(bundle, draws), rows)
+        sensitivity(SubspacePosterior(bundle, draws), rows)

@@ -13,7 +13,7 @@ from scipy import stats
 from semistan.errors import InputError
 from semistan.model.families.families import family
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_predict
 from semistan.posterior.psis import pareto_smoothed
 from semistan.posterior.scoring.compare import compare_elpd, compare_loo
@@ -34,7 +34,9 @@ SILENT = np.array([0, 3, 4, 17, 29])
 
 def drawn(name, seed=0):
     bundle, rows = random_bundle(name)
-    return One(bundle, random_draws(bundle, chains=4, iterations=100, seed=seed)), rows
+    return SubspacePosterior(
+        bundle, random_draws(bundle, chains=4, iterations=100, seed=seed)
+    ), rows
 
 
 def with_silent_rows(rows, name):
@@ -93,7 +95,9 @@ def test_totals_and_other_rows_are_arvizs(several):
 
 def test_comparisons_and_stacking_are_those_of_the_other_rows(several):
     posterior, rows, others, _ = several
-    other = One(posterior.bundle, random_draws(posterior.bundle, chains=4, iterations=100, seed=5))
+    other = SubspacePosterior(
+        posterior.bundle, random_draws(posterior.bundle, chains=4, iterations=100, seed=5)
+    )
     found, expected = (
         compare_loo({"a": leave_one_out(posterior, each), "b": leave_one_out(other, each)})
         for each in (rows, others)

@@ -11,7 +11,7 @@ from statsmodels.duration.survfunc import SurvfuncRight
 
 from semistan.errors import InputError
 from semistan.posterior.checks import predictive_checks
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.scoring.r2 import r2
 from semistan.posterior.survival import kaplan_meier, survival, survival_after_entry
@@ -27,7 +27,7 @@ TIMES = np.array([0.5, 3.0, 11.0])
 def fitted():
     bundle, rows = random_bundle("weibull", formula="y | cens(h) ~ x1 + g + nn(u1)", n=10)
     rows.given["weights"] = np.linspace(1, 2, 10)
-    return One(bundle, random_draws(bundle)), rows
+    return SubspacePosterior(bundle, random_draws(bundle)), rows
 
 
 def test_curves_are_weighted_means_of_scipys(fitted):
@@ -70,7 +70,7 @@ def late():
     """Rows of which some entered late, the hardier ones: x1 lengthens life, and entry is after."""
     bundle, rows = random_bundle("exponential", formula=LATE, n=200)
     generator = np.random.default_rng(3)
-    posterior = One(bundle, random_draws(bundle, iterations=2))
+    posterior = SubspacePosterior(bundle, random_draws(bundle, iterations=2))
     eta = posterior_linpred(posterior, rows).mean(axis=0)
     entry = np.where(eta > np.median(eta), np.exp(eta) * generator.random(200), 0.0)
     rows.given["lb"] = entry
@@ -133,7 +133,7 @@ def test_the_picture_has_a_curve_with_steps_for_each_group(fitted):
 
 def test_rows_in_intervals_have_no_steps():
     bundle, rows = random_bundle("gaussian", formula="y | cens(c, y2) ~ x1 + nn(u1)")
-    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    material = memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows)
     figure = draw(material, "survival")
     assert len(figure.axes[0].lines) == 1
     words = " ".join(text.get_text() for text in figure.findobj(Text)).split()
@@ -158,4 +158,4 @@ def test_a_censored_response_is_compared_with_no_prediction(fitted, kind):
 def test_other_responses_have_no_survival_curves(name):
     bundle, rows = random_bundle(name)
     with pytest.raises(InputError, match=r"not known|no times"):
-        draw(memory_material(One(bundle, random_draws(bundle)), rows), "survival")
+        draw(memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows), "survival")

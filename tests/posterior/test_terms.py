@@ -13,7 +13,7 @@ import pytest
 import semistan
 from semistan.posterior.effects.groups import group_coefficients, group_effects
 from semistan.posterior.effects.smooths import smooth_curves, smooths_table
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.show.pictures import alt_text, available, draw
 from semistan.show.pictures.material import memory_material
 from semistan.workflow.explain import slopes
@@ -48,7 +48,7 @@ def posterior_of(formula, spread=None, **settings):
         name: np.full_like(x, (spread or {}).get(name, 1)) for name, x in draws.spread.items()
     }
     sigma = {name: np.full_like(x, SIGMA) for name, x in draws.dispersion.items()}
-    return One(
+    return SubspacePosterior(
         bundle, replace(draws, spread=constant if spread else draws.spread, dispersion=sigma)
     ), rows
 
@@ -189,7 +189,7 @@ def test_effects_without_a_coefficient_are_themselves():
 def test_thresholds_of_a_level_are_less_its_effect():
     frame = table().assign(rating=np.arange(N) % 3 + 1)
     bundle, _ = small_bundle("rating ~ (1 | g) + nn(u)", frame, family="cumulative")
-    posterior = One(bundle, random_draws(bundle))
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
     found, draws = group_coefficients(posterior), posterior.draws
     assert list(found["effect"]) == ["Intercept[1]"] * 3 + ["Intercept[2]"] * 3
     r = draws.flat(draws.terms["r_1"])[..., 0]

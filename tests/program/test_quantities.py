@@ -15,7 +15,7 @@ from semistan.infer.cmdstan.compile import Compiled, compile_program, without_co
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES, family
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One, read_posterior
+from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
@@ -70,7 +70,7 @@ def binary(run, toolchain):
 def standardised(fit):
     """Replicated responses less their mean, over their sd, given each draw: (S, N)."""
     bundle, draws = fit.run.bundle, fit.posterior.draws
-    mu = posterior_epred(One(bundle, draws), fit.run.rows())
+    mu = posterior_epred(SubspacePosterior(bundle, draws), fit.run.rows())
     variance = {
         "gaussian": lambda: draws.dispersion["sigma"].ravel()[:, None] ** 2,
         "poisson": lambda: mu,
@@ -143,7 +143,7 @@ def test_another_seed_gives_other_responses_and_the_same_log_lik(copy, toolchain
 def test_counts_of_huge_means_do_not_stop_stan(copy, toolchain):
     units = copy.bundle.units
     far = replace(copy.bundle, units=replace(units, eta_loc=units.eta_loc + 25))
-    eta = posterior_linpred(One(far, read_posterior(copy).draws), copy.rows())
+    eta = posterior_linpred(SubspacePosterior(far, read_posterior(copy).draws), copy.rows())
     generate_quantities(replace(copy, bundle=far), toolchain, seed=1)
     y_rep = read_generated(copy).y_rep
     assert (eta > np.log(2.0**30)).any()

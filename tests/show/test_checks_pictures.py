@@ -5,7 +5,7 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.posterior.checks import predictive_checks
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.scoring.loo_pit import loo_pit, uniform_band
 from semistan.show.pictures import alt_text, draw
 from semistan.show.pictures.material import memory_material
@@ -18,7 +18,9 @@ from support.small import category_bundle, small_bundle
 @pytest.fixture(scope="module")
 def material():
     bundle, rows = small_bundle()
-    return memory_material(One(bundle, random_draws(bundle, chains=2, iterations=300)), rows)
+    return memory_material(
+        SubspacePosterior(bundle, random_draws(bundle, chains=2, iterations=300)), rows
+    )
 
 
 def test_the_line_of_loo_pit_is_the_difference_of_the_distribution_functions(material):
@@ -68,6 +70,6 @@ def test_pairs_are_the_draws_of_the_parameters_that_are_named(material):
 @pytest.mark.parametrize("kind", ["stat", "loo_pit"])
 def test_unordered_categories_have_no_such_picture(kind):
     bundle, rows = category_bundle()
-    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    material = memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows)
     with pytest.raises(InputError, match=f"there is no picture '{kind}' of this fit: unordered"):
         draw(material, kind)

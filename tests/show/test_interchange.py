@@ -10,7 +10,7 @@ import xarray
 
 from semistan.errors import InputError
 from semistan.posterior.arviz import quiet_arviz
-from semistan.posterior.posterior import Mixture, One
+from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.show.export import draws_table
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -40,7 +40,7 @@ def written(drawn, path, *, prior_only=False, temperature=1.0):
     sample = {"seed": 5, "temperature": temperature}
     manifest = {"sample": sample, "prior_only": prior_only, "cmdstan": "2.27.0"}
     run = Run(path.parent, bundle, manifest)
-    write_inference_data(inference_data(run, One(bundle, draws), rows), path)
+    write_inference_data(inference_data(run, SubspacePosterior(bundle, draws), rows), path)
     return path
 
 
@@ -114,7 +114,7 @@ def test_arviz_finds_no_log_likelihood_of_a_tempered_run(drawn, tmp_path):
 
 def test_the_table_has_a_line_for_each_draw_and_posteriors_names(drawn):
     bundle, _, draws = drawn
-    table = draws_table(One(bundle, draws))
+    table = draws_table(SubspacePosterior(bundle, draws))
     assert list(table.columns) == [
         ".chain", ".iteration", ".draw", "b_Intercept", "b_x1", "b_x2", "sigma",
         "phi[1]", "phi[2]", "phi[3]", "lprior", *SAMPLER,
@@ -130,16 +130,17 @@ def test_the_table_has_a_line_for_each_draw_and_posteriors_names(drawn):
 
 
 def test_a_parquet_of_the_draws_reads_back_the_same(drawn, tmp_path):
-    write_table(draws_table(One(drawn[0], drawn[2])), tmp_path / "draws.parquet")
+    write_table(draws_table(SubspacePosterior(drawn[0], drawn[2])), tmp_path / "draws.parquet")
     pd.testing.assert_frame_equal(
-        pd.read_parquet(tmp_path / "draws.parquet"), draws_table(One(drawn[0], drawn[2]))
+        pd.read_parquet(tmp_path / "draws.parquet"),
+        draws_table(SubspacePosterior(drawn[0], drawn[2])),
     )
 
 
 def test_a_csv_of_ten_digit_draws_reads_back_the_same(drawn, tmp_path):
     ten_digits = np.vectorize(lambda value: float(f"{value:.10g}"))
     phi = ten_digits(1e-7 * drawn[2].phi)
-    table = draws_table(One(drawn[0], dataclasses.replace(drawn[2], phi=phi)))
+    table = draws_table(SubspacePosterior(drawn[0], dataclasses.replace(drawn[2], phi=phi)))
     write_table(table, tmp_path / "draws.csv")
     with (tmp_path / "draws.csv").open(newline="") as file:
         header, *lines = csv.reader(file)
@@ -151,7 +152,7 @@ def test_a_csv_of_ten_digit_draws_reads_back_the_same(drawn, tmp_path):
 
 def test_another_format_is_refused_before_anything_is_written(drawn, tmp_path):
     with pytest.raises(InputError, match=r"ends in \.csv or \.parquet, got .*draws\.rds'"):
-        write_table(draws_table(One(drawn[0], drawn[2])), tmp_path / "draws.rds")
+        write_table(draws_table(SubspacePosterior(drawn[0], drawn[2])), tmp_path / "draws.rds")
     assert not list(tmp_path.iterdir())
 
 
@@ -179,5 +180,10 @@ def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, 
 def test_draws_of_several_subspaces_have_no_prior_weights(drawn, tmp_path):
     bundle, rows, draws = drawn
     run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"})
-    both = Mixture((One(bundle, draws), One(bundle, random_draws(bundle, chains=3, iterations=20))))
+    both = Mixture(
+        (
+            SubspacePosterior(bundle, draws),
+            SubspacePosterior(bundle, random_draws(bundle, chains=3, iterations=20)),
+        )
+    )
     assert "log_prior" not in inference_data(run, both, rows).groups()

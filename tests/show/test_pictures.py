@@ -15,7 +15,7 @@ from semistan.model.design import apply_design
 from semistan.model.names import MU
 from semistan.model.table.rows import Columns, Rows
 from semistan.posterior.effects.effect import Effect
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_predict
 from semistan.posterior.scoring.scores import Pointwise, pointwise
 from semistan.show.pictures import KINDS, alt_text, available, draw
@@ -52,7 +52,9 @@ def with_energy(draws, seed=0):
 def small_material(name="gaussian", chains=2, others=(), prior_only=False, **settings):
     bundle, rows = family_bundle(name, **settings)
     draws = with_energy(random_draws(bundle, chains=chains))
-    return memory_material(One(bundle, draws), rows, others=others, prior_only=prior_only)
+    return memory_material(
+        SubspacePosterior(bundle, draws), rows, others=others, prior_only=prior_only
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +72,15 @@ def wide():
     )
     names = " + ".join(f"x_{i}" for i in range(18))
     bundle, rows = small_bundle(f"y ~ {names} + C(occupation) + nn(u, v)", frame)
-    others = (("HMC in the full space of all weights", One(bundle, random_draws(bundle, seed=1))),)
-    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows, others=others)
+    others = (
+        (
+            "HMC in the full space of all weights",
+            SubspacePosterior(bundle, random_draws(bundle, seed=1)),
+        ),
+    )
+    return memory_material(
+        SubspacePosterior(bundle, with_energy(random_draws(bundle))), rows, others=others
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -372,7 +381,7 @@ def test_loss_is_the_bundles(gaussian):
         gaussian.posterior.bundle,
         trained=replace(gaussian.posterior.bundle.trained, history=history),
     )
-    material = memory_material(One(bundle, gaussian.posterior.draws), gaussian.rows)
+    material = memory_material(SubspacePosterior(bundle, gaussian.posterior.draws), gaussian.rows)
     figure = draw(material, "loss")
     first, second = figure.axes
     (training, validation, kept) = lines(first)
@@ -389,7 +398,7 @@ def test_loss_without_validation_rows_or_history():
     assert legend(draw(material, "loss")) == ["training rows", "kept"]
     bundle = material.posterior.bundle
     untrained = replace(bundle, trained=replace(bundle.trained, history={}, curve={}))
-    bare = memory_material(One(untrained, material.posterior.draws), material.rows)
+    bare = memory_material(SubspacePosterior(untrained, material.posterior.draws), material.rows)
     assert "loss" not in available(bare)
     with pytest.raises(InputError, match="no history"):
         draw(bare, "loss")
@@ -428,7 +437,9 @@ def test_check_of_whole_numbers_counts_rows(family):
 def test_check_says_if_replicated_counts_go_beyond_the_picture():
     material = small_material("poisson")
     draws = replace(material.posterior.draws, phi=5 * material.posterior.draws.phi)
-    figure = draw(memory_material(One(material.posterior.bundle, draws), material.rows), "ppc")
+    figure = draw(
+        memory_material(SubspacePosterior(material.posterior.bundle, draws), material.rows), "ppc"
+    )
     top = figure.axes[0].patches[-1].get_x() + figure.axes[0].patches[-1].get_width()
     assert top < 3 * material.rows.y.max() + 6
     assert re.search(r"\d% of replicated values are larger", texts(figure))
@@ -438,7 +449,9 @@ def test_check_of_large_counts_puts_values_together():
     generator = np.random.default_rng(0)
     frame = small_frame().assign(count=generator.poisson(300, 30))
     bundle, rows = small_bundle("count ~ x + nn(u, v)", frame, family="poisson")
-    (axes,) = draw(memory_material(One(bundle, random_draws(bundle)), rows), "ppc").axes
+    (axes,) = draw(
+        memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows), "ppc"
+    ).axes
     assert len(axes.patches) <= 41
     assert sum(bar.get_height() for bar in axes.patches) == 30
     assert re.fullmatch(r"rows in \d+ values", axes.get_ylabel())
@@ -488,7 +501,9 @@ def image_material(formula="flag ~ x + nn(image(scan))", shape=(8, 9, 3), n=30, 
     frame = category_frame().iloc[:n].assign(scan=list(images), other=list(images[::-1]))
     settings = {"family": "bernoulli", "network__channels": [2], **settings}
     bundle, rows = small_bundle(formula, frame, **settings)
-    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows), images
+    return memory_material(
+        SubspacePosterior(bundle, with_energy(random_draws(bundle))), rows
+    ), images
 
 
 @pytest.fixture(scope="module")
@@ -610,7 +625,7 @@ def test_models_without_images_have_no_such_picture(gaussian):
     formula = "y ~ x + nn(image(scan), trunk='trunk.onnx')"
     frame = small_frame().assign(scan=list(pixels_of(30, (4,))))
     bundle, rows = small_bundle(formula, frame)
-    embedded = memory_material(One(bundle, with_energy(random_draws(bundle))), rows)
+    embedded = memory_material(SubspacePosterior(bundle, with_energy(random_draws(bundle))), rows)
     assert available(embedded) == OF_NUMBERS
     with pytest.raises(InputError, match="holds the embeddings alone"):
         draw(embedded, "images")
@@ -621,7 +636,7 @@ def test_models_without_images_have_no_such_picture(gaussian):
 
 def category_material(name):
     bundle, rows = category_bundle(name)
-    return memory_material(One(bundle, with_energy(random_draws(bundle))), rows)
+    return memory_material(SubspacePosterior(bundle, with_energy(random_draws(bundle))), rows)
 
 
 @pytest.fixture(scope="module")
@@ -747,7 +762,7 @@ def test_trace_shows_the_worst_first_and_says_what_is_left_out(wide):
     draws = replace(
         wide.posterior.draws, coefficients={**wide.posterior.draws.coefficients, "b_x_7": shifted}
     )
-    material = memory_material(One(wide.posterior.bundle, draws), wide.rows)
+    material = memory_material(SubspacePosterior(wide.posterior.bundle, draws), wide.rows)
     figure = draw(material, "trace")
     assert len(figure.axes) == 8 and "14 more" in texts(figure)
     assert figure.axes[0].get_title(loc="left").startswith("b_x_7  Rhat")
@@ -945,9 +960,9 @@ def test_names_that_matplotlib_would_read_as_commands_are_shown():
     frame = small_frame().rename(columns={"u": "_u", "g": "_cost_$_$"})
     formula = FORMULA.replace("C(g)", "C(`_cost_$_$`)").replace("nn(u", "nn(_u")
     bundle, rows = small_bundle(formula, frame)
-    others = (("_other", One(bundle, random_draws(bundle, seed=1))),)
+    others = (("_other", SubspacePosterior(bundle, random_draws(bundle, seed=1))),)
     material = memory_material(
-        One(bundle, random_draws(bundle)), rows, label="_this", others=others
+        SubspacePosterior(bundle, random_draws(bundle)), rows, label="_this", others=others
     )
     for kind in ("coefficients", "densities"):
         names = [name.strip() for name in legend(draw(material, kind))]
@@ -964,7 +979,7 @@ def test_names_that_matplotlib_would_read_as_commands_are_shown():
 @pytest.fixture(scope="module")
 def grouped():
     bundle, rows = small_bundle("y ~ x + (1 | g) + nn(u, v)")
-    return memory_material(One(bundle, random_draws(bundle)), rows)
+    return memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows)
 
 
 def test_a_standard_deviation_of_a_group_is_no_change_for_one_unit(grouped):
@@ -992,7 +1007,7 @@ def test_a_check_counts_weighted_rows_by_their_weights_or_says_that_it_does_not(
     frame = small_frame().assign(w=np.arange(30) % 3 + 1.0)
     formula = f"{response} | weights(w) ~ x + nn(u)"
     bundle, rows = small_bundle(formula, frame, family=family)
-    material = memory_material(One(bundle, random_draws(bundle)), rows)
+    material = memory_material(SubspacePosterior(bundle, random_draws(bundle)), rows)
     figure = draw(material, "ppc")
     (axes,) = figure.axes
     if family == "gaussian":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from semistan.model.config import SampleConfig
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import summarise
 from support.drawn import random_draws
@@ -45,7 +45,7 @@ def test_html_is_escaped(tmp_path):
 
 def test_a_summary_is_its_table_with_a_verdict():
     bundle, rows = random_bundle("gaussian")
-    summary = summarise(One(bundle, random_draws(bundle)), rows)
+    summary = summarise(SubspacePosterior(bundle, random_draws(bundle)), rows)
     lines = repr(summary).splitlines()
     assert lines[0].split() == [
         "Estimate", "Est.Error", "l-95%", "CI", "u-95%", "CI", "Rhat", "Bulk_ESS", "Tail_ESS",

@@ -15,7 +15,7 @@ from semistan.model.bundle import as_sampled
 from semistan.model.config import SampleConfig
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.subspace import along
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.show.pictures import draw, slice
 from semistan.show.pictures import measures as picture
 from semistan.show.pictures.material import evenly, memory_material
@@ -24,7 +24,7 @@ from semistan.show.pictures.slice import Plane, evaluate
 from semistan.show.pictures.write import write_picture
 from semistan.subspace.curve import curve_points
 from semistan.subspace.measures import measure, relative_error
-from semistan.subspace.nested import MOST_SIZES, nested_errors
+from semistan.subspace.nested_errors import MOST_SIZES, nested_errors
 from semistan.workflow.outputs import plot_subspace
 from support.command import command_in
 from support.drawn import random_draws
@@ -292,7 +292,7 @@ def test_a_tempered_posterior_is_sliced_as_it_is_sampled(temper):
 
 def test_the_picture_of_a_run_is_this_slice():
     measured = small_measured("pca", draws=True)
-    material = memory_material(One(measured.bundle, measured.draws), measured.rows)
+    material = memory_material(SubspacePosterior(measured.bundle, measured.draws), measured.rows)
     (both,) = (axes for axes in draw(material, "subspace").axes if axes.get_xlabel() == "phi[1]")
     here = panel(draw_measures(measured), "phi[1]")
     assert both.get_xlim() == here.get_xlim()

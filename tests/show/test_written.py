@@ -14,7 +14,7 @@ from semistan.posterior.effects.effect import conditional_effect
 from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.hypothesis import hypotheses
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.scoring.compare import compare_loo
 from semistan.posterior.scoring.loo import leave_one_out
 from semistan.posterior.scoring.r2 import r2
@@ -77,7 +77,7 @@ def answers(request):
     units = {"x": of_x, "u": of_x, "v": of_x, "y": of_y}
     table = frame.assign(**{name: unit * frame[name] for name, unit in units.items()})
     bundle, rows = small_bundle("y ~ x + C(g) + nn(u, v)", table, subspace__construction="full")
-    one = One(bundle, random_draws(bundle, chains=4, iterations=100))
+    one = SubspacePosterior(bundle, random_draws(bundle, chains=4, iterations=100))
     other = replace(one, draws=random_draws(bundle, chains=4, iterations=100, seed=4))
 
     def generator():

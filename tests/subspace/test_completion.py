@@ -20,7 +20,7 @@ from semistan.model.networks.activations import ACTIVATIONS
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.engine import onnx_engine, torch_engine
 from semistan.posterior.generated import generate_quantities, read_generated
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.summary import summarise
 from semistan.program.data import stan_data
@@ -222,7 +222,7 @@ def test_the_intercept_is_the_mean_of_the_completed_predictor():
     found = replace(found, others=found.others | {"b_Intercept": moved.reshape(1, -1)})
     bundle = replace(bundle, trained=replace(bundle.trained, completion=found))
     draws, _ = drawn(bundle, rows)
-    eta = One(bundle, draws).predictor(rows)
+    eta = SubspacePosterior(bundle, draws).predictor(rows)
     at_mean = draws.flat(draws.coefficients["b_Intercept"] + draws.theta @ units.x_loc)
     assert eta.mean(axis=1) == pytest.approx(at_mean, rel=1e-9)
     assert bundle.completion.others[bundle.design.mean.intercept].shape == (1, 1 + found.K)
@@ -234,7 +234,11 @@ def test_a_far_step_out_of_the_subspace_is_a_finding():
     for stride, passed in ((1.9, True), (2.1, False)):
         found = replace(bundle.completion, stride=stride)
         own = replace(bundle, trained=replace(bundle.trained, completion=found))
-        (check,) = (item for item in summarise(One(own, draws), rows).checks if "step" in item.name)
+        (check,) = (
+            item
+            for item in summarise(SubspacePosterior(own, draws), rows).checks
+            if "step" in item.name
+        )
         assert check.passed == passed
         assert f"{stride:.1f} standard deviations (limit 2.0)" in check.finding
 
@@ -254,10 +258,12 @@ def test_a_graph_of_the_completed_subspace_takes_no_other_draws():
     bundle, rows = completed_bundle("gaussian")
     completed, sampled = drawn(bundle, rows)
     engine = torch_engine(bundle)
-    expected = One(bundle, completed).predictor(rows)
-    assert One(bundle, completed, engine).predictor(rows) == pytest.approx(expected, rel=1e-9)
+    expected = SubspacePosterior(bundle, completed).predictor(rows)
+    assert SubspacePosterior(bundle, completed, engine).predictor(rows) == pytest.approx(
+        expected, rel=1e-9
+    )
     with pytest.raises(InputError, match="not completed; use --engine torch"):
-        One(bundle, sampled, engine)
+        SubspacePosterior(bundle, sampled, engine)
 
 
 def test_a_bundle_without_its_completion_is_refused():

@@ -8,8 +8,8 @@ from semistan.model.subspace import Subspace, along, along_axes
 from semistan.subspace import measures
 from semistan.subspace.construction import construction
 from semistan.subspace.descent import Parameters
-from semistan.subspace.hand_over import hand_over
 from semistan.subspace.measures import measure, relative_error, state_of, trace_criterion
+from semistan.subspace.result import trained_result
 from support.random_problem import (
     naive_ggn,
     naive_jacobian,
@@ -28,7 +28,7 @@ CASES = [
 def hand(problem, state, subspace):
     """What a construction would hand over around the given state."""
     best = Parameters(state.w[None], state.theta, state.log_dispersion)
-    return hand_over(problem, units_for(problem), best, {}, subspace, np.ones(subspace.k))
+    return trained_result(problem, units_for(problem), best, {}, subspace, np.ones(subspace.k))
 
 
 def mixed_subspace(d, seed=0):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from semistan.model.bundle import Source
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.summary import summarise
 from semistan.show.report.results import Results
 from support.drawn import random_draws
@@ -52,7 +52,7 @@ def small_results(
     bundle = replace(bundle, source=Source(path, len(rows), 0))
     drawn = random_draws(bundle, chains=chains, iterations=iterations)
     draws = replace(drawn, sampler={**calm_sampler(chains, iterations), **(sampler or {})})
-    posterior = One(bundle, draws)
+    posterior = SubspacePosterior(bundle, draws)
     sample = {"chains": chains, "draws": iterations, "warmup": 300}
     return Results(
         posterior=posterior,

@@ -25,7 +25,7 @@ from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.networks.conv import Convolutional
 from semistan.posterior.engine import onnx_engine
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
@@ -448,9 +448,9 @@ def test_both_engines_predict_new_images_as_pytorchs_modules_do(data, new, train
     rows = new_rows(bundle, read_table(folder / "table.csv"))
     assert np.array_equal(rows.U, images.reshape(7, 64))
     draws, units = random_draws(bundle), bundle.units
-    eta = One(bundle, draws).predictor(rows)
+    eta = SubspacePosterior(bundle, draws).predictor(rows)
     engine = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
-    assert np.allclose(One(bundle, draws, engine).predictor(rows), eta, rtol=1e-10)
+    assert np.allclose(SubspacePosterior(bundle, draws, engine).predictor(rows), eta, rtol=1e-10)
     H = convolutions((1, 8, 8), [3], bundle.trained.w_frozen)(standardised(images, data[2]))
     h = (H - bundle.trained.h_loc) / bundle.trained.h_scale
     f = head_by_hand(bundle.subspace.lift(draws.flat(draws.phi)), h, [4])
@@ -601,11 +601,11 @@ def test_several_networks_predict_as_pytorchs_modules_do(data, new, several, tmp
     age = frame["age"].to_numpy() - data[1]["age"].mean()
     eta = units.eta_loc + units.eta_scale * f + draws.flat(draws.theta) * age
     log_sigma = units.location(bundle.family, "sigma") + head_by_hand(third, H[:, 29:], [4])
-    posterior = One(bundle, draws)
+    posterior = SubspacePosterior(bundle, draws)
     assert np.allclose(posterior.predictor(rows), eta, rtol=1e-10)
     assert np.allclose(posterior.predictor(rows, "sigma"), log_sigma, rtol=1e-10, atol=1e-12)
     assert np.allclose(posterior.parameters(rows)["sigma"], np.exp(log_sigma), rtol=1e-10)
-    graph = One(bundle, draws, onnx_engine(tmp_path / "bundle" / "predictor.onnx"))
+    graph = SubspacePosterior(bundle, draws, onnx_engine(tmp_path / "bundle" / "predictor.onnx"))
     assert np.allclose(graph.predictor(rows), eta, rtol=1e-10)
     assert np.allclose(graph.predictor(rows, "sigma"), log_sigma, rtol=1e-10, atol=1e-12)
 

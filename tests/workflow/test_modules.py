@@ -28,9 +28,9 @@ from semistan.posterior.run import read_run
 from semistan.workflow.explain import slopes
 from semistan.workflow.fit import fit_model, read_fitted, sample
 from semistan.workflow.priors import implied_prior, priors
-from semistan.workflow.several import resume
 from semistan.workflow.subspace import subspace_measures
 from semistan.workflow.train import train
+from semistan.workflow.train_subspaces import resume
 from support.command import command_in
 from support.small import small_frame, small_prepared
 from support.untrained import states

@@ -18,7 +18,7 @@ from semistan.posterior.draws import read_chains
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.scoring.loo import leave_one_out
-from semistan.posterior.scoring.mended import read_mended
+from semistan.posterior.scoring.loo_repairs import read_repairs
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.show.report.results import results_of
 from semistan.workflow.check import check
@@ -106,13 +106,15 @@ def test_the_command_mends_says_how_and_keeps_it(run, folder, monkeypatch, capsy
     assert "Found by moment matching: rows" in said
     assert check(run.path).passed
     plain = leave_one_out(read_posterior(run), run.rows())
-    assert results_of(run, None, None).mended["by moment matching"].keys() == set(plain.unreliable)
+    assert results_of(run, None, None).repaired["by moment matching"].keys() == set(
+        plain.unreliable
+    )
     kept = json.loads((run.path / "loo" / "manifest.json").read_text())["rows"]
     rewrite(run.path / "loo", lambda content: content | {"rows": [{"row": 0}]})
     with pytest.raises(InputError, match=r"damaged: rows\.0"):
         semistan.loo(run)
     rewrite(run.path / "loo", lambda content: content | {"rows": kept, "draws": "of others"})
-    assert read_mended(run) == {}
+    assert read_repairs(run) == {}
     shutil.rmtree(run.path / "loo")
 
 

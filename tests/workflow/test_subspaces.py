@@ -30,7 +30,7 @@ from semistan.workflow.fit import fit_model
 from semistan.workflow.fit import sample as sample_run
 from semistan.workflow.kfold import fold_config
 from semistan.workflow.outputs import generate, r_script
-from semistan.workflow.several import epochs_left, resume
+from semistan.workflow.train_subspaces import epochs_left, resume
 from support.command import command_in
 from support.sealed import rewrite
 from support.small import files, small_config, small_frame

@@ -23,14 +23,14 @@ from semistan.data import pixels
 from semistan.data.tables import read_table
 from semistan.errors import InputError
 from semistan.posterior.engine import onnx_engine
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import read_run
 from semistan.program.program import stan_program
 from semistan.subspace.construction import training_epochs
 from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows, prepare, training_rows
-from semistan.workflow.several import begin_run
 from semistan.workflow.train import train
+from semistan.workflow.train_subspaces import begin_run
 from support.command import command_in
 from support.drawn import random_draws
 from support.images import quick_config, written
@@ -334,9 +334,9 @@ def test_both_engines_predict_new_images(new, trained, tmp_path):
     rows = new_rows(bundle, read_table(folder / "table.csv"))
     assert np.allclose(rows.U, embedded(images), rtol=1e-12)
     draws = random_draws(bundle)
-    eta = One(bundle, draws).predictor(rows)
+    eta = SubspacePosterior(bundle, draws).predictor(rows)
     engine = onnx_engine(tmp_path / "bundle" / "predictor.onnx")
-    assert np.allclose(One(bundle, draws, engine).predictor(rows), eta, rtol=1e-9)
+    assert np.allclose(SubspacePosterior(bundle, draws, engine).predictor(rows), eta, rtol=1e-9)
     given = new[1].assign(path=list(embedded(images)))
     assert np.allclose(new_rows(bundle, given).U, rows.U, rtol=1e-12)
     with pytest.raises(InputError, match="embeddings of 4 numbers, got 3 in row 1"):
@@ -451,7 +451,7 @@ def test_a_run_of_several_subspaces_is_resumed_with_its_trunk(data, tmp_path, mo
     prepared = prepare(config_of(data[0], sample=ELLIPTICAL, subspace__subspaces=2))
     begin_run(prepared, tmp_path / "run", None)
     monkeypatch.chdir(tmp_path)  # where there is none
-    run = semistan.workflow.several.resume(tmp_path / "run")
+    run = semistan.workflow.train_subspaces.resume(tmp_path / "run")
     for member in run.members:
         assert member.bundle.design.trunks == prepared.design.trunks
 

@@ -35,18 +35,18 @@ from semistan.program.program import bundle_program
 from semistan.show.inference_data import inference_data
 from semistan.terminal import bars, screen
 from semistan.workflow.baseline import baseline
+from semistan.workflow.criticise import bayes_r2, comparisons, hypothesis, pp_check, sensitivity
 from semistan.workflow.explain import effect, importance, slopes
 from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
-from semistan.workflow.inquire import bayes_r2, comparisons, hypothesis, pp_check, sensitivity
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import draws, plot, plot_effect, report
 from semistan.workflow.predict import predict
 from semistan.workflow.prepare import configure, new_rows
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.score import loo, score
-from semistan.workflow.several import epochs_left
-from semistan.workflow.several import resume as train_what_lacks
 from semistan.workflow.terms import terms
+from semistan.workflow.train_subspaces import epochs_left
+from semistan.workflow.train_subspaces import resume as train_what_lacks
 from semistan.workflow.update import update as update_run
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.bundle.trunk import DIGITS, OpenTrunk, open_trunk, trunk_path
-from semistan.data.image import Normal, Picture
+from semistan.data.image import ImageFormat, Normal
 from semistan.data.image_errors import Pixels
 from semistan.data.pixels import Reading, embed_pictures
 from semistan.errors import InputError
@@ -76,7 +76,7 @@ def run_trunk(
     """
     opened = open_trunk(trunk, folder, known, threads=usable_cores())
     image = _as_taken(trunk, opened)
-    wanted, shapes = Picture(image.size, image.channels, image.array, _normal(image)), set()
+    wanted, shapes = ImageFormat(image.size, image.channels, image.array, _normal(image)), set()
 
     def embed(images: Pixels) -> Array:
         nonlocal opened

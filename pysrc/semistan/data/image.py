@@ -27,7 +27,7 @@ Normal = tuple[tuple[float, ...], tuple[float, ...]]  # a mean and standard devi
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ImageFormat:
     """What an image must be.
 
     Attributes
@@ -66,7 +66,7 @@ class Kind:
 class Plan:
     """What all images become; ``row`` has the one that says what is not given."""
 
-    wanted: Picture
+    wanted: ImageFormat
     shape: tuple[int, int, int]
     eight_bit: bool
     row: int
@@ -102,7 +102,7 @@ def why_unfit(kind: Kind, plan: Plan) -> Fault | None:
     return None
 
 
-def kind_of(pixels: Pixels, wanted: Picture) -> Kind:
+def kind_of(pixels: Pixels, wanted: ImageFormat) -> Kind:
     """Return the kind of an image (C, H, W); none of its pixels is read."""
     channels, height, width = pixels.shape
     if pixels.dtype.kind not in "buif":

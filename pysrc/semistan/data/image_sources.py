@@ -30,7 +30,7 @@ from semistan.data.array_files import (
     oriented,
     readable,
 )
-from semistan.data.image import Kind, Picture, kind_of
+from semistan.data.image import ImageFormat, Kind, kind_of
 from semistan.data.image_errors import (
     MISSING,
     NO_PATH,
@@ -84,7 +84,7 @@ class Source:
     pieces: Callable[[], Iterable[Piece]]
 
 
-def in_files(values: pd.Series, wanted: Picture, folder: Path, pool: Executor) -> Source:
+def in_files(values: pd.Series, wanted: ImageFormat, folder: Path, pool: Executor) -> Source:
     """Look at all files of a column of paths; their pixels are read later.
 
     Raises
@@ -108,7 +108,7 @@ def in_files(values: pd.Series, wanted: Picture, folder: Path, pool: Executor) -
     return Source(column, kinds, faults, len(kinds), partial(in_pieces, readers))
 
 
-def in_array(values: pd.Series, wanted: Picture, folder: Path) -> Source:
+def in_array(values: pd.Series, wanted: ImageFormat, folder: Path) -> Source:
     """Find the rows of a file that has all images; their pixels are read later.
 
     Raises
@@ -142,7 +142,7 @@ def tried(task: Callable[[], T]) -> T | Fault:
         return Fault(UNREADABLE, shortened(reason or str(error) or type(error).__name__, 80))
 
 
-def _column(values: pd.Series, wanted: Picture, folder: Path) -> Column:
+def _column(values: pd.Series, wanted: ImageFormat, folder: Path) -> Column:
     """Return a column in which all images differ.
 
     Raises
@@ -179,7 +179,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _look(path: Path, wanted: Picture) -> Kind:
+def _look(path: Path, wanted: ImageFormat) -> Kind:
     """Return the kind of an image by the beginning of its file."""
     from PIL import Image
 
@@ -201,7 +201,7 @@ def _lies_on_its_side(image: Image.Image) -> bool:
     return image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
 
 
-def _read_file(path: Path, wanted: Picture) -> Pixels:
+def _read_file(path: Path, wanted: ImageFormat) -> Pixels:
     """Return a file's pixels (C, H, W); those of a PNG or JPEG file are without alpha."""
     from PIL import Image, ImageOps
 
@@ -217,7 +217,7 @@ def _read_file(path: Path, wanted: Picture) -> Pixels:
         return np.moveaxis(np.asarray(image.convert("RGB")), -1, 0)
 
 
-def _open(path: Path, column: Column, wanted: Picture) -> Stored:
+def _open(path: Path, column: Column, wanted: ImageFormat) -> Stored:
     kinds: dict[str, Callable[[Path, int | None], Stored]]
     kinds = {".npy": NpyRows, ".parquet": ParquetRows}
     kind = kinds.get(path.suffix.lower())
@@ -249,7 +249,7 @@ def _row_numbers(values: pd.Series, column: Column, count: int) -> Pixels:
 
 
 def _first_kind(
-    pieces: Iterable[Piece], wanted: Picture
+    pieces: Iterable[Piece], wanted: ImageFormat
 ) -> tuple[dict[int, Kind], dict[int, Fault]]:
     """Return the first image's kind that has one; what is wrong with all if none has."""
     faults: dict[int, Fault] = {}
@@ -261,5 +261,5 @@ def _first_kind(
     return {}, faults
 
 
-def _kind_read(read: Read, wanted: Picture) -> Kind:
+def _kind_read(read: Read, wanted: ImageFormat) -> Kind:
     return kind_of(read(), wanted)

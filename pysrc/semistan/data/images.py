@@ -13,7 +13,7 @@ import numpy as np
 
 from semistan.data.axes import channels_first, square
 from semistan.data.embeddings import given_embeddings, run_trunk
-from semistan.data.image import Picture
+from semistan.data.image import ImageFormat
 from semistan.data.pixels import Reading, read_pictures
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, parse_formula
@@ -109,7 +109,7 @@ def _arrays(
 ) -> np.ndarray:
     """Return the images (N, C, H, W) of a column."""
     if not _has_arrays(values):
-        wanted = Picture(image.size, image.channels, image.array)
+        wanted = ImageFormat(image.size, image.channels, image.array)
         return read_pictures(values, wanted, folder, say=say, progress=progress)
     found = [_array(image, np.array(list(value))) for value in values]
     shapes = {array.shape for array in found}

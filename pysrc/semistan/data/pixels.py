@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.data.array_files import PIECE, in_pieces
-from semistan.data.image import Picture, Plan, as_planned, why_unfit
+from semistan.data.image import ImageFormat, Plan, as_planned, why_unfit
 from semistan.data.image_errors import NO_EMBEDDING, Column, Fault, Pixels, refuse
 from semistan.data.image_sources import Source, in_array, in_files, tried
 from semistan.errors import InputError
@@ -44,7 +44,7 @@ def _unseen(_done: int, _total: int) -> None:
 
 def read_pictures(
     values: pd.Series,
-    wanted: Picture,
+    wanted: ImageFormat,
     folder: Path,
     *,
     say: Callable[[str], None] = _unheard,
@@ -57,7 +57,7 @@ def read_pictures(
     values : pandas.Series
         Paths of PNG, JPEG or .npy files; or with ``wanted.array`` whole numbers, rows of that
         file from 0. The index has the rows' positions in the user's table, which count from 0.
-    wanted : Picture
+    wanted : ImageFormat
         What the images must be.
     folder : Path
         Where relative paths count from.
@@ -107,7 +107,7 @@ def read_pictures(
 
 def embed_pictures(
     values: pd.Series,
-    wanted: Picture,
+    wanted: ImageFormat,
     folder: Path,
     embed: Callable[[Pixels], Array],
     *,
@@ -150,7 +150,7 @@ def embed_pictures(
 
 @contextmanager
 def _planned(
-    values: pd.Series, wanted: Picture, folder: Path, say: Callable[[str], None]
+    values: pd.Series, wanted: ImageFormat, folder: Path, say: Callable[[str], None]
 ) -> Iterator[tuple[Source, Plan, Executor]]:
     """Find a column's images, say what all become, and yield both with what reads them."""
     with _bombs_are_errors(), ThreadPoolExecutor(WORKERS) as pool:
@@ -174,7 +174,7 @@ def _bombs_are_errors() -> Iterator[None]:
         yield
 
 
-def _plan(source: Source, wanted: Picture) -> Plan:
+def _plan(source: Source, wanted: ImageFormat) -> Plan:
     """Say what all images become.
 
     Raises

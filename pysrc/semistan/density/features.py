@@ -74,7 +74,7 @@ def features(bundle: Bundle, U: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Behind:
+class HeadProblem:
     """What is behind constant layers: the problem of the heads, and the features' units."""
 
     problem: Problem
@@ -87,7 +87,7 @@ class Behind:
         return replace(trained, w_frozen=self.w_frozen, h_loc=self.h_loc, h_scale=self.h_scale)
 
 
-def behind(problem: Problem, leading: Leading, w_frozen: Tensor) -> Behind:
+def head_problem(problem: Problem, leading: Leading, w_frozen: Tensor) -> HeadProblem:
     """Take a problem of whole networks through their constant layers.
 
     Parameters
@@ -107,7 +107,7 @@ def behind(problem: Problem, leading: Leading, w_frozen: Tensor) -> Behind:
     loc, scale = H.mean(dim=0), H.std(dim=0)
     scale = torch.where(scale > CONSTANT, scale, 1.0)
     heads = replace(problem, network=leading.heads, inputs=Inputs((H - loc) / scale))
-    return Behind(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
+    return HeadProblem(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
 
 
 def in_pieces(N: int, widest: int, of_rows: Callable[[slice], Tensor]) -> Tensor:

@@ -37,7 +37,7 @@ class FileTask(Task[bytes], Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filed:
+class FiledTask:
     """A task, and where its result goes.
 
     Attributes
@@ -126,13 +126,13 @@ def complete(
     progress: ChainProgress | None = None,
 ) -> None:
     """Let a backend do tasks, and keep each chain's file in one folder; see ``complete_all``."""
-    filed = [Filed(task, folder) for task in tasks]
+    filed = [FiledTask(task, folder) for task in tasks]
     folder.mkdir(exist_ok=True)
     complete_all(filed, backend, at_once=at_once, progress=progress)
 
 
 def complete_all(
-    filed: Sequence[Filed],
+    filed: Sequence[FiledTask],
     backend: Backend,
     *,
     at_once: int | None = None,
@@ -143,7 +143,7 @@ def complete_all(
 
     Parameters
     ----------
-    filed : sequence of Filed
+    filed : sequence of FiledTask
         What is missing, and where it goes.
     backend : Backend
         What does it.

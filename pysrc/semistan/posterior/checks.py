@@ -52,7 +52,7 @@ def _skewness(y: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Checked:
+class StatisticCheck:
     """One statistic in one group of rows.
 
     Attributes
@@ -86,7 +86,7 @@ class Checked:
 class Checks:
     """What the checks found, and a note on the rows' weights."""
 
-    several: tuple[Checked, ...]
+    several: tuple[StatisticCheck, ...]
     by: str | None
     note: str
 
@@ -180,7 +180,7 @@ def predictive_checks(
     y_rep = np.concatenate([posterior_predict(thinned, c, generator) for c in chunks], axis=1)
     parts = _groups(None if groups is None else groups[repeated], len(rows))
     found = tuple(
-        Checked(name, group, len(inside), float(of(rows.y[inside])), of(y_rep[:, inside]))
+        StatisticCheck(name, group, len(inside), float(of(rows.y[inside])), of(y_rep[:, inside]))
         for name, of in ((name, STATISTICS[name]) for name in names)
         for group, inside in parts
     )

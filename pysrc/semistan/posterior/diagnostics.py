@@ -29,7 +29,7 @@ from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.draws import Draws
-from semistan.posterior.posterior import One, Posterior
+from semistan.posterior.posterior import Posterior, SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.psis import pareto_smoothed
 
@@ -129,7 +129,7 @@ def eta_convergence(posterior: Posterior, rows: Rows) -> Convergence:
     return worst([together(item, posterior.shares) for item in zip(*several, strict=True)])
 
 
-def _eta_convergence(member: One, rows: Rows) -> list[Convergence]:
+def _eta_convergence(member: SubspacePosterior, rows: Rows) -> list[Convergence]:
     """Return the figures of each linear predictor at each row, in one subspace."""
     chosen = rows.evenly(ETA_ROWS)
     others = [item.name for item in member.design.others]

@@ -17,7 +17,7 @@ from semistan.bundle.seal import stamp_of
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
-from semistan.infer.chain_store import Filed, chain_file, complete_all, missing_chains
+from semistan.infer.chain_store import FiledTask, chain_file, complete_all, missing_chains
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.quantities import QuantitiesTask
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -116,7 +116,7 @@ def generate_quantities(
     ]
 
 
-def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[Filed]:
+def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[FiledTask]:
     """Return the tasks of a subspace's chains that have no quantities yet.
 
     Their data are written anew to a path: another version of the program may have had others.
@@ -140,7 +140,7 @@ def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[File
         )
         for chain in missing
     )
-    return [Filed(task, folder) for task in tasks]
+    return [FiledTask(task, folder) for task in tasks]
 
 
 def read_generated(run: Run) -> Generated:

@@ -28,7 +28,12 @@ from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Draws, by_network, read_draws
 from semistan.posterior.engine import GRAPH, Engine, engine_named
-from semistan.posterior.predictors import Known, known_at, parameter_draws, predictor_draws
+from semistan.posterior.predictors import (
+    NetworkOutputs,
+    network_outputs_at,
+    parameter_draws,
+    predictor_draws,
+)
 from semistan.posterior.run import Run, read_run
 
 MEAN = "mu"  # the predictor of the mean, or of an unordered response's second category
@@ -44,12 +49,12 @@ class Posterior(Protocol):
 
     @property
     @abstractmethod
-    def members(self) -> tuple[One, ...]:
+    def members(self) -> tuple[SubspacePosterior, ...]:
         """The posteriors of single subspaces that it is made of, with their whole chains."""
 
     @property
     @abstractmethod
-    def counted(self) -> tuple[One, ...]:
+    def counted(self) -> tuple[SubspacePosterior, ...]:
         """Those of them that have a weight, with the draws that count."""
 
     @property
@@ -203,7 +208,7 @@ def _joined_by_name(several: list[dict[str, Array]]) -> dict[str, Array]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class One(Posterior):
+class SubspacePosterior(Posterior):
     """The posterior of one subspace.
 
     Attributes
@@ -214,7 +219,7 @@ class One(Posterior):
         Draws of it.
     engine : callable, optional
         What computes eta; PyTorch by default.
-    known : tuple of Known
+    known : tuple of NetworkOutputs
         Outputs of networks at some rows; of each chain's own where draws are linearised.
 
     Raises
@@ -227,7 +232,7 @@ class One(Posterior):
     bundle: Bundle
     draws: Draws
     engine: Engine | None = None
-    known: tuple[Known, ...] = ()
+    known: tuple[NetworkOutputs, ...] = ()
 
     def __post_init__(self) -> None:
         if self.engine is not None and self.draws.around is not None:
@@ -242,12 +247,12 @@ class One(Posterior):
             )
 
     @property
-    def members(self) -> tuple[One, ...]:
+    def members(self) -> tuple[SubspacePosterior, ...]:
         """Itself."""
         return (self,)
 
     @property
-    def counted(self) -> tuple[One, ...]:
+    def counted(self) -> tuple[SubspacePosterior, ...]:
         """Itself."""
         return (self,)
 
@@ -276,25 +281,25 @@ class One(Posterior):
         )
 
     @property
-    def _by_network(self) -> list[tuple[Bundle, Draws, Known | None]]:
+    def _by_network(self) -> list[tuple[Bundle, Draws, NetworkOutputs | None]]:
         """The draws with their network, and what of it is known."""
         networks = by_network(self.bundle, self.draws)
         known = self.known or [None] * len(networks)
         return [(*own, each) for own, each in zip(networks, known, strict=True)]
 
-    def knowing(self, rows: Rows, names: Collection[str]) -> One:
+    def knowing(self, rows: Rows, names: Collection[str]) -> SubspacePosterior:
         """Compute the networks of some predictors at these rows, once."""
         used = [name for name in names if self.engine is None or name != MEAN]
         if not used:
             return self
         networks = by_network(self.bundle, self.draws)
-        return replace(self, known=tuple(known_at(*own, rows, used) for own in networks))
+        return replace(self, known=tuple(network_outputs_at(*own, rows, used) for own in networks))
 
-    def thin(self, size: int) -> One:
+    def thin(self, size: int) -> SubspacePosterior:
         """Keep about ``size`` draws."""
         return replace(self, draws=self.draws.thin(size), known=())
 
-    def seeded(self, *seed: int) -> One:
+    def seeded(self, *seed: int) -> SubspacePosterior:
         """Draw what is new in rows by another seed."""
         return replace(self, draws=replace(self.draws, seed=seed))
 
@@ -311,11 +316,11 @@ class Mixture(Posterior):
 
     Attributes
     ----------
-    members : tuple of One
+    members : tuple of SubspacePosterior
         Fits of the same model to the same rows, with equal numbers of chains and draws.
     weights : tuple of float
         Their weights, which need not sum to 1; equal if there are none.
-    counted : tuple of One
+    counted : tuple of SubspacePosterior
         The members with a weight, thinned in proportion to it.
 
     Raises
@@ -325,9 +330,9 @@ class Mixture(Posterior):
         the weights are not one for each or none is positive.
     """
 
-    members: tuple[One, ...]
+    members: tuple[SubspacePosterior, ...]
     weights: tuple[float, ...] = ()
-    counted: tuple[One, ...] = field(init=False)
+    counted: tuple[SubspacePosterior, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -338,7 +343,7 @@ class Mixture(Posterior):
         _check_weights(self.weights, len(self.members))
         object.__setattr__(self, "counted", self._counted())
 
-    def _counted(self) -> tuple[One, ...]:
+    def _counted(self) -> tuple[SubspacePosterior, ...]:
         """Thin the members, each of which draws what is new in rows by a seed of its own."""
         own = [member.seeded(*member.draws.seed, i) for i, member in enumerate(self.members)]
         if not self.weights:
@@ -346,7 +351,7 @@ class Mixture(Posterior):
         sizes = [round(share * member.draws.size) for member, share in self._with_shares()]
         return tuple(member.thin(size) for member, size in zip(own, sizes, strict=True) if size > 0)
 
-    def _with_shares(self) -> list[tuple[One, float]]:
+    def _with_shares(self) -> list[tuple[SubspacePosterior, float]]:
         return list(zip(self.members, self.shares, strict=True))
 
     @property
@@ -397,7 +402,7 @@ def _check_weights(weights: tuple[float, ...], members: int) -> None:
         )
 
 
-def _check_same(first: One, other: One) -> None:
+def _check_same(first: SubspacePosterior, other: SubspacePosterior) -> None:
     for what, ours, theirs in (
         ("formula", first.config.formula, other.config.formula),
         ("family", str(first.family), str(other.family)),
@@ -430,7 +435,7 @@ def read_posterior(run: Run | str | Path, engine: str = "torch") -> Posterior:
     run = run if isinstance(run, Run) else read_run(run)
     run.check_complete()  # a missing chain is told of the whole run
     members = tuple(
-        One(member.bundle, read_draws(member), member_engine(member, engine))
+        SubspacePosterior(member.bundle, read_draws(member), member_engine(member, engine))
         for member in run.members
     )
     return Mixture(members, run.weights) if run.parts else members[0]

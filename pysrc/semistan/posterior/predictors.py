@@ -32,7 +32,7 @@ CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class NetworkOutputs:
     """What networks add to some predictors at some rows, computed once.
 
     Attributes
@@ -53,11 +53,13 @@ class Known:
         return self.outputs.get(name) if same else None
 
 
-def known_at(bundle: Bundle, draws: Draws, rows: Rows, names: Iterable[str]) -> Known:
+def network_outputs_at(
+    bundle: Bundle, draws: Draws, rows: Rows, names: Iterable[str]
+) -> NetworkOutputs:
     """Compute the networks of the named predictors at some rows."""
     U = rows.U
     bundle, rows = at_features(bundle, rows)
-    return Known(U, {name: _network(bundle, draws, rows, name) for name in names})
+    return NetworkOutputs(U, {name: _network(bundle, draws, rows, name) for name in names})
 
 
 def _inputs_of(networks: Networks, name: str) -> list[int]:
@@ -69,7 +71,7 @@ def _inputs_of(networks: Networks, name: str) -> list[int]:
 
 def predictor_draws(
     bundle: Bundle, draws: Draws, rows: Rows, name: str | None, part: str, engine: Engine | None,
-    known: Known | None = None,
+    known: NetworkOutputs | None = None,
 ) -> Array:  # fmt: skip
     """Return draws (S, N) of eta or a part of it, or of the predictor of a named parameter.
 
@@ -99,7 +101,7 @@ def predictor_draws(
 
 
 def parameter_draws(
-    bundle: Bundle, draws: Draws, rows: Rows, known: Known | None = None
+    bundle: Bundle, draws: Draws, rows: Rows, known: NetworkOutputs | None = None
 ) -> dict[str, Array]:
     """Return draws of dispersion parameters: (S, 1), or (S, N) of those with a predictor."""
     sampled = {name: draws.flat(values)[:, None] for name, values in draws.dispersion.items()}
@@ -115,7 +117,7 @@ def parameter_draws(
 
 
 def _other_predictor(
-    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None
+    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: NetworkOutputs | None
 ) -> Array:
     """Return draws (S, N) of the predictor of a dispersion parameter that may have none."""
     if name in bundle.design.varying:
@@ -125,7 +127,7 @@ def _other_predictor(
 
 
 def _own_predictor(
-    bundle: Bundle, draws: Draws, rows: Rows, item: Predictor, known: Known | None
+    bundle: Bundle, draws: Draws, rows: Rows, item: Predictor, known: NetworkOutputs | None
 ) -> Array:
     X, theta = rows.predictors[item.name].X, np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
@@ -139,7 +141,9 @@ def _own_predictor(
     return np.asarray(predictor + _rest(item, draws, rows))
 
 
-def _output(bundle: Bundle, draws: Draws, rows: Rows, name: str, known: Known | None) -> Array:
+def _output(
+    bundle: Bundle, draws: Draws, rows: Rows, name: str, known: NetworkOutputs | None
+) -> Array:
     """Return the output (S, N) of a predictor's networks, computed unless it is known."""
     found = known.at(bundle.model.leading.whole, rows.U, name) if known else None
     if found is not None:

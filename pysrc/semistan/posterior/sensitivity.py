@@ -21,7 +21,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.priors.prior import PHI, WEIGHTS, PriorGroup, scipy_priors
 from semistan.model.table.rows import Rows
-from semistan.posterior.posterior import One, Posterior
+from semistan.posterior.posterior import Posterior, SubspacePosterior
 from semistan.posterior.predictive import log_lik, row_chunks
 from semistan.posterior.psis import pareto_smoothed
 from semistan.posterior.scoring.finite import check_finite
@@ -88,7 +88,7 @@ def _of(weights: list[Scaled], part: int, side: int) -> list[Array]:
     return [each[part][side] for each in weights]
 
 
-def _scaled(member: One, rows: Rows, prior: Sequence[str]) -> Scaled:
+def _scaled(member: SubspacePosterior, rows: Rows, prior: Sequence[str]) -> Scaled:
     """Return weights (S,) of a member's draws, which sum to their number."""
     by_row, by_draw = [], np.zeros(member.size)
     for chunk in row_chunks(member, rows):
@@ -101,7 +101,7 @@ def _scaled(member: One, rows: Rows, prior: Sequence[str]) -> Scaled:
     return _both(chosen), _both(likelihood)
 
 
-def prior_density(member: One, names: Sequence[str]) -> Array:
+def prior_density(member: SubspacePosterior, names: Sequence[str]) -> Array:
     """Return the log prior density (S,) of some parameters alone, up to a constant.
 
     Raises
@@ -136,7 +136,7 @@ def _names_of_phi(group: PriorGroup) -> tuple[str, ...]:
     return (PHI, WEIGHTS) if group.is_phi else ()
 
 
-def _values(member: One, group: PriorGroup) -> Array:
+def _values(member: SubspacePosterior, group: PriorGroup) -> Array:
     """Return the draws (S, n) of a group's parameters, in the order of its names."""
     draws = member.draws
     if group.is_phi:
@@ -144,7 +144,7 @@ def _values(member: One, group: PriorGroup) -> Array:
     return np.stack([draws.interpreted[name].ravel() for name in group.names], axis=1)
 
 
-def _check_separable(member: One, group: PriorGroup) -> None:
+def _check_separable(member: SubspacePosterior, group: PriorGroup) -> None:
     """Refuse priors whose density is not one of the table's columns, or of phi."""
     model, table = member.bundle.model, member.draws.interpreted
     what = ", ".join(group.names)

@@ -27,7 +27,7 @@ from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Construction
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.span import span
 from semistan.subspace.widen import widened
 
@@ -58,12 +58,12 @@ def bezier(
     best = settle(problem, best)
     if k == d:
         whole = along_axes(np.zeros(d), np.arange(d), "bezier")
-        return hand_over(problem, units, best, history, whole, np.ones(d))
+        return trained_result(problem, units, best, history, whole, np.ones(d))
     spanned, spread = span(best.control_points.cpu().numpy(), curve, "bezier")
     if k > curve:
         middle = best.at(torch.as_tensor(bernstein(np.array(0.5), curve)).to(problem.y.device))
         spanned, spread = widened(spanned, spread, k, problem, middle, subspace, generator)
-    return hand_over(problem, units, best, history, spanned, spread)
+    return trained_result(problem, units, best, history, spanned, spread)
 
 
 def _check(config: SubspaceConfig, network: Networks) -> None:

@@ -22,7 +22,7 @@ from semistan.subspace.check import check_smaller
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.span import span
 from semistan.subspace.trajectory import after, joined, replica
 
@@ -61,7 +61,7 @@ def curve(
     best, third = stage(2, _straight(one, two), fixed=(0, 2))
     best = settle(problem, best)
     spanned, spread = span(best.control_points.cpu().numpy(), subspace.dimension, "curve")
-    return hand_over(problem, units, best, joined(first, second, third), spanned, spread)
+    return trained_result(problem, units, best, joined(first, second, third), spanned, spread)
 
 
 def _straight(one: Parameters, two: Parameters) -> Parameters:

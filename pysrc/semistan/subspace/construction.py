@@ -19,10 +19,10 @@ from semistan.model.model import frozen_layers
 from semistan.model.networks.networks import Networks
 from semistan.model.trained import Trained
 from semistan.model.units import Units
-from semistan.subspace.carry import carried
+from semistan.subspace.axes import with_axes
 from semistan.subspace.descent import Progress
 from semistan.subspace.dimensions import as_trained, check_dimensions
-from semistan.subspace.free import freed
+from semistan.subspace.weight_prior import in_units_of_the_prior
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -110,10 +110,10 @@ class Construction(ConstructionFacts):
         subspace = as_trained(subspace, problem.network)
         self.check(subspace, problem.network)
         trained = self.build(problem, units, subspace, train, generator, progress)
-        trained = freed(trained, problem.network, subspace.free)
+        trained = with_axes(trained, problem.network, subspace.free)
         if problem.prior_scale is None:
             return trained
-        return carried(trained, problem.prior_scale.cpu().numpy())
+        return in_units_of_the_prior(trained, problem.prior_scale.cpu().numpy())
 
 
 def construction(name: str) -> Construction:

@@ -19,7 +19,7 @@ from semistan.model.units import Units
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -47,7 +47,7 @@ def full(
     best, history = descend(problem, parameters, train, generator, progress)
     best = settle(problem, best)
     whole = along_axes(np.zeros(d), np.arange(d), "full")
-    return hand_over(problem, units, best, history, whole, np.ones(d))
+    return trained_result(problem, units, best, history, whole, np.ones(d))
 
 
 CONSTRUCTION = Construction(name="full", text="all weights", build=full, moves="all")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from semistan.density.features import Behind, behind
+from semistan.density.features import HeadProblem, head_problem
 from semistan.density.problem import Problem
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -43,7 +43,7 @@ def train_leading_layers(
     train: TrainConfig,
     generator: Generator,
     progress: Progress | None = None,
-) -> tuple[Behind, dict[str, Array]]:
+) -> tuple[HeadProblem, dict[str, Array]]:
     """Train whole networks, and return the problem of their heads.
 
     Parameters
@@ -82,7 +82,7 @@ def train_leading_layers(
     patience = round(PATIENCE * options.epochs)
     best, history = descend(whole, single, options, generator, shown, patience=patience)
     w_frozen, _ = leading.split(best.control_points[0].to(torch.float64))
-    return behind(problem, leading, w_frozen), history
+    return head_problem(problem, leading, w_frozen), history
 
 
 def batched(whole: Problem, train: TrainConfig) -> TrainConfig:

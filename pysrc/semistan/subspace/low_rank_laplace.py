@@ -29,8 +29,8 @@ from semistan.subspace.check import check_one_predictor, check_smaller
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
 from semistan.subspace.leading import leading_directions
+from semistan.subspace.result import trained_result
 
 if TYPE_CHECKING:
     from torch import Generator
@@ -68,7 +68,7 @@ def low_rank_laplace(
     state = best.at(best.control_points.new_ones(1))
     Pi, values = leading_directions(problem, state, k, subspace.curvature, generator)
     spanned = along(state.w.cpu().numpy(), Pi, "low_rank_laplace")
-    return hand_over(problem, units, best, history, spanned, values)
+    return trained_result(problem, units, best, history, spanned, values)
 
 
 def _check(config: SubspaceConfig, network: Networks) -> None:

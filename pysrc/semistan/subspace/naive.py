@@ -26,7 +26,7 @@ from semistan.model.units import Units
 from semistan.subspace.check import check_smaller
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.span import span
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def naive(
         theta_bar=joint.p_bar[d:] * units.theta_scale,
         theta_Pi=joint.Pi[d:] * units.theta_scale[:, None],
     )
-    return hand_over(problem, units, best, history, spanned, spread)
+    return trained_result(problem, units, best, history, spanned, spread)
 
 
 def _points_of_theta(parameters: Parameters) -> Parameters:

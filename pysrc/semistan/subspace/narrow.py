@@ -9,8 +9,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.table.rows import Rows
 from semistan.subspace.blocks import by_network
-from semistan.subspace.carry import carried
 from semistan.subspace.span import span
+from semistan.subspace.weight_prior import in_units_of_the_prior
 
 
 def along_its_curve(bundle: Bundle, rows: Rows) -> Bundle:
@@ -31,4 +31,8 @@ def along_its_curve(bundle: Bundle, rows: Rows) -> Bundle:
     trained = replace(bundle.trained, subspace=spanned, singular_values=spread)
     narrowed = replace(bundle, config=config, trained=trained)
     scale = make_problem(narrowed.model, rows, "cpu").prior_scale
-    return narrowed if scale is None else replace(narrowed, trained=carried(trained, scale.numpy()))
+    return (
+        narrowed
+        if scale is None
+        else replace(narrowed, trained=in_units_of_the_prior(trained, scale.numpy()))
+    )

@@ -25,7 +25,7 @@ from semistan.model.units import Units
 from semistan.subspace.check import check_smaller
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.span import pointing_up
 from semistan.subspace.trajectory import path_epochs, train_and_average
 
@@ -53,7 +53,7 @@ def pca(
     Pi, values = principal_directions(path.deviations, subspace.dimension)
     scale = values / np.sqrt(len(path.deviations) - 1)
     spanned = along(path.w, Pi, "pca", scale)
-    return hand_over(problem, units, path.parameters, path.history, spanned, values)
+    return trained_result(problem, units, path.parameters, path.history, spanned, values)
 
 
 def principal_directions(deviations: Array, k: int) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from semistan.model.units import Units
 from semistan.subspace.check import check_smaller
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Progress
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.trajectory import path_epochs, train_and_average
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def random(
     Pi = random_directions(problem.network.d, subspace.dimension, generator)
     path = train_and_average(problem, subspace.snapshots, train, generator, progress)
     spanned = along(path.w, Pi, "random")
-    return hand_over(
+    return trained_result(
         problem, units, path.parameters, path.history, spanned, np.ones(subspace.dimension)
     )
 

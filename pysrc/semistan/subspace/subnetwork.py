@@ -31,7 +31,7 @@ from semistan.subspace.check import check_one_predictor
 from semistan.subspace.coefficients import settle
 from semistan.subspace.construction import Construction
 from semistan.subspace.descent import Parameters, Progress, descend, initial_parameters
-from semistan.subspace.hand_over import hand_over
+from semistan.subspace.result import trained_result
 from semistan.subspace.trajectory import path_epochs, train_and_average
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def subnetwork(
         scores = _scores(problem, best, subspace.select)
     axes = largest(scores, candidates, subspace.dimension)
     moving = along_axes(best.control_points[0].cpu().numpy(), axes, "subnetwork")
-    return hand_over(problem, units, best, history, moving, scores[axes])
+    return trained_result(problem, units, best, history, moving, scores[axes])
 
 
 def largest(scores: Array, candidates: Index, k: int) -> Index:

@@ -14,7 +14,7 @@ from pathlib import Path
 from semistan.bundle.files import write_bytes
 from semistan.errors import InputError
 from semistan.infer.backends.backend import SILENT
-from semistan.infer.chain_store import Filed, chain_file
+from semistan.infer.chain_store import FiledTask, chain_file
 from semistan.posterior.chain_csv import read_chain
 from semistan.posterior.draws import chain_form
 from semistan.posterior.run import Run, read_run, record_chain
@@ -117,13 +117,13 @@ def collect(run: RunLike, folder: Path | str = JOBS, *, say: Say = lambda _: Non
     return sample(read_run(run.path), say=say)
 
 
-def _missing(run: Run) -> dict[str, Filed]:
+def _missing(run: Run) -> dict[str, FiledTask]:
     """Return the chains that a run lacks by the names of their files."""
     found = ((chain_file(item.folder, item.task.number), item) for item in missing_tasks(run))
     return {path.relative_to(run.path).as_posix(): item for path, item in found}
 
 
-def _take_in(run: Run, name: str, filed: Filed, path: Path) -> None:
+def _take_in(run: Run, name: str, filed: FiledTask, path: Path) -> None:
     """Check a file, and put it where the chain belongs."""
     member = run.members[filed.before // run.options.chains]
     again = f"draw it anew: {shlex.join(['semistan', 'jobs', 'run', str(run.path), name])}"

@@ -17,8 +17,8 @@ from semistan.posterior.manifest import seal_of
 from semistan.posterior.run import SUBSPACES, read_run
 from semistan.posterior.scoring.folds import FOLDER as KFOLD
 from semistan.posterior.scoring.folds import seal_of_folds
-from semistan.posterior.scoring.mended import FOLDER as LOO
-from semistan.posterior.scoring.mended import seal_of_mended
+from semistan.posterior.scoring.loo_repairs import FOLDER as LOO
+from semistan.posterior.scoring.loo_repairs import seal_of_repairs
 from semistan.posterior.written import table_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FileCheck:
     """What became of one file.
 
     Attributes
@@ -48,10 +48,10 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Check:
+class FolderCheck:
     """What a check found, file by file."""
 
-    files: tuple[Checked, ...]
+    files: tuple[FileCheck, ...]
 
     @property
     def passed(self) -> bool:
@@ -69,7 +69,7 @@ class Check:
         return table_text(self.table())
 
 
-def check(path: Path | str) -> Check:
+def check(path: Path | str) -> FolderCheck:
     """Hold every file of a run or a bundle to its hash, and read what can be read.
 
     Parameters
@@ -79,7 +79,7 @@ def check(path: Path | str) -> Check:
 
     Returns
     -------
-    Check
+    FolderCheck
         What became of each file.
 
     Raises
@@ -94,10 +94,10 @@ def check(path: Path | str) -> Check:
     wrong = [item for item in found.values() if item.state in ("changed", "missing", DAMAGED)]
     if not wrong and (item := _unreadable(path)) is not None:
         found[item.file] = item
-    return Check(tuple(found.values()))
+    return FolderCheck(tuple(found.values()))
 
 
-def _folder(folder: Path, top: Path) -> Iterator[Checked]:
+def _folder(folder: Path, top: Path) -> Iterator[FileCheck]:
     """Yield the files of a folder and of those below it that have a record."""
     if (folder / BUNDLE).is_file():
         yield from _recorded(folder, BUNDLE, top, _seal_of_bundle)
@@ -108,7 +108,7 @@ def _folder(folder: Path, top: Path) -> Iterator[Checked]:
     for subspace in sorted((folder / SUBSPACES).glob("*")):
         yield from _folder(subspace, top)
     if (folder / LOO / RUN).is_file():
-        yield from _recorded(folder / LOO, RUN, top, seal_of_mended)
+        yield from _recorded(folder / LOO, RUN, top, seal_of_repairs)
     if (folder / KFOLD / RUN).is_file():
         yield from _recorded(folder / KFOLD, RUN, top, seal_of_folds)
         for fold in sorted((folder / KFOLD).glob("fold-*/run")):
@@ -121,21 +121,21 @@ def _seal_of_bundle(folder: Path) -> Seal:
 
 def _recorded(
     folder: Path, record: str, top: Path, seal_in: Callable[[Path], Seal]
-) -> Iterator[Checked]:
+) -> Iterator[FileCheck]:
     """Yield a record, and the files that it knows of or should know of."""
     place = folder.relative_to(top)
     try:
         with trust_edited() as edited:
             seal = seal_in(folder)
     except InputError as error:
-        yield Checked((place / record).as_posix(), DAMAGED, str(error))
+        yield FileCheck((place / record).as_posix(), DAMAGED, str(error))
         return
     finding = "it does not match the hash in it" if edited else ""
     state = "changed" if edited else "unchanged"
-    yield Checked((place / record).as_posix(), state, finding)
+    yield FileCheck((place / record).as_posix(), state, finding)
     for name in dict.fromkeys((*seal.stamps, *_expected(folder))):
         judged = seal.state(name)
-        yield Checked((place / name).as_posix(), judged.state, judged.finding)
+        yield FileCheck((place / name).as_posix(), judged.state, judged.finding)
 
 
 def _expected(folder: Path) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _expected(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-def _unreadable(path: Path) -> Checked | None:
+def _unreadable(path: Path) -> FileCheck | None:
     """Return what cannot be read, though nothing was changed."""
     try:
         if not (path / RUN).is_file():
@@ -157,5 +157,5 @@ def _unreadable(path: Path) -> Checked | None:
                 if not member.missing:
                     read_chains(member)
     except InputError as error:
-        return Checked(".", DAMAGED, str(error))
+        return FileCheck(".", DAMAGED, str(error))
     return None

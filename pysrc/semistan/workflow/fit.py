@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.dask import backend_at
 from semistan.infer.backends.local import LOCAL
-from semistan.infer.chain_store import ChainProgress, Filed, chain_tasks, complete_all
+from semistan.infer.chain_store import ChainProgress, FiledTask, chain_tasks, complete_all
 from semistan.infer.cmdstan.compile import compile_program
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.folder import write_stan_folder
@@ -32,6 +32,7 @@ from semistan.model.config import ModelConfig, SampleConfig, anywhere, with_over
 from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
+from semistan.posterior.damaged_chains import set_aside
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.orthogonal import STORED, write_gamma
 from semistan.posterior.posterior import Mixture, Posterior, read_posterior
@@ -47,7 +48,6 @@ from semistan.posterior.run import (
 )
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
-from semistan.posterior.sound import set_aside
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.program.parts import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
@@ -62,12 +62,11 @@ from semistan.workflow.compiled import (
     without_kernel,
 )
 from semistan.workflow.dimension import resolved
+from semistan.workflow.extend import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.first_answer import first_answer
-from semistan.workflow.more import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.saturation import warn_of_saturation
-from semistan.workflow.several import begin_run, going_on, train_missing
 from semistan.workflow.train import (
     checkpoint_file,
     counted,
@@ -78,6 +77,7 @@ from semistan.workflow.train import (
     warn_of_damage,
     warn_of_overfitting,
 )
+from semistan.workflow.train_subspaces import begin_run, going_on, train_missing
 
 
 def _silent(_: str) -> None:
@@ -362,11 +362,11 @@ def draw_missing(
     complete_all(filed, backend, at_once=run.plan.chains, progress=progress, before=record_chain)
 
 
-def missing_tasks(run: Run) -> list[Filed]:
+def missing_tasks(run: Run) -> list[FiledTask]:
     """Return the tasks of the chains that a run lacks, and where their files go."""
     rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chains
     return [
-        Filed(task, member.path / "chains", i * C)
+        FiledTask(task, member.path / "chains", i * C)
         for i, member in enumerate(run.members)
         for task in _tasks(member, rows, f" of subspace {i + 1}" if run.parts else "")
     ]

@@ -30,8 +30,8 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.options import PredictOptions
 from semistan.posterior.posterior import (
     Mixture,
-    One,
     Posterior,
+    SubspacePosterior,
     member_engine,
     read_posterior,
 )
@@ -344,7 +344,7 @@ def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:
     """Draw from the priors, as many as the run has, in each of its subspaces."""
     shape, rows = (run.options.chains, run.options.per_chain), run.rows()
     members = tuple(
-        One(
+        SubspacePosterior(
             member.bundle, prior_draws(member.bundle, rows, shape, generator),
             member_engine(member, engine),
         )

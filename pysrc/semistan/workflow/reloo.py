@@ -17,7 +17,7 @@ from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.table.rows import Rows
 from semistan.posterior.diagnostics import diagnose, eta_convergence, named_convergence, worst
-from semistan.posterior.posterior import Mixture, One, Posterior, read_posterior
+from semistan.posterior.posterior import Mixture, Posterior, SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, Matched
@@ -92,7 +92,7 @@ def _without(
             )  # fmt: skip
             draw_missing(again, toolchain, backend=backend)
             one = read_posterior(again)
-            assert isinstance(one, One)
+            assert isinstance(one, SubspacePosterior)
             members.append(one)
     return (Mixture(tuple(members), run.weights) if run.parts else members[0]), kept
 

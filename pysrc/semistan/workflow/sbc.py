@@ -35,7 +35,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.modules import Given
 from semistan.model.table.rows import Rows
-from semistan.posterior.posterior import One, Posterior
+from semistan.posterior.posterior import Posterior, SubspacePosterior
 from semistan.posterior.predictive import log_lik, posterior_linpred, posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.scoring.ranks import ranks_table
@@ -134,7 +134,7 @@ class ReplicationTask:
         """Simulate, fit and rank."""
         generator = np.random.default_rng((self.seed, self.number))
         rows = self.prepared.rows
-        truth = One(self.truth, prior_draws(self.truth, rows, (1, 1), generator))
+        truth = SubspacePosterior(self.truth, prior_draws(self.truth, rows, (1, 1), generator))
         y = posterior_predict(truth, rows, generator)[0]
         model = simulated(_seeded(self.prepared, self.number), self.truth, y)
         try:

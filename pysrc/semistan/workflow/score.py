@@ -18,7 +18,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, leave_one_out
-from semistan.posterior.scoring.mended import keep_mended, read_mended
+from semistan.posterior.scoring.loo_repairs import keep_repairs, read_repairs
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
 from semistan.workflow.prepare import Say, new_rows
@@ -130,12 +130,12 @@ def loo(
     posterior = read_posterior(run)
     rows = run.rows()
     try:
-        found = leave_one_out(posterior, rows).with_all(read_mended(run))
+        found = leave_one_out(posterior, rows).with_all(read_repairs(run))
         if moment_match:
             found = _matched(run, found, rows)
         if reloo:
             found = without_rows(
-                run, found, rows, say=say, keep=partial(keep_mended, run), backend=backend
+                run, found, rows, say=say, keep=partial(keep_repairs, run), backend=backend
             )
         return found
     except InputError as error:
@@ -157,5 +157,5 @@ def _matched(run: Run, found: Loo, rows: Rows) -> Loo:
     if not len(found.unreliable):
         return found
     matched = match_moments(found, unconstrained(run), run.bundle, rows)
-    keep_mended(run, matched)
+    keep_repairs(run, matched)
     return matched

@@ -27,7 +27,7 @@ from semistan.model.table.scale import LARGEST_COUNT, whole
 from semistan.posterior.categories import named
 from semistan.posterior.effects.estimates import apart
 from semistan.posterior.manifest import MARKER
-from semistan.posterior.posterior import One, Posterior, read_posterior
+from semistan.posterior.posterior import Posterior, SubspacePosterior, read_posterior
 from semistan.posterior.predictive import posterior_predict
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
@@ -191,10 +191,10 @@ def _source(
         if not prior:
             return read_posterior(run), rows
         member = run.members[int(generator.integers(len(run.members)))]
-        return One(member.bundle, _prior(member.bundle, rows, draws, generator)), rows
+        return SubspacePosterior(member.bundle, _prior(member.bundle, rows, draws, generator)), rows
     prepared = prepared_of(model, data, networks, overrides)
     bundle = every_weight(prepared)
-    return One(bundle, _prior(bundle, prepared.rows, draws, generator)), prepared.rows
+    return SubspacePosterior(bundle, _prior(bundle, prepared.rows, draws, generator)), prepared.rows
 
 
 def _prior(bundle: Bundle, rows: Rows, draws: int, generator: np.random.Generator) -> Any:

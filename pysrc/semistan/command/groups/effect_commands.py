@@ -206,11 +206,11 @@ def comparisons(
 ) -> None:
     """Compare predictions before and after a change of a column, averaged over rows."""
     from semistan.posterior.run import read_run
-    from semistan.workflow import inquire
+    from semistan.workflow import criticise
 
     opened = read_run(run)
     frame = rows_of(newdata, dialect, opened) if newdata else None
-    table = inquire.comparisons(
+    table = criticise.comparisons(
         opened, variables.split(",") if variables else None,
         newdata=frame,
         contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,

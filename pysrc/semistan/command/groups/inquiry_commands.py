@@ -39,9 +39,9 @@ def hypothesis(
     Columns are those of brms's hypothesis(). Also, for the difference d of both sides, P(d > 0),
     its Monte Carlo standard error MCSE, and with --rope the probability of that range, P(ROPE).
     """
-    from semistan.workflow import inquire
+    from semistan.workflow import criticise
 
-    found = inquire.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
+    found = criticise.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
     screen.show_table(found.table, as_json=as_json)
     screen.say_all(found.notes)
 
@@ -83,9 +83,9 @@ def sensitivity(
     as_json: Json = False,
 ) -> None:
     """Say how sensitive each parameter is to the prior and the likelihood, by power-scaling."""
-    from semistan.workflow import inquire
+    from semistan.workflow import criticise
 
-    screen.show_table(inquire.sensitivity(run, prior or ()), as_json=as_json)
+    screen.show_table(criticise.sensitivity(run, prior or ()), as_json=as_json)
     if prior is not None:
         screen.say(f"Of the prior, only that of {prior} is scaled.")
     screen.say("Above 0.05 (per doubling of the density's power) a sensitivity is not negligible.")
@@ -109,9 +109,9 @@ def pp_check(
     as_json: Json = False,
 ) -> None:
     """Check statistics of the response against replicated ones, with predictive p-values."""
-    from semistan.workflow import inquire
+    from semistan.workflow import criticise
 
-    found = inquire.pp_check(run, stat, by=by, data=data, seed=seed)
+    found = criticise.pp_check(run, stat, by=by, data=data, seed=seed)
     screen.show_table(found.table(interval), as_json=as_json)
     if found.note:
         screen.say(found.note)

@@ -116,7 +116,7 @@ def sample(
 def _resumed(folder: Path, cluster: str | None) -> "Run":
     """Read a run, after training the subspaces that it lacks."""
     from semistan.infer.backends.dask import backend_at
-    from semistan.workflow.several import epochs_left, resume
+    from semistan.workflow.train_subspaces import epochs_left, resume
 
     epochs = epochs_left(folder)
     with (

@@ -79,7 +79,7 @@ def score(
 
 def _explained_variance(run: "Run", interval: float, seed: int, as_json: bool) -> None:
     """Show R2, and shares of parts: what they have in common is halved between them."""
-    from semistan.workflow.inquire import bayes_r2
+    from semistan.workflow.criticise import bayes_r2
 
     found = bayes_r2(run, interval=interval, seed=seed)
     screen.show_tables({"r2": found.table, "parts": found.parts}, as_json=as_json)

@@ -39,9 +39,9 @@ from semistan.density.target import (
 from semistan.errors import InputError, SemistanError
 from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method
+from semistan.infer.resumable_chain import ChainState, run_to_end
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
-from semistan.infer.walk import Walk, walked
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
@@ -111,10 +111,10 @@ def elliptical_slice_chain(task: ChainTask, report: Report) -> bytes:
     q, mode = task.begin(target)
     reference = reference_of(target, mode)
     adaptations = {round(share * options.warmup) for share in ADAPTATIONS} - {0}
-    drawn = walked(
+    drawn = run_to_end(
         task,
         lambda _: _packed(_first(target, q, reference, task.number), reference),
-        lambda walk, generator: _moved(target, adaptations, walk, generator),
+        lambda chain, generator: _moved(target, adaptations, chain, generator),
         report,
     )
     columns = sampled_columns(
@@ -267,12 +267,12 @@ def _first(target: Target, q: Array, reference: Reference, chain: int) -> State:
 
 
 def _moved(
-    target: Target, adaptations: set[int], walk: Walk, generator: np.random.Generator
+    target: Target, adaptations: set[int], chain: ChainState, generator: np.random.Generator
 ) -> tuple[dict[str, Array], dict[str, Array | float]]:
     """Take a chain to its next draw, with a new reference where it is time for one."""
-    state, reference = _unpacked(walk.state)
-    if walk.done in adaptations:
-        reference = _adapted(reference, walk.past("q"))
+    state, reference = _unpacked(chain.state)
+    if chain.done in adaptations:
+        reference = _adapted(reference, chain.past("q"))
         state = replace(state, z=reference.standardise(state.q[: len(state.z)]))
     state, evaluations = _draw(target, reference, state, generator)
     brought: dict[str, Array | float] = {"q": state.q, "log_density": state.log_density}

@@ -53,9 +53,9 @@ from semistan.infer.microcanonical import (
     TEXT,
     check_dimensions,
 )
+from semistan.infer.resumable_chain import ChainState, run_to_end
 from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
-from semistan.infer.walk import Walk, walked
 from semistan.model.arrays import Array
 
 Density = Callable[[Array], tuple[float, Array]]
@@ -76,7 +76,7 @@ ABOUT = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Position:
     """A place of the chain: q (n,), L there and its gradient (n,)."""
 
     q: Array
@@ -137,10 +137,10 @@ def mclmc_torch_chain(task: ChainTask, report: Report) -> bytes:
     def density(x: Array) -> tuple[float, Array]:
         return value_and_gradient(target, x)
 
-    drawn = walked(
+    drawn = run_to_end(
         task,
         lambda generator: _first(density, q, task.number, generator),
-        lambda walk, generator: _moved(density, task, walk, generator),
+        lambda chain, generator: _moved(density, task, chain, generator),
         report,
     )
     columns = sampled_columns(
@@ -185,15 +185,15 @@ def turned(u: Array, slope: Array, time: float) -> tuple[Array, float]:
 
 
 def integrated(
-    density: Density, place: Place, u: Array, motion: Motion
-) -> tuple[Place, Array, float]:
+    density: Density, place: Position, u: Array, motion: Motion
+) -> tuple[Position, Array, float]:
     """Take a step of the minimal-norm integrator.
 
     Parameters
     ----------
     density : callable
         Returns L and its gradient (n,) at q (n,).
-    place : Place
+    place : Position
         Where the chain is.
     u : array, shape (n,)
         Its velocity, of length 1.
@@ -202,7 +202,7 @@ def integrated(
 
     Returns
     -------
-    Place, array and float
+    Position, array and float
         The place and the velocity after the step, and the error of the energy: not finite where
         L is not.
     """
@@ -210,7 +210,7 @@ def integrated(
     u, energy = turned(u, motion.scale * place.gradient, b)
     for time in (motion.step - 2 * b, b):
         q = place.q + motion.step / 2 * motion.scale * u
-        place = Place(q, *density(q))
+        place = Position(q, *density(q))
         if not _finite(place):
             return place, u, math.nan
         u, gain = turned(u, motion.scale * place.gradient, time)
@@ -267,7 +267,7 @@ def correlation_time(draws: Array) -> float:
 def _first(
     density: Density, q: Array, chain: int, generator: np.random.Generator
 ) -> dict[str, Array]:
-    place, n = Place(q, *density(q)), len(q)
+    place, n = Position(q, *density(q)), len(q)
     if not _finite(place):
         raise SemistanError(f"chain {chain} starts where the posterior is not finite")
     motion = Motion(FIRST_STEP * math.sqrt(n), math.sqrt(n), np.ones(n))
@@ -275,14 +275,14 @@ def _first(
 
 
 def _moved(
-    density: Density, task: ChainTask, walk: Walk, generator: np.random.Generator
+    density: Density, task: ChainTask, chain: ChainState, generator: np.random.Generator
 ) -> tuple[dict[str, Array], Mapping[str, Array | float]]:
     """Take a chain to its next draw; in warm-up, adapt how it moves."""
     warmup = task.options.warmup
     assert warmup != "auto"
-    place, u, motion, adaptation = _unpacked(walk.state)
+    place, u, motion, adaptation = _unpacked(chain.state)
     n = len(u)
-    motion, adaptation = _estimated(walk, warmup, motion, adaptation)
+    motion, adaptation = _estimated(chain, warmup, motion, adaptation)
     squares = 0.0
     for _ in range(STEPS):
         there, new, error = integrated(density, place, u, motion)
@@ -290,7 +290,7 @@ def _moved(
             place, u = there, refreshed(new, motion, generator)
         else:  # or not finite: the chain stays where it is, and turns
             error, u = math.nan, _direction(n, generator)
-        if walk.done < warmup:
+        if chain.done < warmup:
             adaptation, step = adapted(adaptation, motion.step, error, n)
             motion = replace(motion, step=step)
         squares += error**2
@@ -300,17 +300,17 @@ def _moved(
 
 
 def _estimated(
-    walk: Walk, warmup: int, motion: Motion, adaptation: Adaptation
+    chain: ChainState, warmup: int, motion: Motion, adaptation: Adaptation
 ) -> tuple[Motion, Adaptation]:
     """Return how the chain moves, anew when it is time to ask the draws of warm-up."""
     times = [0, *(round(share * warmup) for share in ESTIMATES), warmup]
-    if not walk.done or walk.done not in times:
+    if not chain.done or chain.done not in times:
         return motion, adaptation
-    draws = walk.past("q", times[times.index(walk.done) - 1])
+    draws = chain.past("q", times[times.index(chain.done) - 1])
     variance, S = draws.var(axis=0), len(draws)
     if not variance.any():
         return motion, adaptation
-    if walk.done == warmup:
+    if chain.done == warmup:
         length = OF_CORRELATION * STEPS * correlation_time(draws) * motion.step
         return replace(motion, length=length), adaptation
     scale = np.sqrt((S * variance + SHRINKAGE * motion.scale**2) / (S + SHRINKAGE))
@@ -324,11 +324,11 @@ def _direction(n: int, generator: np.random.Generator) -> Array:
     return np.asarray(z / np.linalg.norm(z))
 
 
-def _finite(place: Place) -> bool:
+def _finite(place: Position) -> bool:
     return math.isfinite(place.L) and bool(np.isfinite(place.gradient).all())
 
 
-def _packed(place: Place, u: Array, motion: Motion, adaptation: Adaptation) -> dict[str, Array]:
+def _packed(place: Position, u: Array, motion: Motion, adaptation: Adaptation) -> dict[str, Array]:
     numbers = {
         "L": place.L, "step": motion.step, "length": motion.length, "total": adaptation.total,
         "weight": adaptation.weight, "largest": adaptation.largest,
@@ -337,12 +337,12 @@ def _packed(place: Place, u: Array, motion: Motion, adaptation: Adaptation) -> d
     return arrays | {name: np.asarray(value) for name, value in numbers.items()}
 
 
-def _unpacked(values: Mapping[str, Array]) -> tuple[Place, Array, Motion, Adaptation]:
+def _unpacked(values: Mapping[str, Array]) -> tuple[Position, Array, Motion, Adaptation]:
     def number(name: str) -> float:
         return float(values[name])
 
     return (
-        Place(values["q"], number("L"), values["gradient"]),
+        Position(values["q"], number("L"), values["gradient"]),
         values["u"],
         Motion(number("step"), number("length"), values["scale"]),
         Adaptation(number("total"), number("weight"), number("largest")),

@@ -35,9 +35,9 @@ from semistan.density.target import value_and_gradient
 from semistan.errors import SemistanError
 from semistan.infer.backends.backend import Report
 from semistan.infer.method import Method
+from semistan.infer.resumable_chain import ChainState, State, run_to_end
 from semistan.infer.stan_csv import NUTS_COLUMNS, Origin, sampled_columns, stan_csv
 from semistan.infer.task import ChainTask
-from semistan.infer.walk import State, Walk, walked
 from semistan.model.arrays import Array
 from semistan.model.config import SampleConfig
 
@@ -74,7 +74,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class PhasePoint:
     """A place of a trajectory: q (n,), momentum p (n,), velocity C p, L and its gradient (n,)."""
 
     q: Array
@@ -96,11 +96,11 @@ class Trajectory:
 
     Attributes
     ----------
-    first, last : Place
+    first, last : PhasePoint
         Its ends, in the order of time.
     rho : array, shape (n,)
         Sum of the momenta.
-    drawn : Place
+    drawn : PhasePoint
         One of the places, drawn by their weights.
     log_weight : float
         Log of the sum of exp(H_0 - H), with H_0 that of the start.
@@ -112,10 +112,10 @@ class Trajectory:
         Why it does not go on.
     """
 
-    first: Place
-    last: Place
+    first: PhasePoint
+    last: PhasePoint
     rho: Array
-    drawn: Place
+    drawn: PhasePoint
     log_weight: float = 0.0
     accepted: float = 0.0
     steps: int = 0
@@ -155,21 +155,23 @@ class Dynamics:
     metric: Metric
     step: float
 
-    def begun(self, q: Array, L: float, gradient: Array, generator: np.random.Generator) -> Place:
+    def begun(
+        self, q: Array, L: float, gradient: Array, generator: np.random.Generator
+    ) -> PhasePoint:
         """Return a place with a new momentum."""
         p = self.metric.momentum(generator.normal(size=len(q)))
-        return Place(q, p, self.metric.velocity(p), L, gradient)
+        return PhasePoint(q, p, self.metric.velocity(p), L, gradient)
 
-    def moved(self, place: Place, direction: int) -> Place:
+    def moved(self, place: PhasePoint, direction: int) -> PhasePoint:
         """Take a leapfrog step, forward or backward in time."""
         step = direction * self.step
         half = place.p - step / 2 * place.gradient
         q = place.q + step * self.metric.velocity(half)
         L, gradient = self.density(q)
         if not is_finite(L, gradient):
-            return Place(q, half, self.metric.velocity(half), math.inf, gradient)
+            return PhasePoint(q, half, self.metric.velocity(half), math.inf, gradient)
         p = half - step / 2 * gradient
-        return Place(q, p, self.metric.velocity(p), L, gradient)
+        return PhasePoint(q, p, self.metric.velocity(p), L, gradient)
 
 
 def is_finite(L: float, gradient: Array) -> bool:
@@ -194,10 +196,10 @@ def nuts_torch_chain(task: ChainTask, report: Report) -> bytes:
     def density(x: Array) -> tuple[float, Array]:
         return value_and_gradient(target, x)
 
-    drawn = walked(
+    drawn = run_to_end(
         task,
         lambda generator: first_state(density, q, metric, task.number, generator),
-        lambda walk, generator: _next(density, options, ends, walk, generator),
+        lambda chain, generator: _next(density, options, ends, chain, generator),
         report,
     )
     columns = sampled_columns(
@@ -255,7 +257,7 @@ def adapted(draws: Array, metric: Metric) -> Metric:
     return metric_of(weight * covariance + (1 - weight) * PRIOR_VARIANCE * np.eye(n))
 
 
-def first_step(dynamics: Dynamics, place: Place, generator: np.random.Generator) -> float:
+def first_step(dynamics: Dynamics, place: PhasePoint, generator: np.random.Generator) -> float:
     """Double or halve the step until the acceptance of one such step crosses a level.
 
     Raises
@@ -282,7 +284,7 @@ def first_step(dynamics: Dynamics, place: Place, generator: np.random.Generator)
 
 
 def transition(
-    dynamics: Dynamics, start: Place, depth: int, generator: np.random.Generator
+    dynamics: Dynamics, start: PhasePoint, depth: int, generator: np.random.Generator
 ) -> tuple[Trajectory, int]:
     """Double a trajectory until it ends, or to some depth.
 
@@ -304,7 +306,7 @@ def transition(
 
 def extended(
     dynamics: Dynamics,
-    end: Place,
+    end: PhasePoint,
     direction: int,
     depth: int,
     level: float,
@@ -316,7 +318,7 @@ def extended(
     ----------
     dynamics : Dynamics
         How to move.
-    end : Place
+    end : PhasePoint
         Where they begin.
     direction : int
         1 forward in time, -1 backward.
@@ -375,7 +377,7 @@ def joined(
     )
 
 
-def _goes_on(first: Place, last: Place, rho: Array) -> bool:
+def _goes_on(first: PhasePoint, last: PhasePoint, rho: Array) -> bool:
     return bool(first.v @ rho > 0 and last.v @ rho > 0)
 
 
@@ -392,12 +394,12 @@ def first_state(
     L, gradient = density(q)
     if not is_finite(L, gradient):
         raise SemistanError(f"chain {chain} starts where the posterior is not finite")
-    place = Place(q, np.zeros_like(q), np.zeros_like(q), L, gradient)
+    place = PhasePoint(q, np.zeros_like(q), np.zeros_like(q), L, gradient)
     return _packed(place, *_restarted(Dynamics(density, metric, 1.0), place, generator))
 
 
 def _restarted(
-    dynamics: Dynamics, place: Place, generator: np.random.Generator
+    dynamics: Dynamics, place: PhasePoint, generator: np.random.Generator
 ) -> tuple[Dynamics, Averaging]:
     """Look for a step size in a new metric, and begin to average around ten times it."""
     step = first_step(dynamics, place, generator)
@@ -408,23 +410,23 @@ def _next(
     density: Density,
     options: SampleConfig,
     ends: tuple[int, ...],
-    walk: Walk,
+    chain: ChainState,
     generator: np.random.Generator,
 ) -> tuple[State, Mapping[str, Array | float]]:
     """Take a chain to its next draw; in warm-up, adapt how it moves."""
     assert options.warmup != "auto"
-    place, dynamics, averaging = _unpacked(density, walk.state)
-    if walk.done in ends[1:]:
-        draws = walk.past("q", ends[ends.index(walk.done) - 1])
+    place, dynamics, averaging = _unpacked(density, chain.state)
+    if chain.done in ends[1:]:
+        draws = chain.past("q", ends[ends.index(chain.done) - 1])
         dynamics = replace(dynamics, metric=adapted(draws, dynamics.metric))
         dynamics, averaging = _restarted(dynamics, place, generator)
-    if walk.done == options.warmup:
+    if chain.done == options.warmup:
         dynamics = replace(dynamics, step=math.exp(averaging.log_step))
     start = dynamics.begun(place.q, place.L, place.gradient, generator)
     assert options.max_treedepth != "auto" and options.adapt_delta != "auto"
     tree, depth = transition(dynamics, start, options.max_treedepth, generator)
     acceptance, used, place = tree.accepted / tree.steps, dynamics.step, tree.drawn
-    if walk.done < options.warmup:
+    if chain.done < options.warmup:
         averaging, step = averaging.updated(acceptance, options.adapt_delta)
         dynamics = replace(dynamics, step=step)
     return _packed(place, dynamics, averaging), {
@@ -434,7 +436,7 @@ def _next(
     }  # fmt: skip
 
 
-def _packed(place: Place, dynamics: Dynamics, averaging: Averaging) -> State:
+def _packed(place: PhasePoint, dynamics: Dynamics, averaging: Averaging) -> State:
     metric = dynamics.metric
     numbers = {
         "L": place.L, "step": dynamics.step, "mu": averaging.mu, "error": averaging.error,
@@ -445,9 +447,9 @@ def _packed(place: Place, dynamics: Dynamics, averaging: Averaging) -> State:
     return arrays | {name: np.asarray(value) for name, value in numbers.items()}
 
 
-def _unpacked(density: Density, state: State) -> tuple[Place, Dynamics, Averaging]:
+def _unpacked(density: Density, state: State) -> tuple[PhasePoint, Dynamics, Averaging]:
     q, number = state["q"], {name: float(x) for name, x in state.items() if x.ndim == 0}
-    place = Place(q, np.zeros_like(q), np.zeros_like(q), number["L"], state["gradient"])
+    place = PhasePoint(q, np.zeros_like(q), np.zeros_like(q), number["L"], state["gradient"])
     averaging = Averaging(number["mu"], number["error"], number["log_step"], int(number["count"]))
     metric = Metric(state["inverse"], state["factor"])
     return place, Dynamics(density, metric, number["step"]), averaging

@@ -72,7 +72,7 @@ class Loo:
         Number of draws S.
     conditional : bool
         Whether it is conditional on a subspace that was trained on all rows.
-    mended : dict
+    repaired : dict
         Positions of rows whose elpd was found in another way, by that way.
     whole : str
         What is to be said of rows that stand for several observations.
@@ -83,7 +83,7 @@ class Loo:
     pareto_k: Array
     size: int
     conditional: bool = False
-    mended: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    repaired: dict[str, tuple[int, ...]] = field(default_factory=dict)
     whole: str = ""
 
     def with_rows(self, found: Mapping[int, Matched], way: str) -> Loo:
@@ -91,17 +91,17 @@ class Loo:
         elpd, pareto_k = self.elpd.copy(), self.pareto_k.copy()
         for i, row in found.items():
             elpd[i], pareto_k[i] = row.elpd, row.pareto_k
-        mended = {
-            name: tuple(i for i in rows if i not in found) for name, rows in self.mended.items()
+        repaired = {
+            name: tuple(i for i in rows if i not in found) for name, rows in self.repaired.items()
         }
-        mended[way] = tuple(sorted({*mended.get(way, ()), *found}))
-        mended = {name: rows for name, rows in mended.items() if rows}
-        return replace(self, elpd=elpd, pareto_k=pareto_k, mended=mended)
+        repaired[way] = tuple(sorted({*repaired.get(way, ()), *found}))
+        repaired = {name: rows for name, rows in repaired.items() if rows}
+        return replace(self, elpd=elpd, pareto_k=pareto_k, repaired=repaired)
 
-    def with_all(self, mended: Mapping[str, Mapping[int, Matched]]) -> Loo:
+    def with_all(self, repaired: Mapping[str, Mapping[int, Matched]]) -> Loo:
         """Return the estimate with other values of rows, by the way in which they were found."""
         found = self
-        for way, rows in mended.items():
+        for way, rows in repaired.items():
             found = found.with_rows(rows, way)
         return found
 
@@ -139,7 +139,7 @@ class Loo:
     @property
     def remarks(self) -> str:
         """Which rows were found in another way than by PSIS, and which say nothing."""
-        found = [f"Found {way}: rows {_numbers(rows)}." for way, rows in self.mended.items()]
+        found = [f"Found {way}: rows {_numbers(rows)}." for way, rows in self.repaired.items()]
         if self.constant.size:
             found.append(
                 f"{self.constant.size} of {len(self.elpd)} rows have the same likelihood in all "

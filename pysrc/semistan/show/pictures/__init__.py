@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "KINDS", "PICTURES", "Material", "Picture", "alt_text", "available", "check_kind",
+    "KINDS", "PICTURES", "Material", "PictureKind", "alt_text", "available", "check_kind",
     "check_suffix", "draw", "draw_effect", "draw_importance", "effect_alt", "importance_alt",
     "memory_material", "reserve", "run_material", "write_picture",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PictureKind:
     """One kind of picture.
 
     Attributes
@@ -74,59 +74,63 @@ class Picture:
     refusal: Callable[[Material], str] = lambda _: ""
 
 
-PICTURES: tuple[Picture, ...] = (
-    Picture("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
-    Picture("densities", "densities of the coefficients", draw_densities, densities_alt),
-    Picture(
+PICTURES: tuple[PictureKind, ...] = (
+    PictureKind("coefficients", "coefficients with intervals", draw_coefficients, coefficients_alt),
+    PictureKind("densities", "densities of the coefficients", draw_densities, densities_alt),
+    PictureKind(
         "smooths",
         "smooths with intervals",
         draw_smooths,
         smooths_alt,
         refusal=smooths_refusal,
     ),
-    Picture("band", "predictive band over one input", draw_band, band_alt),
-    Picture(
+    PictureKind("band", "predictive band over one input", draw_band, band_alt),
+    PictureKind(
         "subspace",
         "log density in the subspace",
         draw_subspace,
         subspace_alt,
         refusal=subspace_refusal,
     ),
-    Picture(
+    PictureKind(
         "loss",
         "loss during training and along the curve",
         draw_loss,
         loss_alt,
         refusal=loss_refusal,
     ),
-    Picture("pairs", "pairs of parameters", draw_pairs, pairs_alt, refusal=pairs_refusal),
-    Picture("ppc", "predictive check", draw_ppc, ppc_alt, refusal=ppc_refusal),
-    Picture("stat", "predictive check by statistics", draw_stat, stat_alt, refusal=stat_refusal),
-    Picture(
+    PictureKind("pairs", "pairs of parameters", draw_pairs, pairs_alt, refusal=pairs_refusal),
+    PictureKind("ppc", "predictive check", draw_ppc, ppc_alt, refusal=ppc_refusal),
+    PictureKind(
+        "stat", "predictive check by statistics", draw_stat, stat_alt, refusal=stat_refusal
+    ),
+    PictureKind(
         "loo_pit",
         "calibration of predictions of rows left out",
         draw_loo_pit,
         loo_pit_alt,
         refusal=loo_pit_refusal,
     ),
-    Picture(
+    PictureKind(
         "calibration",
         "calibration of predictions",
         draw_calibration,
         calibration_alt,
         refusal=calibration_refusal,
     ),
-    Picture(
+    PictureKind(
         "images",
         "images by what is predicted of them",
         draw_images,
         images_alt,
         refusal=images_refusal,
     ),
-    Picture("survival", "survival curves", draw_survival, survival_alt, refusal=survival_refusal),
-    Picture("trace", "traces by chain", draw_trace, trace_alt),
-    Picture("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
-    Picture(
+    PictureKind(
+        "survival", "survival curves", draw_survival, survival_alt, refusal=survival_refusal
+    ),
+    PictureKind("trace", "traces by chain", draw_trace, trace_alt),
+    PictureKind("rank", "ranks by chain", draw_rank, rank_alt, refusal=rank_refusal),
+    PictureKind(
         "energy",
         "energy of the sampler by chain",
         draw_energy,
@@ -177,7 +181,7 @@ def available(material: Material) -> tuple[str, ...]:
     return tuple(picture.name for picture in PICTURES if not picture.refusal(material))
 
 
-def check_kind(kind: str) -> Picture:
+def check_kind(kind: str) -> PictureKind:
     """Return the record of a kind.
 
     Raises
@@ -191,7 +195,7 @@ def check_kind(kind: str) -> Picture:
     raise InputError(f"unknown picture '{kind}'.{did_you_mean(kind, KINDS)}")
 
 
-def _checked(material: Material, kind: str, options: dict[str, Any]) -> Picture:
+def _checked(material: Material, kind: str, options: dict[str, Any]) -> PictureKind:
     picture = check_kind(kind)
     known = list(inspect.signature(picture.function).parameters)[1:]
     for name in options:

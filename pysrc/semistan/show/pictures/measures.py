@@ -40,7 +40,7 @@ from semistan.show.pictures.style import (
 from semistan.show.pictures.training import LOSS_WORDS, curve_panel, training_panel
 from semistan.show.pictures.words import number
 from semistan.subspace.measures import MOST, state_of
-from semistan.subspace.nested import NestedErrors, nested_errors
+from semistan.subspace.nested_errors import NestedErrors, nested_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.errors import InputError, did_you_mean
-from semistan.posterior.checks import Checked, Checks, predictive_checks
+from semistan.posterior.checks import Checks, StatisticCheck, predictive_checks
 from semistan.show.pictures.material import Material, evenly, which_rows
 from semistan.show.pictures.style import FAINT, INK, finish, new_figure, panels, wrapped
 from semistan.show.pictures.words import CENSORED, listed, number
@@ -97,14 +97,14 @@ def _checks(material: Material, stat: str | Sequence[str], by: str | None) -> Ch
     )
 
 
-def _name(each: Checked, by: str | None) -> str:
+def _name(each: StatisticCheck, by: str | None) -> str:
     if by is None:
         return each.statistic
     group = f"{each.group:g}" if isinstance(each.group, float) else each.group
     return f"{each.statistic}, {by} = {group}"
 
 
-def _histogram(axes: Axes, each: Checked, by: str | None) -> None:
+def _histogram(axes: Axes, each: StatisticCheck, by: str | None) -> None:
     from matplotlib.ticker import MaxNLocator
 
     values = each.replicated

@@ -160,7 +160,7 @@ def _weighted(results: Results) -> str:
 def _loo(results: Results) -> Loo | None:
     if loo_obstacle(results.posterior) is not None:
         return None
-    return leave_one_out(results.posterior, results.rows).with_all(results.mended)
+    return leave_one_out(results.posterior, results.rows).with_all(results.repaired)
 
 
 def _conditional(results: Results, importance: Estimates | None) -> Effects:

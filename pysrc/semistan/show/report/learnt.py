@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.describe import left_out
-from semistan.posterior.posterior import One
+from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.scoring.finite import fault_of
 from semistan.posterior.scoring.loo import Loo, loo_obstacle
 from semistan.posterior.written import digits_of
@@ -141,7 +141,7 @@ def pareto_text(loo: Loo) -> str:
     ).rstrip()
 
 
-def directions_table(member: One) -> Table:
+def directions_table(member: SubspacePosterior) -> Table:
     """Show each direction's singular value, its share, and the draws along it."""
     phi, values = member.draws.flat(member.draws.phi), member.bundle.trained.singular_values
     share = values**2 / np.square(values).sum()

@@ -13,7 +13,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.folds import KFold, finished_kfold
-from semistan.posterior.scoring.mended import Mended, read_mended
+from semistan.posterior.scoring.loo_repairs import Repairs, read_repairs
 from semistan.posterior.summary import Summary
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Results:
         Its cross-validation, if it was made.
     comparisons : tuple of Comparison
         With other models.
-    mended : mapping
+    repaired : mapping
         What is kept of rows that PSIS-LOO is unreliable of.
     """
 
@@ -72,7 +72,7 @@ class Results:
     manifest: dict[str, Any]
     kfold: KFold | None = None
     comparisons: tuple[Comparison, ...] = ()
-    mended: Mended = field(default_factory=dict)
+    repaired: Repairs = field(default_factory=dict)
 
     @property
     def bundle(self) -> Bundle:
@@ -120,5 +120,5 @@ def results_of(
         manifest=run.manifest,
         kfold=finished_kfold(run),
         comparisons=comparisons,
-        mended={} if run.prior_only else read_mended(run),
+        repaired={} if run.prior_only else read_repairs(run),
     )

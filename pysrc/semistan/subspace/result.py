@@ -16,7 +16,7 @@ from semistan.subspace.descent import Parameters, losses
 CURVE_NODES = 101  # t at which the loss along the final curve is recorded
 
 
-def hand_over(
+def trained_result(
     problem: Problem,
     units: Units,
     best: Parameters,

@@ -22,7 +22,7 @@ from semistan.model.arrays import Array
 from semistan.model.trained import Trained
 
 
-def carried(trained: Trained, scale: Array) -> Trained:
+def in_units_of_the_prior(trained: Trained, scale: Array) -> Trained:
     """Take the directions in units of the weights' prior, and find where its centre lies.
 
     Parameters
@@ -34,7 +34,7 @@ def carried(trained: Trained, scale: Array) -> Trained:
 
     Notes
     -----
-    Expects that the rows of Pi at the axes are 0, as ``freed`` leaves them.
+    Expects that the rows of Pi at the axes are 0, as ``with_axes`` leaves them.
     """
     subspace = trained.subspace
     a, axes = len(subspace.axes), subspace.axes

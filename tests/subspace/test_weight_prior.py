@@ -10,7 +10,7 @@ from semistan.density.target import log_prior, make_target
 from semistan.model.config import parse_config
 from semistan.model.networks.networks import prior_scales
 from semistan.model.subspace import Subspace
-from semistan.subspace.carry import carried
+from semistan.subspace.weight_prior import in_units_of_the_prior
 from support.small import small_bundle
 from support.untrained import random_bundle
 
@@ -71,7 +71,7 @@ def test_the_span_its_order_and_theta_stay_as_they_were(axes):
     )  # fmt: skip
     scale = generator.uniform(0.1, 2, size=d)
     trained = replace(bundle.trained, subspace=before, singular_values=np.ones(k))
-    after = carried(trained, scale).subspace
+    after = in_units_of_the_prior(trained, scale).subspace
     for j in range(1, 4):  # nested spans
         basis = np.linalg.qr(Pi[:, :j])[0]
         assert basis @ (basis.T @ after.Pi[:, :j]) == pytest.approx(after.Pi[:, :j], abs=1e-12)

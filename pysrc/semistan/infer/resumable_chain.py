@@ -26,11 +26,11 @@ SECONDS_BETWEEN_SAVES = 5.0
 STATE, TRACE = "state_", "trace_"  # before their names in what is kept
 
 State = dict[str, Array]
-Move = Callable[["Walk", np.random.Generator], tuple[State, Mapping[str, "Array | float"]]]
+Move = Callable[["ChainState", np.random.Generator], tuple[State, Mapping[str, "Array | float"]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walk:
+class ChainState:
     """A chain between two iterations: all that going on needs.
 
     Attributes
@@ -55,7 +55,7 @@ class Walk:
         return self.trace[name][first : self.done]
 
 
-def walked(
+def run_to_end(
     task: ChainTask, begin: Callable[[np.random.Generator], State], move: Move, report: Report
 ) -> dict[str, Array]:
     """Take a chain to its end, from where it was left, and return what its draws brought.
@@ -83,35 +83,37 @@ def walked(
     options = task.options
     assert options.warmup != "auto"
     total, generator = options.warmup + options.per_chain, np.random.default_rng()
-    walk = _left(task, total) or _new(task, begin)
-    generator.bit_generator.state, saved = walk.random, time.monotonic()
+    chain = _left(task, total) or _new(task, begin)
+    generator.bit_generator.state, saved = chain.random, time.monotonic()
     try:
-        while walk.done < total:
-            state, brought = move(walk, generator)
+        while chain.done < total:
+            state, brought = move(chain, generator)
             random = dict(generator.bit_generator.state)
-            trace = _written(walk, brought, total)
-            walk = Walk(walk.done + 1, state, random, trace)
-            report.step(walk.done, total)
+            trace = _written(chain, brought, total)
+            chain = ChainState(chain.done + 1, state, random, trace)
+            report.step(chain.done, total)
             if time.monotonic() > saved + SECONDS_BETWEEN_SAVES:
-                report.keep(_bytes(walk, task))
+                report.keep(_bytes(chain, task))
                 saved = time.monotonic()
     except BaseException:
-        report.keep(_bytes(walk, task))
+        report.keep(_bytes(chain, task))
         raise
-    return {name: walk.past(name, options.warmup) for name in walk.trace}
+    return {name: chain.past(name, options.warmup) for name in chain.trace}
 
 
-def _new(task: ChainTask, begin: Callable[[np.random.Generator], State]) -> Walk:
+def _new(task: ChainTask, begin: Callable[[np.random.Generator], State]) -> ChainState:
     generator = np.random.default_rng([task.options.seed, task.number])
     state = begin(generator)
-    return Walk(0, state, dict(generator.bit_generator.state), {})
+    return ChainState(0, state, dict(generator.bit_generator.state), {})
 
 
-def _written(walk: Walk, brought: Mapping[str, Array | float], total: int) -> dict[str, Array]:
+def _written(
+    chain: ChainState, brought: Mapping[str, Array | float], total: int
+) -> dict[str, Array]:
     """Write what an iteration brought into the trace, which is made with the first."""
-    trace = walk.trace or {name: np.empty((total, *np.shape(x))) for name, x in brought.items()}
+    trace = chain.trace or {name: np.empty((total, *np.shape(x))) for name, x in brought.items()}
     for name, value in brought.items():
-        trace[name][walk.done] = value
+        trace[name][chain.done] = value
     return trace
 
 
@@ -121,17 +123,17 @@ def _key(task: ChainTask) -> str:
     return json.dumps([options.method, options.seed, options.warmup, options.per_chain])
 
 
-def _bytes(walk: Walk, task: ChainTask) -> bytes:
+def _bytes(chain: ChainState, task: ChainTask) -> bytes:
     """Return a chain between two iterations as bytes."""
     file = io.BytesIO()
-    content: dict[str, Any] = {STATE + name: value for name, value in walk.state.items()}
-    content |= {TRACE + name: walk.past(name) for name in walk.trace}
-    content |= {"key": _key(task), "done": walk.done, "random": json.dumps(walk.random)}
+    content: dict[str, Any] = {STATE + name: value for name, value in chain.state.items()}
+    content |= {TRACE + name: chain.past(name) for name in chain.trace}
+    content |= {"key": _key(task), "done": chain.done, "random": json.dumps(chain.random)}
     np.savez(file, **content)
     return file.getvalue()
 
 
-def _left(task: ChainTask, total: int) -> Walk | None:
+def _left(task: ChainTask, total: int) -> ChainState | None:
     """Read what an interrupted chain left, unless it was another run's."""
     if task.left is None:
         return None
@@ -141,11 +143,11 @@ def _left(task: ChainTask, total: int) -> Walk | None:
         return None
     if str(left.get("key")) != _key(task):
         return None
-    walk = Walk(int(left["done"]), _named(left, STATE), json.loads(str(left["random"])), {})
+    chain = ChainState(int(left["done"]), _named(left, STATE), json.loads(str(left["random"])), {})
     past = _named(left, TRACE)
-    rest = total - walk.done
+    rest = total - chain.done
     return replace(
-        walk,
+        chain,
         trace={
             name: np.concatenate([x, np.empty((rest, *x.shape[1:]))]) for name, x in past.items()
         },

@@ -8,7 +8,7 @@ import pytest
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks
 from semistan.model.subspace import along, along_axes
-from semistan.subspace.free import freed
+from semistan.subspace.axes import with_axes
 from support.untrained import random_bundle
 
 ONE = Networks((FullyConnected(2, (3,)),))  # 9 weights, 3 biases, 3 weights, 1 bias
@@ -32,7 +32,7 @@ def directions(d, k=3):
 @pytest.mark.parametrize(("network", "free", "axes"), CASES)
 def test_the_old_span_and_the_axes_are_spanned_by_orthonormal_columns(network, free, axes):
     Pi = directions(network.d)
-    subspace = freed(trained_in(along(np.zeros(network.d), Pi, "test")), network, free).subspace
+    subspace = with_axes(trained_in(along(np.zeros(network.d), Pi, "test")), network, free).subspace
     assert subspace.axes.tolist() == axes
     assert subspace.k == 3 + len(axes)
     matrix = subspace.matrix
@@ -44,25 +44,25 @@ def test_the_old_span_and_the_axes_are_spanned_by_orthonormal_columns(network, f
 
 def test_a_direction_that_is_an_axis_is_no_longer_one():
     Pi = np.eye(13)[:, [12, 0]]
-    subspace = freed(trained_in(along(np.zeros(13), Pi, "test")), ONE, "bias").subspace
+    subspace = with_axes(trained_in(along(np.zeros(13), Pi, "test")), ONE, "bias").subspace
     assert subspace.Pi[:, 0] == pytest.approx(np.eye(13)[0])
     assert subspace.k == 2
 
 
 def test_axes_that_move_already_are_not_added():
     some = along_axes(np.zeros(13), np.array([12, 3]), "test")
-    subspace = freed(trained_in(some), ONE, "output").subspace
+    subspace = with_axes(trained_in(some), ONE, "output").subspace
     assert subspace.axes.tolist() == [12, 3, 9, 10, 11]
     every = trained_in(along_axes(np.zeros(13), np.arange(13), "test"))
-    assert freed(every, ONE, "output") is every
-    assert freed(trained_in(some), ONE, "none").subspace is some
+    assert with_axes(every, ONE, "output") is every
+    assert with_axes(trained_in(some), ONE, "none").subspace is some
 
 
 def test_scales_and_spread_follow_the_directions():
     scale, values = np.array([3.0, 2.0, 1.0]), np.array([6.0, 4.0, 2.0])
     Pi = directions(13)
     before = trained_in(along(np.zeros(13), Pi, "test", scale), values)
-    after = freed(before, ONE, "bias")
+    after = with_axes(before, ONE, "bias")
     rest = np.delete(np.arange(13), 12)
     for old, new in (
         (scale, after.subspace.phi_scale), (values, after.singular_values),
@@ -81,7 +81,7 @@ def test_theta_moves_with_the_weights_as_before():
         along(np.zeros(13), Pi, "test"),
         theta_bar=generator.normal(size=2), theta_Pi=generator.normal(size=(2, 3)),
     )  # fmt: skip
-    after = freed(trained_in(before), ONE, "output").subspace
+    after = with_axes(trained_in(before), ONE, "output").subspace
     phi = generator.normal(size=3)
     moved = after.project(before.lift(phi))
     assert after.lift(moved) == pytest.approx(before.lift(phi), abs=1e-12)

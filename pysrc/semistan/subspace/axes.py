@@ -25,7 +25,7 @@ from semistan.subspace.span import pointing_up
 SHORT = 1e-6  # length of a direction less its rows at the axes under which it is dropped
 
 
-def freed(trained: Trained, network: Networks, free: Free) -> Trained:
+def with_axes(trained: Trained, network: Networks, free: Free) -> Trained:
     """Let the output biases or the output layers of all networks move by themselves.
 
     Parameters

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
 
 
-Mended = Mapping[str, Mapping[int, Matched]]
+Repairs = Mapping[str, Mapping[int, Matched]]
 
 
 class _Row(BaseModel):
@@ -42,7 +42,7 @@ class _Kept(BaseModel):
     rows: list[_Row]
 
 
-def read_mended(run: Run) -> Mended:
+def read_repairs(run: Run) -> Repairs:
     """Return what is kept of a run's rows, if it is of the run's draws: way -> position -> row.
 
     Raises
@@ -68,7 +68,7 @@ def read_mended(run: Run) -> Mended:
     return found
 
 
-def keep_mended(run: Run, found: Loo) -> None:
+def keep_repairs(run: Run, found: Loo) -> None:
     """Keep what was found of rows in another way than by PSIS of the run's draws."""
     rows: list[dict[str, Any]] = [
         {
@@ -77,7 +77,7 @@ def keep_mended(run: Run, found: Loo) -> None:
             "pareto_k": float(found.pareto_k[i]),
             "way": way,
         }
-        for way, positions in found.mended.items()
+        for way, positions in found.repaired.items()
         for i in positions
         if np.isfinite((found.elpd[i], found.pareto_k[i])).all()
     ]
@@ -87,7 +87,7 @@ def keep_mended(run: Run, found: Loo) -> None:
     write_record(folder / MANIFEST, content, {})
 
 
-def seal_of_mended(folder: Path) -> Seal:
+def seal_of_repairs(folder: Path) -> Seal:
     """Return what the manifest says of the folder's files."""
     return read_seal(folder / MANIFEST, _record(folder))
 

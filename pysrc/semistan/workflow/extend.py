@@ -21,7 +21,7 @@ from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.chain_store import (
     ChainProgress,
-    Filed,
+    FiledTask,
     chain_file,
     chain_tasks,
     complete_all,
@@ -120,7 +120,7 @@ def _complete(
         chains=missing,
     )  # fmt: skip
     filed = [
-        Filed(
+        FiledTask(
             continued_task(
                 task, method.continued, files[task.number], pending["draws"], pending["seed"]
             ),
