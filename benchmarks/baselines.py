@@ -165,7 +165,7 @@ def judge_semistan(
     except SemistanError as error:
         console.print(f"{split.table}, {name}: left out, {error}")
         return None
-    seconds = sum(fit.run.manifest["seconds"].values())
+    seconds = sum(fit.run.manifest.seconds.values())
     rows = new_rows(fit.run.bundle, split.test, response=True)
     mean = posterior_epred(fit.posterior, rows)
     sigma = fit.posterior.draws.flat(fit.posterior.draws.dispersion["sigma"])[:, None]

@@ -186,7 +186,7 @@ def compare(model: Model, options: Options) -> list[Record]:
             started = time.perf_counter()
             run, draws = sample_semistan(model, folder / f"run-{seed}", seed)
             seconds = time.perf_counter() - started
-            warmup = int(run.manifest["sample"]["warmup"])
+            warmup = int(run.manifest.sample.warmup)
             ours = quantities(model, draws)
             samples[SEMISTAN].append(summarise(ours, ours, seconds, warmup))
             starts = initial_points(run.path, model.options.chains)

@@ -60,7 +60,7 @@ def _figures(model: Model, path: Path, seed: int) -> Figures:
     started = time.perf_counter()
     run, draws = sample_semistan(model, path, seed)
     seconds = time.perf_counter() - started
-    warmup = int(run.manifest["sample"]["warmup"])
+    warmup = int(run.manifest.sample.warmup)
     steps = float(read_draws(run).sampler["n_steps"].mean())
     return summarise(model, draws, seconds, warmup) | {"leapfrog steps per draw": steps}
 

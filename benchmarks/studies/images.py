@@ -279,7 +279,7 @@ def own(settings: Mapping[str, Any], quick: Mapping[str, Any], task: Task) -> Fo
         posterior, first = fit.posterior, fit.posterior.members[0]
         rows = new_rows(first.bundle, task.test)
         eta = posterior_linpred(posterior, rows)
-    age, seconds = posterior.coefficients["b_age"].ravel(), fit.run.manifest["seconds"]
+    age, seconds = posterior.coefficients["b_age"].ravel(), fit.run.manifest.seconds
     rhat, ess = agreement(eta, 1, first.chains)
     age_rhat, age_ess = agreement(age[:, None], 1, first.chains)
     return Found(

@@ -65,7 +65,7 @@ def _found(fit: Fit, problem: Problem) -> Found:
     return Found(
         eta=eta,
         lpd=mixed(log_lik(posterior, rows)),
-        seconds=sum(fit.run.manifest["seconds"].values()),
+        seconds=sum(fit.run.manifest.seconds.values()),
         theta=np.stack(theta, axis=1) if theta else None,
         rhat=rhat,
         ess=ess,

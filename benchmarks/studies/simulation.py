@@ -182,7 +182,7 @@ def figures(fit: Fit, theta: Array) -> Record:
         "d": fit.run.bundle.network.d,
         "arc_length": fit.run.bundle.trained.arc_length,
         "divergences": int(fit.posterior.sampler["diverging"].sum()),
-        "fit_seconds": sum(fit.run.manifest["seconds"].values()),
+        "fit_seconds": sum(fit.run.manifest.seconds.values()),
     }
 
 

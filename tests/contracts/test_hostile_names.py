@@ -28,11 +28,11 @@ from semistan.show.report.content import report_content
 from semistan.show.report.evidence import gather
 from semistan.show.report.page import render
 from support.drawn import random_draws
+from support.manifests import manifest
 from support.pages import Page, small_results
 from support.small import small_bundle, small_frame
 
 SAMPLE = SampleConfig(chains=2, warmup=100, draws=50, seed=3, metric="diag_e")
-PLAN = {"grainsize": 1, "threads": 1, "parallel_chains": 1}
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,8 @@ def written(names, folder):
     folder.mkdir()
     write_program(bundle.model, program, folder, "stan")
     write_scripts(folder, SAMPLE, keep_metric=False, kernel="stan")
-    manifest = {"sample": SAMPLE.model_dump(), "prior_only": False, "cmdstan": "2.27.0",
-                "plan": PLAN, "kernel": "stan"}  # fmt: skip
-    return Written(Run(folder, bundle, manifest), bundle, rows, program)
+    run = Run(folder, bundle, manifest(SAMPLE.model_dump()))
+    return Written(run, bundle, rows, program)
 
 
 def code_of_stan(program):

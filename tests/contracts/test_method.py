@@ -119,7 +119,7 @@ def test_its_run_is_read_predicts_and_reports(fit, tmp_path):
 
 def test_a_lost_chain_comes_back_without_a_search_for_modes(fit, monkeypatch):
     run = read_run(fit[0].run.path)
-    path = run.csv_files[1]
+    path = run.csv_files()[1]
     before = path.read_bytes()
     path.unlink()
     for module in ("infer.starts", "workflow.fit"):

@@ -129,7 +129,7 @@ def test_the_columns_of_nuts_are_recomputed_from_its_draws(toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian")
     options = SampleConfig(chains=1, warmup=50, draws=40)
     fit = sample(new_run(bundle, rows, tmp_path / "run", options, toolchain), toolchain)
-    by_nuts = pd.read_csv(fit.run.csv_files[0], comment="#")
+    by_nuts = pd.read_csv(fit.run.csv_files()[0], comment="#")
     target = make_target(bundle, rows)
     q = [
         unconstrained(target, {"phi": phi, "theta": theta, "sigma": sigma})

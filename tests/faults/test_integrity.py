@@ -230,7 +230,7 @@ def test_a_damaged_record_is_an_error_of_ours(run, name, text):
 FORGED = {
     "no sample": (lambda content: content.pop("sample"), "lacks 'sample'"),
     "no bundle": (lambda content: content.pop("bundle_sha256"), "lacks 'bundle_sha256'"),
-    "unknown option": (lambda content: content["sample"].update(x=1), "unknown key 'x'"),
+    "unknown option": (lambda content: content["sample"].update(x=1), "unknown key 'sample.x'"),
     "unknown key": (lambda content: content.update(x=1), "unknown key 'x'"),
     "plan": (lambda content: content["plan"].update(chains="2"), "plan.chains"),
     "kernel": (lambda content: content.update(kernel="sh"), "kernel"),

@@ -58,7 +58,7 @@ def test_full_rank_is_near_nuts_where_the_posterior_is_nearly_normal(fit, toolch
 
 
 def test_the_mean_in_the_first_line_is_no_draw(fit):
-    lines = [line for line in fit.run.csv_files[0].read_text().splitlines() if line[0] != "#"]
+    lines = [line for line in fit.run.csv_files()[0].read_text().splitlines() if line[0] != "#"]
     assert len(lines) == 2 + OPTIONS.draws
     assert lines[1].startswith("0,0,0,")
     column = lines[0].split(",").index("theta.1")

@@ -72,7 +72,7 @@ def test_all_draws_are_used_and_the_first_are_those_before(run, longer):
 
 def test_a_continuation_has_the_step_size_and_begins_at_the_last_draw(run, longer):
     fit, _ = longer
-    for old, new in zip(run.csv_files, fit.run.csv_files, strict=True):
+    for old, new in zip(run.csv_files(), fit.run.csv_files(), strict=True):
         before, after = parsed(old.read_bytes()), parsed(new.read_bytes())
         assert after.rows[:150] == before.rows
         place = before.columns.index("stepsize__")
@@ -83,7 +83,7 @@ def test_a_continuation_has_the_step_size_and_begins_at_the_last_draw(run, longe
 
 def test_cmdstanpy_reads_the_longer_chains(longer):
     fit, _ = longer
-    again = cmdstanpy.from_csv([str(path) for path in fit.run.csv_files], method="sample")
+    again = cmdstanpy.from_csv([str(path) for path in fit.run.csv_files()], method="sample")
     assert again.num_draws_sampling == 400
 
 

@@ -92,7 +92,7 @@ def assert_found_by_nuts(bundle, rows, reference, toolchain, tmp_path):
     fit = sample(new_run(bundle, rows, tmp_path / "nuts", options, toolchain), toolchain)
     starts = None if reference == "Laplace" else without_modes(bundle, 2)
     ours = sampled(bundle, rows, tmp_path, options, starts)
-    files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files]
+    files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files()]
     theirs = {name: np.stack([file[name] for file in files]) for name in files[0]}
     assert list(ours) == list(theirs)
     for name in ("lp__", *list(ours)[7:]):

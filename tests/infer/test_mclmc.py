@@ -242,7 +242,7 @@ def test_more_draws_go_on_with_the_same_motion(run, tmp_path, toolchain):
     fit = sample(read_run(tmp_path / "run"), toolchain, more=1000)
     assert fit.posterior.draws.phi.shape[:2] == (2, 1150)
     assert "the last 1000 by --more" in fit.run.facts()["Draws"]
-    for old, new in zip(run.csv_files, fit.run.csv_files, strict=True):
+    for old, new in zip(run.csv_files(), fit.run.csv_files(), strict=True):
         before, after = parsed(old.read_bytes()), parsed(new.read_bytes())
         assert after.rows[:150] == before.rows
         table = pd.read_csv(new, comment="#")

@@ -267,7 +267,7 @@ def test_cmdstan_finds_the_same(family, toolchain, tmp_path):
     options = SampleConfig(chains=2, warmup=100, draws=200, seed=3)
     fit = sample_run(new_run(bundle, rows, tmp_path / "stan", options, toolchain), toolchain)
     ours = sampled(bundle, rows, tmp_path, options.model_copy(update={"method": "nuts-torch"}))
-    files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files]
+    files = [pd.read_csv(path, comment="#") for path in fit.run.csv_files()]
     theirs = {name: np.stack([file[name] for file in files]) for name in files[0]}
     assert list(ours) == list(theirs)
     for name in ("lp__", "energy__", *list(ours)[7:]):

@@ -62,7 +62,7 @@ def test_the_run_has_the_files_of_the_design(fit):
 
 
 def test_cmdstanpy_reads_the_csvs(fit):
-    again = cmdstanpy.from_csv([str(path) for path in fit.run.csv_files], method="sample")
+    again = cmdstanpy.from_csv([str(path) for path in fit.run.csv_files()], method="sample")
     assert again.chains == 4
     assert again.num_draws_sampling == OPTIONS.draws
     assert again.metadata.cmdstan_config["num_warmup"] == OPTIONS.warmup

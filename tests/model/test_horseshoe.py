@@ -161,7 +161,7 @@ def test_a_run_has_its_coefficients_and_generated_quantities(toolchain, tmp_path
         bundle, rows, tmp_path / "run", bundle.config.sample, toolchain, kernel="cpp"
     )  # fmt: skip
     draws = sample(run, toolchain).posterior.draws
-    table = pd.read_csv(run.csv_files[0], comment="#")
+    table = pd.read_csv(run.csv_files()[0], comment="#")
     units = bundle.units.theta_scale
     theta = shrunk(table["zb.2"], table["hs_local.2"], 0.5 * units[1] * table["hs_global"],
                    (1.5 * units[1]) ** 2 * table["hs_slab"])  # fmt: skip

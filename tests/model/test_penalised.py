@@ -332,7 +332,7 @@ def fit(toolchain, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def columns(fit):
-    return pd.concat([pd.read_csv(path, comment="#") for path in fit.run.csv_files])
+    return pd.concat([pd.read_csv(path, comment="#") for path in fit.run.csv_files()])
 
 
 def as_stan_has_them(row):

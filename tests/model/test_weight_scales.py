@@ -21,6 +21,7 @@ from semistan.show.inference_data import inference_data
 from semistan.workflow.dimension import with_dimension
 from support.assertions import Z
 from support.catalogue import SCALES
+from support.manifests import manifest
 from support.small import small_prepared
 from support.untrained import random_bundle
 
@@ -123,8 +124,7 @@ def test_draws_and_posterior_nc_have_the_scales_by_group(tmp_path):
     assert draws.sd_w.shape == (1, 5, 5)
     assert draws.sd_w[0, 2] == pytest.approx(expected)
     assert np.array_equal(draws.thin(2).sd_w, draws.sd_w[:, [0, 4]])
-    manifest = {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"}
-    data = inference_data(Run(tmp_path, bundle, manifest), SubspacePosterior(bundle, draws), rows)
+    data = inference_data(Run(tmp_path, bundle, manifest()), SubspacePosterior(bundle, draws), rows)
     assert data.posterior[SD_W].dims == ("chain", "draw", "weights_of")
     inputs = data.posterior[SD_W].sel(weights_of=["u1", "u2", "u3", "biases", "layer 2"])
     assert np.array_equal(inputs.values, draws.sd_w)

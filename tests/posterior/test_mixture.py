@@ -36,7 +36,8 @@ from semistan.show.pictures.material import memory_material
 from semistan.show.report import report_html
 from semistan.show.report.results import Results
 from support.drawn import random_draws
-from support.pages import MANIFEST, Page, calm_sampler
+from support.manifests import manifest
+from support.pages import Page, calm_sampler
 from support.small import category_bundle, small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + (1 | day) + nn(u, v)"
@@ -271,7 +272,7 @@ def test_the_report_tells_of_both_subspaces(mixed):
     sample = {"chains": CHAINS, "draws": ITERATIONS, "warmup": 300}
     results = Results(
         posterior=posterior, summary=summarise(posterior, rows), rows=rows, table=rows.frame,
-        program="// generated\n", manifest={**MANIFEST, "sample": sample},
+        program="// generated\n", manifest=manifest(sample),
     )  # fmt: skip
     page = Page(report_html(results, np.random.default_rng(1)))
     text = page.all("body")[0].text
@@ -288,8 +289,7 @@ def test_tables_of_draws_and_inference_data_have_the_chains_of_both(members, mix
     assert not any(name.startswith("phi") for name in table)
     second = table[table[".chain"] > CHAINS]["b_x"]
     assert np.array_equal(second, members[1].draws.coefficients["b_x"].ravel())
-    manifest = {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"}
-    data = inference_data(Run(tmp_path, members[0].bundle, manifest), posterior, rows)
+    data = inference_data(Run(tmp_path, members[0].bundle, manifest()), posterior, rows)
     expected = pooled(log_lik, members).reshape(2 * CHAINS, ITERATIONS, 30)
     assert np.array_equal(data.log_likelihood["y"], expected)
     for i, member in enumerate(members[:2]):

@@ -17,6 +17,7 @@ from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.tables import write_table
 from semistan.workflow.fit import fit_model
 from support.drawn import random_draws
+from support.manifests import manifest
 from support.small import category_bundle, category_frame, small_config
 from support.untrained import FORMULA, random_bundle
 
@@ -38,8 +39,7 @@ def drawn():
 def written(drawn, path, *, prior_only=False, temperature=1.0):
     bundle, rows, draws = drawn
     sample = {"seed": 5, "temperature": temperature}
-    manifest = {"sample": sample, "prior_only": prior_only, "cmdstan": "2.27.0"}
-    run = Run(path.parent, bundle, manifest)
+    run = Run(path.parent, bundle, manifest(sample, prior_only=prior_only))
     write_inference_data(inference_data(run, SubspacePosterior(bundle, draws), rows), path)
     return path
 
@@ -179,7 +179,7 @@ def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, 
 
 def test_draws_of_several_subspaces_have_no_prior_weights(drawn, tmp_path):
     bundle, rows, draws = drawn
-    run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False, "cmdstan": "2.27.0"})
+    run = Run(tmp_path, bundle, manifest())
     both = Mixture(
         (
             SubspacePosterior(bundle, draws),

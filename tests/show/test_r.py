@@ -21,6 +21,7 @@ from semistan.show.r_script import r_script, write_r_script
 from semistan.show.tables import write_table
 from semistan.workflow.fit import new_run
 from semistan.workflow.fit import sample as sample_run
+from support.manifests import manifest
 from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
 from support.untrained import random_bundle
@@ -116,7 +117,7 @@ def test_that_loo_is_optimistic_is_said_of_a_subspace(read, tmp_path):
     assert "subspace <- TRUE " in script
     write_json(tmp_path / "labels.json", {})
     bundle, _ = small_bundle("y ~ x + nn(u)", subspace__construction="full")
-    run = Run(tmp_path, bundle, {"sample": {}, "prior_only": False})
+    run = Run(tmp_path, bundle, manifest())
     assert "subspace <- FALSE " in r_script(run)
 
 
@@ -293,7 +294,7 @@ def test_damaged_labels_are_refused(labels, tmp_path):
 
 def test_categories_are_named_by_their_numbers(tmp_path):
     write_json(tmp_path / "labels.json", {})
-    run = Run(tmp_path, category_bundle()[0], {"sample": {}, "prior_only": False})
+    run = Run(tmp_path, category_bundle()[0], manifest())
     assert '# categories: 1 "bus", 2 "car", 3 "train trip"\n' in r_script(run)
 
 
@@ -316,4 +317,4 @@ def written_script(folder, labels=None, sample=None):
     """Write the script of a run that has nothing but labels."""
     write_json(folder / "labels.json", labels or {"b_Intercept": "Intercept"})
     bundle, _ = random_bundle("gaussian")
-    return write_r_script(Run(folder, bundle, {"sample": sample or {}, "prior_only": False}))
+    return write_r_script(Run(folder, bundle, manifest(sample)))

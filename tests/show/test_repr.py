@@ -2,18 +2,17 @@
 
 from pathlib import Path
 
-from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import summarise
 from support.drawn import random_draws
+from support.manifests import manifest
 from support.small import small_bundle
 from support.untrained import random_bundle
 
 
-def run_in(path, bundle, **manifest):
-    options = SampleConfig(chains=2, warmup=300, draws=50).model_dump()
-    return Run(Path(path), bundle, {"sample": options, "prior_only": False} | manifest)
+def run_in(path, bundle, **known):
+    return Run(Path(path), bundle, manifest({"chains": 2, "warmup": 300, "draws": 50}, **known))
 
 
 def test_a_bundle_says_what_was_trained_on_what():

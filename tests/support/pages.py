@@ -10,23 +10,10 @@ from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.summary import summarise
 from semistan.show.report.results import Results
 from support.drawn import random_draws
+from support.manifests import manifest
 from support.small import small_bundle
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
-
-MANIFEST = {
-    "semistan": "0.1.0",
-    "cmdstan": "2.27.0",
-    "compiler": "g++ 12.2.0",
-    "program_sha256": "a" * 64,
-    "data_sha256": "b" * 64,
-    "table_sha256": "c" * 64,
-    "bundle_sha256": "d" * 64,
-    "keep_metric": True,
-    "kernel": "stan",
-    "prior_only": False,
-    "seconds": {"train": 1.234, "sample": 56.78},
-}
 
 
 def calm_sampler(chains, iterations, seed=0):
@@ -60,7 +47,7 @@ def small_results(
         rows=rows,
         table=rows.frame,
         program="// generated\ndata {\n  int<lower=1> N;  // rows\n}\n",
-        manifest={**MANIFEST, "prior_only": prior_only, "sample": {"metric": "ggn"} | sample},
+        manifest=manifest({"metric": "ggn"} | sample, prior_only=prior_only),
     )
 
 

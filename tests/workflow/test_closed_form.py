@@ -62,7 +62,7 @@ def draws(fit):
 
 def test_the_metric_of_one_mode_is_kept_and_its_dimensions_are_the_programs(fit):
     assert fit.run.keep_metric
-    for chain, csv in enumerate(fit.run.csv_files, start=1):
+    for chain, csv in enumerate(fit.run.csv_files(), start=1):
         given = json.loads((fit.run.path / f"metric-{chain}.json").read_text())["inv_metric"]
         lines = csv.read_text().splitlines()
         start = next(i for i, line in enumerate(lines) if "inverse mass matrix" in line) + 1

@@ -337,7 +337,7 @@ def test_chains_in_other_processes_are_the_same(two_processors, monkeypatch, tmp
     elsewhere = fit(tmp_path / "elsewhere", net)
     monkeypatch.setattr(local, "usable_processors", lambda: [0])
     result = fit(tmp_path / "here", net)
-    for one, other in zip(result.run.csv_files, elsewhere.run.csv_files, strict=True):
+    for one, other in zip(result.run.csv_files(), elsewhere.run.csv_files(), strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 

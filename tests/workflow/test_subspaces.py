@@ -84,7 +84,7 @@ def test_the_folder_has_what_is_shared_above_a_run_of_each_subspace(fit):
     for number in (1, 2):
         member = read_run(fit.run.path / "subspaces" / str(number))
         assert (member.options.seed, member.bundle.config.train.seed) == (2 + number, 4 + number)
-        assert len(member.csv_files) == CHAINS
+        assert len(member.csv_files()) == CHAINS
     manifest = json.loads((fit.run.path / "manifest.json").read_text())
     assert manifest["bundle_sha256"] == [part.bundle.sha256 for part in fit.run.parts]
     assert "bundle:" not in (fit.run.path / "program.stan").read_text()

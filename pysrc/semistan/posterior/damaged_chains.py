@@ -42,5 +42,5 @@ def _of_member(member: Run) -> list[str]:
 
 def _read(member: Run, number: int) -> Chain:
     name = chain_name(number)
-    known = name in member.seal.verify(name)
+    known = name in member.seal().verify(name)
     return read_chain(member.path / name, chain_form(member), known=known, remedy="")

@@ -181,7 +181,7 @@ def read_draws(run: Run) -> Draws:
     columns = bundle.model.orthogonal
     if not columns or draws.orthogonal:
         return draws
-    kept = run.path / STORED if run.seal.state(STORED).ok else None
+    kept = run.path / STORED if run.seal().state(STORED).ok else None
     gamma = read_gamma(kept, draws.phi, columns) if kept else None
     if gamma is None:
         rows = run.rows()
@@ -204,7 +204,7 @@ def read_chains(run: Run) -> list[dict[str, Array]]:
     """
     run.check_complete()
     names, form = run.chain_names, chain_form(run)
-    known = run.seal.verify(*names, remedy=run.remedy)
+    known = run.seal().verify(*names, remedy=run.remedy)
     chains = [
         read_chain(run.path / name, form, known=name in known, remedy=run.remedy) for name in names
     ]

@@ -27,7 +27,8 @@ from semistan.infer.stan_json import write_stan_json
 from semistan.model.arrays import Array
 from semistan.model.completion import PSI
 from semistan.model.layout import column_names
-from semistan.posterior.run import Run, record_chain, record_files
+from semistan.posterior.manifest import record_files
+from semistan.posterior.run import Run, record_chain
 from semistan.program.data import stan_data
 from semistan.program.quantities import quantities_program
 
@@ -92,7 +93,7 @@ def generate_quantities(
             f"'{run.options.method}'; its replicated responses are in posterior.nc, and "
             "its log_lik unless it is tempered"
         )
-    _ = run.csv_files  # nothing is computed unless all chains are there
+    run.csv_files()  # nothing is computed unless all chains are there
     program = quantities_program(run.bundle)
     compile_program(program, toolchain)
     for member in run.members:
@@ -133,10 +134,11 @@ def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[File
         member.bundle, member.rows(), grainsize=member.plan.grainsize, prior_only=member.prior_only
     )
     write_stan_json(path, data)
+    drawn = member.csv_files()
     seed = member.options.seed if seed is None else seed
     tasks = (
         QuantitiesTask(
-            chain, program, content_of(path), content_of(member.csv_files[chain - 1]), columns, seed
+            chain, program, content_of(path), content_of(drawn[chain - 1]), columns, seed
         )
         for chain in missing
     )
@@ -161,7 +163,7 @@ def read_generated(run: Run) -> Generated:
             )
     files = [chain_file(folder, chain) for folder in folders for chain in range(1, chains + 1)]
     for member in run.members:
-        member.seal.verify(*(f"{FOLDER}/{chain_file(Path(), c)}" for c in range(1, chains + 1)))
+        member.seal().verify(*(f"{FOLDER}/{chain_file(Path(), c)}" for c in range(1, chains + 1)))
     columns = np.concatenate([_read(file) for file in files])
     N, K = run.bundle.source.rows, run.bundle.family.counted
     log_lik, y_rep = np.split(columns, [N], axis=1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from semistan.bundle.seal import FILES, RESTORE, Seal, read_record, read_seal
+from semistan.bundle.seal import FILES, RESTORE, Seal, Stamp, read_record, read_seal, write_record
 from semistan.errors import InputError
 from semistan.model.config import ModelConfig, SampleConfig
+from semistan.program.parts import Kernel
 
 MARKER = "manifest.json"
 TRAINING = "training.parquet"
@@ -17,33 +19,48 @@ NOT_USED = "not used"  # of CmdStan and the compiler, by methods that PyTorch ru
 FORMAT_VERSION = 3
 
 
-class _Checked(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Record(BaseModel):
+    """What stands in the manifest: known keys alone, of the types that they are written in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Plan(_Checked):
+class PlanRecord(Record):
+    """How the run uses the cores; milliseconds by the grain size, which is text in a file."""
+
     chains: int = Field(ge=1)
     threads: int = Field(ge=1)
     grainsize: int = Field(ge=1)
     milliseconds: dict[str, float]
 
 
-class _Source(_Checked):
+class SourceRecord(Record):
+    """Where the training rows came from."""
+
     path: str | None
     rows: int
     dropped: int
 
 
-class _More(_Checked):
+class Continuation(Record):
     """Draws by which each chain is continued: how many come before, how many more, their seed."""
 
     before: int = Field(ge=1)
     draws: int = Field(ge=1)
     seed: int = Field(ge=0)
 
+    @property
+    def total(self) -> int:
+        """The draws of a chain with these."""
+        return self.before + self.draws
 
-class _Begun(_Checked):
-    """What is known before the subspaces are trained."""
+
+class Begun(Record):
+    """What is known before the subspaces are trained.
+
+    ``subspaces``, ``config`` and ``source`` are of a run with several subspaces alone, of which the
+    folder of each has a manifest of its own.
+    """
 
     format_version: int
     semistan: str
@@ -52,31 +69,56 @@ class _Begun(_Checked):
     cmdstan: str
     compiler: str
     prior_only: bool
-    files: dict[str, Any]
-    seal: str
-    subspaces: int = Field(default=1, ge=1)
-    config: dict[str, Any] | None = None
-    source: _Source | None = None
+    subspaces: int | None = Field(default=None, ge=1)
+    config: ModelConfig | None = None
+    source: SourceRecord | None = None
+    files: dict[str, Any] = {}
+    seal: str = ""
+
+    @property
+    def numbers(self) -> range:
+        """Those of several subspaces, from 1."""
+        return range(1, (self.subspaces or 0) + 1)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The sha256 of files by their names."""
+        return {name: stamp["sha256"] for name, stamp in self.files.items()}
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.subspaces is not None and (self.config is None or self.source is None):
+            raise ValueError("a run with several subspaces has their config and source")
+        return self
 
 
-class _Ready(_Begun):
-    """What is known of a run that can be sampled."""
+class Manifest(Begun):
+    """What is known of a run that can be sampled.
+
+    ``weights`` are those of several subspaces, empty where they are equal, and ``warmups`` the
+    lengths of warm-up in them. ``more`` is asked for, and not there yet.
+    """
 
     bundle_sha256: str | list[str]
-    sample: dict[str, Any]
-    plan: _Plan
-    kernel: Literal["stan", "cpp"]
+    sample: SampleConfig
+    plan: PlanRecord
+    kernel: Kernel
     keep_metric: bool
     seconds: dict[str, float]
     modes: list[float] = []
     warmups: list[int] = []
     weights: list[float] = []
-    more: _More | None = None  # asked for, and not there yet
-    continued: list[_More] = []
+    more: Continuation | None = None
+    continued: list[Continuation] = []
+
+    @property
+    def warmup_text(self) -> str:
+        """The length of warm-up, or the lengths in different subspaces: ``300 or 1000``."""
+        return " or ".join(map(str, self.warmups or (self.sample.warmup,)))
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a run's manifest, that of a run whose subspaces are not all trained too.
+def read_manifest(path: Path) -> Begun:
+    """Read a run's manifest: a ``Manifest``, unless the run's subspaces are not trained yet.
 
     Parameters
     ----------
@@ -91,29 +133,35 @@ def read_manifest(path: Path) -> dict[str, Any]:
     marker = path / MARKER
     if not marker.is_file():
         raise InputError(f"'{path}' is not a run (it has no {MARKER})")
-    manifest = read_record(marker, "run", FORMAT_VERSION)
-    several, begun = "subspaces" in manifest, "plan" not in manifest
+    content = read_record(marker, "run", FORMAT_VERSION)
     try:
-        (_Begun if several and begun else _Ready).model_validate(manifest)
-        if several:
-            ModelConfig.model_validate(manifest["config"])
-        if not begun:
-            SampleConfig.model_validate(manifest["sample"])
+        if "subspaces" in content and "plan" not in content:
+            return Begun.model_validate(content)
+        return Manifest.model_validate(content)
     except ValidationError as error:
         raise InputError(f"'{marker}' is damaged: {_first(error)}; {RESTORE}") from None
-    return manifest
+
+
+def write_manifest(path: Path, manifest: Begun, stamps: Mapping[str, Stamp]) -> None:
+    """Write what is known of the run in a folder, and of its files, with a seal."""
+    content = manifest.model_dump(include=manifest.model_fields_set)
+    write_record(path / MARKER, content, stamps)
+
+
+def record_files(path: Path, stamps: Mapping[str, Stamp], **known: Any) -> Manifest:
+    """Add files, and what else is known by now, to the manifest in a folder, and return that."""
+    manifest = read_manifest(path).model_copy(update=known)
+    write_manifest(path, manifest, {**seal_of(path).stamps, **stamps})
+    again = read_manifest(path)
+    assert isinstance(again, Manifest)
+    return again
 
 
 def seal_of(path: Path) -> Seal:
     """Return what a run's manifest, as it now is, says of the files in its folder."""
     if not (path / MARKER).is_file():
         return Seal(path, MARKER, {})
-    return read_seal(path / MARKER, read_manifest(path))
-
-
-def hashes(manifest: dict[str, Any]) -> dict[str, str]:
-    """Return the sha256 of files by their names."""
-    return {name: stamp["sha256"] for name, stamp in manifest.get(FILES, {}).items()}
+    return read_seal(path / MARKER, {FILES: read_manifest(path).files})
 
 
 def _first(error: ValidationError) -> str:
@@ -124,4 +172,5 @@ def _first(error: ValidationError) -> str:
         return f"it lacks '{key}'"
     if detail["type"] == "extra_forbidden":
         return f"it has the unknown key '{key}'"
-    return f"{key}: {detail['msg'].lower()}"
+    said = detail["msg"].removeprefix("Value error, ")
+    return f"{key}: {said.lower()}" if key else said

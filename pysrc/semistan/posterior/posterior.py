@@ -450,5 +450,5 @@ def member_engine(member: Run, name: str) -> Engine | None:
         return None
     folder = member.path / "bundle"
     if (folder / GRAPH).is_file():
-        member.seal.verify(f"bundle/{GRAPH}")
+        member.seal().verify(f"bundle/{GRAPH}")
     return engine_named(name, member.bundle, folder)

@@ -23,14 +23,11 @@ from semistan.bundle.foreign import check_no_links, read_parquet
 from semistan.bundle.seal import (
     RESTORE,
     Seal,
-    Stamp,
     changed,
     csv_rows,
-    read_stamps,
     stamp_of,
     stamp_of_bytes,
     stamps_of,
-    write_record,
 )
 from semistan.errors import InputError
 from semistan.infer.chain_store import chain_file, missing_chains
@@ -40,7 +37,7 @@ from semistan.infer.methods import method_of, reservations
 from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, as_sampled
-from semistan.model.config import ModelConfig, SampleConfig, parse_config
+from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
 from semistan.model.modules import Given, codes
@@ -50,8 +47,13 @@ from semistan.posterior.manifest import (
     MARKER,
     NOT_USED,
     TRAINING,
+    Begun,
+    Manifest,
+    PlanRecord,
     read_manifest,
+    record_files,
     seal_of,
+    write_manifest,
 )
 from semistan.posterior.orthogonal import STORED
 from semistan.posterior.written import written
@@ -76,7 +78,7 @@ class Run:
     bundle : Bundle
         The trained model, with the run's own temperature; of several subspaces the first one's,
         with which the others share all but what was trained.
-    manifest : dict
+    manifest : Manifest
         Versions, seeds, hashes and timings.
     parts : tuple of Run
         The runs of the subspaces, if there are several.
@@ -84,7 +86,7 @@ class Run:
 
     path: Path
     bundle: Bundle
-    manifest: dict[str, Any]
+    manifest: Manifest
     parts: tuple[Run, ...] = ()
 
     @property
@@ -95,13 +97,13 @@ class Run:
     @property
     def options(self) -> SampleConfig:
         """How the run is sampled; ``chains`` are those of each subspace."""
-        return options_of(self.manifest)
+        return self.manifest.sample
 
     @property
     def config(self) -> ModelConfig:
         """The model and how to fit it once more; only warm-up may be ``auto``."""
-        if self.parts:
-            return parse_config(self.manifest["config"], MARKER)
+        if self.manifest.config is not None:
+            return self.manifest.config
         config, sample = self.bundle.config, self.options
         if config.sample.warmup == "auto":
             sample = sample.model_copy(update={"warmup": "auto"})
@@ -111,29 +113,29 @@ class Run:
     @property
     def prior_only(self) -> bool:
         """Whether the run draws from the prior."""
-        return bool(self.manifest["prior_only"])
+        return self.manifest.prior_only
 
     @property
     def kernel(self) -> Kernel:
         """Whether the likelihood is computed in Stan or by the C++ kernel."""
-        return "cpp" if self.manifest["kernel"] == "cpp" else "stan"
+        return self.manifest.kernel
 
     @property
     def plan(self) -> Plan:
         """How the run uses the cores."""
-        plan = dict(self.manifest["plan"])
-        milliseconds = {int(grain): ms for grain, ms in plan.pop("milliseconds").items()}
-        return Plan(**plan, milliseconds=milliseconds)
+        kept = self.manifest.plan
+        milliseconds = {int(grain): ms for grain, ms in kept.milliseconds.items()}
+        return Plan(kept.chains, kept.threads, kept.grainsize, milliseconds)
 
     @property
     def keep_metric(self) -> bool:
         """Whether warm-up adapts the step size only."""
-        return bool(self.manifest["keep_metric"])
+        return self.manifest.keep_metric
 
     @property
     def weights(self) -> tuple[float, ...]:
         """The weights of several subspaces, if they are not equal."""
-        return tuple(self.manifest.get("weights", ()))
+        return tuple(self.manifest.weights)
 
     @property
     def missing(self) -> list[int]:
@@ -143,9 +145,8 @@ class Run:
         C = self.options.chains
         return [i * C + chain for i, part in enumerate(self.parts) for chain in part.missing]
 
-    @property
     def csv_files(self) -> list[Path]:
-        """CmdStan's files, one for each chain, subspace after subspace, as they were drawn.
+        """Return CmdStan's files, one for each chain, subspace after subspace, as they were drawn.
 
         Raises
         ------
@@ -154,7 +155,7 @@ class Run:
         """
         self.check_complete()
         for member in self.members:
-            member.seal.verify(*member.chain_names, remedy=member.remedy)
+            member.seal().verify(*member.chain_names, remedy=member.remedy)
         return [member.path / name for member in self.members for name in member.chain_names]
 
     @property
@@ -177,9 +178,8 @@ class Run:
                 f"'semistan sample {self.path}'"
             )
 
-    @property
     def seal(self) -> Seal:
-        """What the manifest, as it now is, says of the folder's files."""
+        """Read what the manifest, as it now is, says of the folder's files."""
         return seal_of(self.path)
 
     @property
@@ -205,10 +205,11 @@ class Run:
         kind = "chain" if method.has_warmup else "approximation"
         each = f"{len(self.parts)} subspaces x " if self.parts else ""
         number = f"{each}{options.chains} {kind}{'s' * (options.chains != 1)}"
-        warmup = warmup_text(self.manifest)
-        after = f" after {warmup} warm-up draws" if method.has_warmup else " draws"
-        times = self.manifest.get("continued") or []
-        further = f", the last {sum(each['draws'] for each in times)} by --more" if times else ""
+        after = (
+            f" after {self.manifest.warmup_text} warm-up draws" if method.has_warmup else " draws"
+        )
+        more = sum(each.draws for each in self.manifest.continued)
+        further = f", the last {more} by --more" if more else ""
         draws = f"{number} x {options.per_chain}{after}{further}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
         if self.weights:
@@ -232,11 +233,6 @@ def chain_name(chain: int) -> str:
 def subspace_folder(run: Path, number: int) -> Path:
     """Return the folder of one of several subspaces, counted from 1."""
     return run / SUBSPACES / str(number)
-
-
-def warmup_text(manifest: dict[str, Any]) -> str:
-    """Return the length of warm-up, or the lengths in different subspaces: ``300 or 1000``."""
-    return " or ".join(map(str, manifest.get("warmups", [manifest["sample"]["warmup"]])))
 
 
 def create_run(
@@ -270,29 +266,31 @@ def create_run(
         (folder / "chains").mkdir()
         assert rows.frame is not None
         rows.frame.to_parquet(folder / TRAINING, index=False)
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            "semistan": __version__,
-            "formula": bundle.config.formula,
-            "family": bundle.family.name,
-            "bundle_sha256": bundle.sha256,
-            "cmdstan": toolchain.version_text if toolchain else NOT_USED,
-            "compiler": toolchain.compiler if toolchain else NOT_USED,
-            "sample": starts.resolve(options).model_dump(),
-            "modes": [mode.log_density for mode in starts.found],
-            "keep_metric": starts.keeps_metric,
-            "plan": asdict(plan),
-            "kernel": kernel,
-            "prior_only": prior_only,
-            "seconds": timings or {},
-        }
-        write_record(folder / MARKER, manifest, stamps_of(folder))
+        cores = asdict(plan)
+        cores["milliseconds"] = {str(grain): ms for grain, ms in plan.milliseconds.items()}
+        manifest = Manifest(
+            format_version=FORMAT_VERSION,
+            semistan=__version__,
+            formula=bundle.config.formula,
+            family=bundle.family.name,
+            cmdstan=toolchain.version_text if toolchain else NOT_USED,
+            compiler=toolchain.compiler if toolchain else NOT_USED,
+            prior_only=prior_only,
+            bundle_sha256=bundle.sha256,
+            sample=starts.resolve(options),
+            modes=[mode.log_density for mode in starts.found],
+            keep_metric=starts.keeps_metric,
+            plan=PlanRecord(**cores),
+            kernel=kernel,
+            seconds=timings or {},
+        )
+        write_manifest(folder, manifest, stamps_of(folder))
     return read_run(path, codes(bundle.modules))
 
 
 def record_seconds(run: Run, **seconds: float) -> Run:
     """Add timings to the manifest and return the run with them."""
-    return recorded(run, seconds={**run.manifest["seconds"], **seconds})
+    return recorded(run, seconds=run.manifest.seconds | seconds)
 
 
 def record_weights(run: Run, weights: tuple[float, ...]) -> Run:
@@ -316,16 +314,9 @@ def record_outputs(run: Run) -> None:
         record_files(one.path, {name: stamp_of(one.path / name) for name in written})
 
 
-def record_files(path: Path, stamps: dict[str, Stamp], **content: Any) -> dict[str, Any]:
-    """Add files, and any other content, to the manifest in a folder, and return that."""
-    manifest = read_manifest(path) | content
-    write_record(path / MARKER, manifest, read_stamps(path / MARKER, manifest) | stamps)
-    return read_manifest(path)
-
-
-def recorded(run: Run, **content: Any) -> Run:
+def recorded(run: Run, **known: Any) -> Run:
     """Return the run with more in its manifest, which is written."""
-    return replace(run, manifest=record_files(run.path, {}, **content))
+    return replace(run, manifest=record_files(run.path, {}, **known))
 
 
 def read_run(path: Path | str, networks: Given | None = None) -> Run:
@@ -348,41 +339,35 @@ def read_run(path: Path | str, networks: Given | None = None) -> Run:
     path = Path(path)
     check_no_links(path)
     manifest = read_manifest(path)
-    if "subspaces" in manifest:
+    if manifest.subspaces is not None or not isinstance(manifest, Manifest):
         return _read_several(path, manifest, networks)
     _verify(path)
     bundle = read_bundle(path / "bundle", networks)
-    if bundle.sha256 != manifest["bundle_sha256"]:
+    if bundle.sha256 != manifest.bundle_sha256:
         changed(
             str(path / "bundle"),
             f"'{path}/bundle' is not the bundle that this run was sampled with; {RESTORE}",
         )
-    return Run(path, as_sampled(bundle, options_of(manifest)), manifest)
+    return Run(path, as_sampled(bundle, manifest.sample), manifest)
 
 
-def options_of(manifest: dict[str, Any]) -> SampleConfig:
-    """Return how a run is sampled."""
-    return SampleConfig.model_validate(manifest["sample"])
-
-
-def untrained(path: Path, manifest: dict[str, Any]) -> list[int]:
+def untrained(path: Path, manifest: Begun) -> list[int]:
     """Return which of several subspaces have not been trained yet, counted from 1."""
-    numbers = range(1, manifest["subspaces"] + 1)
-    return [i for i in numbers if not (subspace_folder(path, i) / MARKER).is_file()]
+    return [i for i in manifest.numbers if not (subspace_folder(path, i) / MARKER).is_file()]
 
 
-def _read_several(path: Path, manifest: dict[str, Any], networks: Given | None) -> Run:
+def _read_several(path: Path, manifest: Begun, networks: Given | None) -> Run:
     """Read a run with several subspaces."""
     missing = untrained(path, manifest)
-    if missing or "plan" not in manifest:
+    if missing or not isinstance(manifest, Manifest):
         raise InputError(
-            f"'{path}' was interrupted in training: {len(missing)} of {manifest['subspaces']} "
+            f"'{path}' was interrupted in training: {len(missing)} of {manifest.subspaces} "
             f"subspaces are not trained yet; go on with 'semistan sample {path}'"
         )
     _verify(path)
-    folders = (subspace_folder(path, i) for i in range(1, manifest["subspaces"] + 1))
+    folders = (subspace_folder(path, i) for i in manifest.numbers)
     parts = tuple(read_run(folder, networks) for folder in folders)
-    if [part.bundle.sha256 for part in parts] != manifest["bundle_sha256"]:
+    if [part.bundle.sha256 for part in parts] != manifest.bundle_sha256:
         changed(
             str(path / SUBSPACES),
             f"'{path / SUBSPACES}' does not have the bundles that this run was sampled with; "

@@ -163,7 +163,7 @@ def _attributes(run: Run, posterior: Posterior) -> dict[str, Any]:
         "reservations": "; ".join(reservations(run.options)),
         "seed": run.options.seed,
         "semistan_version": __version__,
-        "cmdstan_version": run.manifest["cmdstan"],
+        "cmdstan_version": run.manifest.cmdstan,
         "bundle_sha256": hashes if len(hashes) > 1 else hashes[0],
         **({"weights": list(run.weights)} if run.weights else {}),
         "note": _note(run),

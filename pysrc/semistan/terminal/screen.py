@@ -240,7 +240,7 @@ def summary_json(fit: Fitted) -> dict[str, Any]:
         "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
         "checks": [asdict(check) for check in summary.checks],
         **({"agreement": asdict(summary.agreement)} if summary.agreement else {}),
-        "seconds": fit.run.manifest["seconds"],
+        "seconds": fit.run.manifest.seconds,
     }
 
 

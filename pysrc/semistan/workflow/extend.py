@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,9 +30,9 @@ from semistan.infer.methods import METHODS, method_named, method_of
 from semistan.posterior.diagnostics import RHAT_LIMIT, convergence
 from semistan.posterior.draws import Draws
 from semistan.posterior.generated import FOLDER
-from semistan.posterior.run import Run, record_files, recorded
+from semistan.posterior.manifest import Continuation, record_files
+from semistan.posterior.run import Run, recorded
 
-PENDING, DONE = "more", "continued"
 MORE, JOINED = "more", "joined"  # folders in chains/
 
 
@@ -45,7 +44,7 @@ def ask_for_more(run: Run, draws: int) -> Run:
     InputError
         If the run cannot be continued, lacks chains, or is being continued by another number.
     """
-    method, pending = method_of(run.options), run.manifest.get(PENDING)
+    method, pending = method_of(run.options), run.manifest.more
     if draws < 1:
         raise InputError(f"--more takes a number of draws of at least 1, got {draws}")
     if run.parts:
@@ -60,23 +59,23 @@ def ask_for_more(run: Run, draws: int) -> Run:
             f"'{method.name}'; sample its bundle into a new run: "
             f"semistan sample {run.path / 'bundle'} --draws N --out NAME"
         )
-    if pending is not None and pending["draws"] != draws:
+    if pending is not None and pending.draws != draws:
         raise InputError(
-            f"'{run.path}' is being continued by {pending['draws']} draws; complete that first: "
+            f"'{run.path}' is being continued by {pending.draws} draws; complete that first: "
             f"semistan sample {run.path}"
         )
     run.check_complete()
     if pending is not None:
         return run
-    before, times = run.options.per_chain, len(run.manifest.get(DONE, []))
+    before, times = run.options.per_chain, len(run.manifest.continued)
     seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
-    return recorded(run, **{PENDING: {"before": before, "draws": draws, "seed": seed}})
+    return recorded(run, more=Continuation(before=before, draws=draws, seed=seed))
 
 
 def settle(run: Run) -> Run:
     """Finish what an interruption left between the manifest and the chains' files."""
     staged, folder = run.path / "chains" / JOINED, run.path / "chains"
-    if run.manifest.get(PENDING) is None and staged.is_dir():
+    if run.manifest.more is None and staged.is_dir():
         for path in sorted(staged.glob("chain-*.csv")):
             path.replace(folder / path.name)
         shutil.rmtree(folder / MORE, ignore_errors=True)
@@ -86,7 +85,7 @@ def settle(run: Run) -> Run:
 
 def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None) -> Run:
     """Draw what a run's chains are to be continued by, and append it."""
-    pending = run.manifest.get(PENDING)
+    pending = run.manifest.more
     if pending is None:
         return run
     folder = run.path / "chains" / MORE
@@ -104,7 +103,7 @@ def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None)
 
 def _complete(
     run: Run,
-    pending: dict[str, Any],
+    pending: Continuation,
     files: dict[int, bytes],
     folder: Path,
     backend: Backend,
@@ -113,7 +112,7 @@ def _complete(
     """Draw the continuations that are not there yet, or not whole."""
     method = method_of(run.options)
     assert method.continued
-    missing = [chain for chain in files if not _is_whole(folder, chain, pending["draws"])]
+    missing = [chain for chain in files if not _is_whole(folder, chain, pending.draws)]
     tasks = chain_tasks(
         run.path, method, run.bundle, run.options, kernel=run.kernel,
         threads=run.plan.threads, keep_metric=run.keep_metric, prior_only=run.prior_only,
@@ -121,9 +120,7 @@ def _complete(
     )  # fmt: skip
     filed = [
         FiledTask(
-            continued_task(
-                task, method.continued, files[task.number], pending["draws"], pending["seed"]
-            ),
+            continued_task(task, method.continued, files[task.number], pending.draws, pending.seed),
             folder,
         )
         for task in tasks
@@ -136,20 +133,24 @@ def _is_whole(folder: Path, chain: int, draws: int) -> bool:
     return path.is_file() and rows_of(path.read_bytes()) == draws
 
 
-def _taken(run: Run, pending: dict[str, Any], joints: dict[int, bytes]) -> Run:
+def _taken(run: Run, pending: Continuation, joints: dict[int, bytes]) -> Run:
     """Let the manifest and the chains' files have all draws."""
     staged = run.path / "chains" / JOINED
     stamps = {}
     for chain, content in joints.items():
         path = chain_file(staged, chain)
         write_bytes(path, content)
-        rows = pending["before"] + pending["draws"]
+        rows = pending.total
         stamps[f"chains/{path.name}"] = stamp_of_bytes(content, rows)
     shutil.rmtree(run.path / FOLDER, ignore_errors=True)  # quantities of the draws before
-    sample = {**run.manifest["sample"], "draws": pending["before"] + pending["draws"]}
-    done = [*run.manifest.get(DONE, []), pending]
-    known = {"sample": sample, DONE: done, PENDING: None}
-    return settle(replace(run, manifest=record_files(run.path, stamps, **known)))
+    manifest = record_files(
+        run.path,
+        stamps,
+        sample=run.options.model_copy(update={"draws": pending.total}),
+        continued=[*run.manifest.continued, pending],
+        more=None,
+    )
+    return settle(replace(run, manifest=manifest))
 
 
 def agreement_text(run: Run, draws: Draws) -> str | None:
@@ -158,16 +159,16 @@ def agreement_text(run: Run, draws: Draws) -> str | None:
     The last draws before it and its own last ones, as many of either, are taken for chains of their
     own: Rhat of these must be as small as that of chains.
     """
-    if not run.manifest.get(DONE):
+    if not run.manifest.continued:
         return None
-    last = run.manifest[DONE][-1]
-    size, before = min(last["before"], last["draws"]), last["before"]
+    last = run.manifest.continued[-1]
+    size, before = min(last.before, last.draws), last.before
     rhat = max(
         convergence(np.concatenate([x[:, before - size : before], x[:, -size:]])).rhat
         for x in draws.identified.values()
     )
     said = (
-        f"the {last['draws']} draws by which each chain was continued and the {before} before: "
+        f"the {last.draws} draws by which each chain was continued and the {before} before: "
         f"largest Rhat {rhat:.4f} (limit {RHAT_LIMIT})"
     )
     return said if rhat <= RHAT_LIMIT else f"warning: they do not agree: {said}; draw more"

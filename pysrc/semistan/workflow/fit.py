@@ -44,7 +44,6 @@ from semistan.posterior.run import (
     record_outputs,
     record_seconds,
     record_weights,
-    warmup_text,
 )
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.posterior.scoring.stacking import stack
@@ -496,6 +495,6 @@ def sampling_text(run: Run) -> str:
         several = f"{missing} approximation{'s' * (missing != 1)}"
         return f"{method.text}: {several} x {options.per_chain} draws"
     return (
-        f"sampling {missing} chain{'s' * (missing != 1)} x ({warmup_text(run.manifest)} + "
+        f"sampling {missing} chain{'s' * (missing != 1)} x ({run.manifest.warmup_text} + "
         f"{options.per_chain}) draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )

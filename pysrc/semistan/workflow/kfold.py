@@ -106,7 +106,7 @@ def kfold(
     folder = run.path / FOLDER
     options = {
         "folds": folds, "group": group, "seed": seed, "interval": interval,
-        "save_fits": save_fits, "bundle_sha256": run.manifest["bundle_sha256"],
+        "save_fits": save_fits, "bundle_sha256": run.manifest.bundle_sha256,
     }  # fmt: skip
     _begin(run, folder, options, data, overwrite=overwrite)
     missing = [i for i in range(1, folds + 1) if not fold_folder(folder, i).is_dir()]

@@ -73,7 +73,7 @@ def reproduce(
     """
     run = opened(run)
     run.check_complete()
-    if run.manifest.get("continued"):
+    if run.manifest.continued:
         raise InputError(
             f"'{run.path}' was continued by --more, which is not drawn again; reproduce a run "
             "whose chains were drawn at once"
@@ -124,7 +124,8 @@ def _versions(member: Run, toolchain: Toolchain | None) -> list[dict[str, object
         "compiler": toolchain.compiler if toolchain else NOT_USED,
     }
     then = member.bundle.versions | {
-        name: str(member.manifest[name]) for name in ("cmdstan", "compiler")
+        "cmdstan": member.manifest.cmdstan,
+        "compiler": member.manifest.compiler,
     }
     return [
         {"what": f"version of {name}", "same": True, "finding": f"was {then[name]}, is {now[name]}"}
@@ -139,7 +140,7 @@ def _compared(member: Run, again: Run) -> list[dict[str, object]]:
     for name, content in (("program.stan", without_comments), ("data.json", str)):
         then, now = (content((run.path / name).read_text("utf-8")) for run in (member, again))
         lines.append(_line(name, "" if then == now else "another content"))
-    files = zip(member.csv_files, again.csv_files, strict=True)
+    files = zip(member.csv_files(), again.csv_files(), strict=True)
     for chain, (old, new) in enumerate(files, start=1):
         lines.append(_line(f"draws of chain {chain}", _draws_differ(old, new)))
     return [*lines, _line("table", _tables_differ(member, again))]

@@ -144,7 +144,7 @@ class ReplicationTask:
             raise SemistanError(
                 f"{self.name} failed: {sentence(error)} Run it again to continue."
             ) from None
-        passed, seconds = fit.summary.passed, sum(fit.run.manifest["seconds"].values())
+        passed, seconds = fit.summary.passed, sum(fit.run.manifest.seconds.values())
         records = _ranked(truth, fit.posterior, model.rows)
         return records.assign(replication=self.number, passed=passed, seconds=seconds)
 

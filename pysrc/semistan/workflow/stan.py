@@ -73,5 +73,5 @@ def stan(
 
 def bundle_of(run: Path) -> Path:
     """Return the folder of a run's bundle, or of the first of several."""
-    several = "subspaces" in read_manifest(run)
+    several = read_manifest(run).subspaces is not None
     return (subspace_folder(run, 1) if several else run) / "bundle"

@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import read_parquet
 from semistan.bundle.lock import held
-from semistan.bundle.seal import stamp_of, stamps_of, write_record
+from semistan.bundle.seal import stamp_of, stamps_of
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.cmdstan.toolchain import Toolchain
@@ -26,14 +25,18 @@ from semistan.infer.methods import method_of
 from semistan.infer.plan import Plan
 from semistan.infer.starts import RESOLVED, Starts
 from semistan.model.bundle import Bundle, Source, as_sampled
-from semistan.model.config import ModelConfig, SampleConfig, parse_config
+from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.modules import Given, Modules, codes
 from semistan.posterior.manifest import (
     FORMAT_VERSION,
     MARKER,
     NOT_USED,
     TRAINING,
+    Begun,
+    Manifest,
+    SourceRecord,
     read_manifest,
+    write_manifest,
 )
 from semistan.posterior.run import (
     Run,
@@ -142,19 +145,19 @@ def begin_run(
     assert frame is not None
     with atomic_folder(path) as folder:
         frame.to_parquet(folder / TRAINING, index=False)
-        manifest = {
-            "format_version": FORMAT_VERSION,
-            "semistan": __version__,
-            "formula": config.formula,
-            "family": prepared.model.family.name,
-            "subspaces": config.subspace.trainings,
-            "config": config.model_dump(),
-            "source": asdict(prepared.source),
-            "cmdstan": toolchain.version_text if toolchain else NOT_USED,
-            "compiler": toolchain.compiler if toolchain else NOT_USED,
-            "prior_only": False,
-        }
-        write_record(folder / MARKER, manifest, stamps_of(folder))
+        manifest = Begun(
+            format_version=FORMAT_VERSION,
+            semistan=__version__,
+            formula=config.formula,
+            family=prepared.model.family.name,
+            subspaces=config.subspace.trainings,
+            config=config,
+            source=SourceRecord(**asdict(prepared.source)),
+            cmdstan=toolchain.version_text if toolchain else NOT_USED,
+            compiler=toolchain.compiler if toolchain else NOT_USED,
+            prior_only=False,
+        )
+        write_manifest(folder, manifest, stamps_of(folder))
 
 
 def resume(
@@ -209,20 +212,19 @@ def epochs_left(path: Path | str) -> int:
     manifest = read_manifest(Path(path))
     if not _unfinished(Path(path), manifest):
         return 0
-    config = parse_config(manifest["config"], MARKER)
-    each = training_epochs(config)
-    return each * len(untrained(Path(path), manifest))
+    assert manifest.config is not None
+    return training_epochs(manifest.config) * len(untrained(Path(path), manifest))
 
 
-def _unfinished(path: Path, manifest: dict[str, Any]) -> bool:
-    return "subspaces" in manifest and ("plan" not in manifest or bool(untrained(path, manifest)))
+def _unfinished(path: Path, manifest: Begun) -> bool:
+    return not isinstance(manifest, Manifest) or bool(untrained(path, manifest))
 
 
-def _prepared_again(path: Path, manifest: dict[str, Any], networks: Given | None) -> Prepared:
+def _prepared_again(path: Path, manifest: Begun, networks: Given | None) -> Prepared:
     """Learn the design once more from the rows that the run keeps."""
-    frame = read_parquet(path / TRAINING)
-    prepared = prepare(parse_config(manifest["config"], MARKER), frame, networks)
-    return replace(prepared, source=Source(**manifest["source"]))
+    assert manifest.config is not None and manifest.source is not None
+    prepared = prepare(manifest.config, read_parquet(path / TRAINING), networks)
+    return replace(prepared, source=Source(**manifest.source.model_dump()))
 
 
 def train_missing(
@@ -278,7 +280,7 @@ def _trained_missing(
         for index, found in backend.map(tasks, report=_together(progress, checkpoints)):
             task = tasks[index]
             trained.append(found.bundle)
-            say(_trained_text(found, task, manifest["subspaces"]))
+            say(_trained_text(found, task, len(manifest.numbers)))
             if settled is None:
                 kernel = trusted_kernel(kernel, found.bundle, prepared.rows, toolchain, say)
                 settled = kernel, _plan(found.bundle, prepared, toolchain, kernel)
@@ -308,10 +310,10 @@ def _together(progress: Progress | None, checkpoints: list[Path]) -> Callable[[i
     return report
 
 
-def _settled(path: Path, manifest: dict[str, Any]) -> tuple[Kernel, Plan] | None:
+def _settled(path: Path, manifest: Begun) -> tuple[Kernel, Plan] | None:
     """Return the kernel and the plan of the subspaces that are trained already, if any are."""
     missing = untrained(path, manifest)
-    there = (i for i in range(1, manifest["subspaces"] + 1) if i not in missing)
+    there = (i for i in manifest.numbers if i not in missing)
     first = next(there, None)
     if first is None:
         return None
@@ -354,26 +356,26 @@ def _trained_text(found: TrainedSubspace, task: SubspaceTask, number: int) -> st
     return f"subspace {task.number} of {number}: {trained}; {starts}"
 
 
-def _finish(path: Path, manifest: dict[str, Any], seconds: float, modules: Modules) -> Run:
+def _finish(path: Path, begun: Begun, seconds: float, modules: Modules) -> Run:
     """Write what all subspaces share, once they are trained."""
-    numbers = range(1, manifest["subspaces"] + 1)
-    members = [read_run(subspace_folder(path, i)) for i in numbers]
-    first, options = members[0], parse_config(manifest["config"], MARKER).sample
+    assert begun.config is not None
+    members = [read_run(subspace_folder(path, i)) for i in begun.numbers]
+    first, options = members[0], begun.config.sample
     program = stan_program(first.bundle.model, kernel=first.kernel)
     write_program(first.bundle.model, program, path, first.kernel)
-    shared = {
-        "format_version": FORMAT_VERSION,
-        "bundle_sha256": [member.bundle.sha256 for member in members],
-        "sample": _shared_options(options, members).model_dump(),
-        "warmups": sorted({member.manifest["sample"]["warmup"] for member in members}),
-        "keep_metric": all(member.keep_metric for member in members),
-        "plan": first.manifest["plan"],
-        "kernel": first.kernel,
-        "seconds": {"train": seconds},
-    }
+    manifest = Manifest(
+        **{name: getattr(begun, name) for name in begun.model_fields_set},
+        bundle_sha256=[member.bundle.sha256 for member in members],
+        sample=_shared_options(options, members),
+        warmups=sorted({int(member.options.warmup) for member in members}),
+        keep_metric=all(member.keep_metric for member in members),
+        plan=first.manifest.plan,
+        kernel=first.kernel,
+        seconds={"train": seconds},
+    )
     own = [item for item in path.iterdir() if item.is_file() and not item.name.startswith(".")]
     stamps = {item.name: stamp_of(item) for item in own if item.name != MARKER}
-    write_record(path / MARKER, manifest | shared, stamps)
+    write_manifest(path, manifest, stamps)
     return read_run(path, codes(modules))
 
 

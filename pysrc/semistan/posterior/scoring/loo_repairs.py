@@ -102,5 +102,5 @@ def _remedy(run: Run) -> str:
 
 def _draws(run: Run) -> str:
     """Return a hash of all chains."""
-    stamps = [stamp_of(path).sha256 for path in run.csv_files]
+    stamps = [stamp_of(path).sha256 for path in run.csv_files()]
     return hashlib.sha256("".join(stamps).encode()).hexdigest()

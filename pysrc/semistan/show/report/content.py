@@ -46,7 +46,7 @@ def report_content(results: Results, evidence: Evidence) -> Report:
             cite_section(results),
             reproduce_section(results),
         ),
-        colophon=f"Written by semistan {results.manifest['semistan']}.",
+        colophon=f"Written by semistan {results.manifest.semistan}.",
     )
 
 

@@ -12,7 +12,6 @@ from semistan.model.formula.right import PredictorFormula
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import priors_as_used
 from semistan.posterior.implied import implied, implied_text
-from semistan.posterior.run import warmup_text
 from semistan.show.report.blocks import (
     Cell,
     Column,
@@ -145,7 +144,7 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
     bundles = [member.bundle for member in results.posterior.members]
     subspace, train = bundles[0].subspace, bundles[0].config.train
     if len(bundles) > 1:
-        weights = results.manifest.get("weights", [])
+        weights = results.manifest.weights
         listed = ", ".join(number(weight, 2) for weight in weights)
         how = f"the weights {listed}, by stacking" if weights else "equal weights"
         yield Fact("Subspaces", f"{len(bundles)}, whose posteriors are pooled with {how}")
@@ -170,28 +169,28 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
     )
     seeds = ", ".join(str(bundle.config.train.seed) for bundle in bundles)
     yield Fact("Training seed", seeds)
-    if "train" in (seconds := results.manifest["seconds"]):
+    if "train" in (seconds := results.manifest.seconds):
         yield Fact("Time", f"{significant(seconds['train'])} s")
 
 
 def _sampling_facts(results: Results) -> Iterator[Fact]:
     options, manifest = results.options, results.manifest
     method = results.posterior.method
-    cmdstan = f"CmdStan {manifest['cmdstan']}"
+    cmdstan = f"CmdStan {manifest.cmdstan}"
     compiled = f"over the program compiled by {cmdstan}" if method.main else f"in {cmdstan}"
     where = compiled if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
     number = count(options.chains, "chain" if method.has_warmup else "approximation")
     number += " in each subspace" * (len(results.posterior.members) > 1)
-    after = f" after {warmup_text(manifest)} of warm-up" if method.has_warmup else ""
+    after = f" after {manifest.warmup_text} of warm-up" if method.has_warmup else ""
     yield Fact("Draws", f"{number}, {count(options.per_chain, 'draw')} each{after}")
     if options.temperature != 1:
         yield Fact("Temperature", f"{options.temperature:g} ({options.temper})")
     if method.hamiltonian:
         yield from _nuts_facts(results)
-    yield Fact("Gradients", "C++ kernel" if manifest["kernel"] == "cpp" else "pure Stan")
+    yield Fact("Gradients", "C++ kernel" if manifest.kernel == "cpp" else "pure Stan")
     yield Fact("Sampling seed", str(options.seed))
-    if "sample" in (seconds := manifest["seconds"]):
+    if "sample" in (seconds := manifest.seconds):
         yield Fact("Time", f"{significant(seconds['sample'])} s")
     yield Fact("Versions", ", ".join(_versions(results)))
 
@@ -200,13 +199,13 @@ def _nuts_facts(results: Results) -> Iterator[Fact]:
     options = results.options
     yield Fact("Target acceptance", str(options.adapt_delta))
     yield Fact("Maximum tree depth", str(options.max_treedepth))
-    kept = "kept" if results.manifest["keep_metric"] else "adapted during warm-up"
+    kept = "kept" if results.manifest.keep_metric else "adapted during warm-up"
     start = "Gauss-Newton, at a mode in the subspace" if options.metric == "ggn" else options.metric
     yield Fact("Metric", f"{start}; {kept}")
 
 
 def _versions(results: Results) -> Iterator[str]:
-    yield f"semistan {results.manifest['semistan']}"
+    yield f"semistan {results.manifest.semistan}"
     for name, shown in LIBRARIES.items():
         if name in results.bundle.versions:
             yield f"{shown} {results.bundle.versions[name]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semistan.model.config import ModelConfig, config_toml
-from semistan.posterior.manifest import TRAINING, hashes
+from semistan.posterior.manifest import TRAINING
 from semistan.posterior.run import SUBSPACES
 from semistan.show.report.blocks import Code, Fact, Facts, Paragraph, Section
 from semistan.show.report.results import Results
@@ -50,7 +50,7 @@ STAN = """\
 
 def program_section(results: Results) -> Section:
     """Show the generated program, folded."""
-    kernel = results.manifest["kernel"] == "cpp"
+    kernel = results.manifest.kernel == "cpp"
     note = (
         " The likelihood is computed by `log_lik.hpp`, a C++ function beside it in the run's "
         "folder; `semistan stan bundle` writes the same model in Stan alone."
@@ -72,8 +72,8 @@ def cite_section(results: Results) -> Section:
     """Name the paper, the software and Stan, with BibTeX."""
     entries = (
         PAPER,
-        SOFTWARE.format(version=results.manifest["semistan"]),
-        STAN.format(version=results.manifest["cmdstan"]),
+        SOFTWARE.format(version=results.manifest.semistan),
+        STAN.format(version=results.manifest.cmdstan),
     )
     return Section(
         "cite",
@@ -107,7 +107,7 @@ def reproduce_section(results: Results) -> Section:
             Facts(
                 (
                     *(Fact(name, text, code=True) for name, text in _hashes(results)),
-                    Fact("Compiler", manifest["compiler"]),
+                    Fact("Compiler", manifest.compiler),
                     Fact("Versions in training", _versions(results)),
                 )
             ),
@@ -117,7 +117,7 @@ def reproduce_section(results: Results) -> Section:
 
 def _hashes(results: Results) -> Iterator[tuple[str, str]]:
     """Yield files and their hashes; several subspaces have a bundle each."""
-    known, found = hashes(results.manifest), results.manifest["bundle_sha256"]
+    known, found = results.manifest.hashes, results.manifest.bundle_sha256
     yield from ((name, known[name]) for name in HASHED if name in known)
     if isinstance(found, str):
         yield BUNDLE_ARRAYS, found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.table.rows import Rows
+from semistan.posterior.manifest import Manifest
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.folds import KFold, finished_kfold
@@ -54,7 +55,7 @@ class Results:
         The same rows with the user's columns.
     program : str
         The Stan program.
-    manifest : dict
+    manifest : Manifest
         Versions, seeds, hashes and timings, as in ``manifest.json``.
     kfold : KFold or None
         Its cross-validation, if it was made.
@@ -69,7 +70,7 @@ class Results:
     rows: Rows
     table: pd.DataFrame
     program: str
-    manifest: dict[str, Any]
+    manifest: Manifest
     kfold: KFold | None = None
     comparisons: tuple[Comparison, ...] = ()
     repaired: Repairs = field(default_factory=dict)
@@ -82,18 +83,17 @@ class Results:
     @property
     def prior_only(self) -> bool:
         """Whether the draws are from the prior."""
-        return bool(self.manifest["prior_only"])
+        return self.manifest.prior_only
 
     @property
     def options(self) -> SampleConfig:
         """How the run was sampled."""
-        return SampleConfig.model_validate(self.manifest["sample"])
+        return self.manifest.sample
 
     @property
     def weights(self) -> str:
         """How the subspaces are weighted."""
-        content = self.manifest.get("config", {"subspace": {"weights": "equal"}})
-        return str(content["subspace"]["weights"])
+        return self.manifest.config.subspace.weights if self.manifest.config else "equal"
 
     @property
     def formula(self) -> Formula:
