@@ -54,9 +54,8 @@ def test_summary_json_is_for_scripts(fitted, folder):
     result = semistan("summary", "run", "--json", cwd=folder)
     content = json.loads(result.stdout)
     table = pd.read_csv(folder / "run" / "summary.csv").set_index("variable")
-    assert content["coefficients"]["b_x1"]["Estimate"] == pytest.approx(
-        table.loc["b_x1", "Estimate"]
-    )
+    (line,) = (line for line in content["rows"] if line["variable"] == "b_x1")
+    assert line["Estimate"] == pytest.approx(table.loc["b_x1", "Estimate"])
     assert content["priors"]["w"].startswith("normal(0, 2 / sqrt")
     assert content["passed"] == (result.returncode == 0)
 
@@ -201,7 +200,7 @@ def test_doctor_finds_everything(folder):
     result = semistan("doctor", "--json", cwd=folder)
     assert result.returncode == 0, result.stdout
     assert {"CmdStan", "C++ compiler", "make"} <= {
-        item["name"] for item in json.loads(result.stdout)
+        item["name"] for item in json.loads(result.stdout)["rows"]
     }
 
 

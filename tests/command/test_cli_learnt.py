@@ -69,7 +69,7 @@ def test_predictions_of_the_onnx_graph_are_those_of_torch(command, folder):
 
 def test_scores_are_those_of_python(command, folder):
     out, _ = succeeds(command, "score", "run", "--newdata", "d.csv", "--json")
-    found = {line["score"]: line["Estimate"] for line in json.loads(out)}
+    found = {line["score"]: line["Estimate"] for line in json.loads(out)["rows"]}
     table = semistan.score(folder / "run", pd.read_csv(folder / "d.csv"))
     assert found == pytest.approx(dict(zip(table["score"], table["Estimate"], strict=True)))
     fit = read_fitted(folder / "run")
@@ -89,7 +89,7 @@ def test_loo_says_that_it_is_conditional(command, folder):
 
 def test_runs_on_the_same_data_are_compared(command):
     out, err = succeeds(command, "compare", "run", "other", "--json")
-    lines = json.loads(out)
+    lines = json.loads(out)["rows"]
     assert {line["model"] for line in lines} == {"run", "other"}
     assert sum(line["weight"] for line in lines) == pytest.approx(1)
     assert "optimistic" in err
@@ -125,7 +125,7 @@ def test_a_part_is_one_of_the_linear_predictor(command):
 
 def test_monte_carlo_errors_are_printed_on_request(command):
     out, _ = succeeds(command, "summary", "run", "--mcse", "--json")
-    lines = {line["variable"]: line for line in json.loads(out)}
+    lines = {line["variable"]: line for line in json.loads(out)["rows"]}
     assert 0 < lines["b_x"]["MCSE_Estimate"] < lines["b_x"]["MCSE_l-95% CI"]
     code, _, error = command("summary", "run", "--mcse", "--by", "subspace")
     assert code == 2
@@ -159,12 +159,12 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
 
 def test_marginal_effects_and_importance(command, folder):
     out, _ = succeeds(command, "slopes", "run", "x", "g", "--json")
-    lines = json.loads(out)
+    lines = json.loads(out)["rows"]
     assert [line["contrast"] for line in lines] == ["dY/dX", "b - a", "c - a"]
     table = pd.read_csv(folder / "run" / "summary.csv").set_index("variable")
     assert lines[0]["Estimate"] == pytest.approx(table.loc["b_x", "Estimate"], rel=1e-5)
     out, _ = succeeds(command, "importance", "run", "--repeats", "2", "--json")
-    assert {line["term"] for line in json.loads(out)} == {"x", "g", "u", "v"}
+    assert {line["term"] for line in json.loads(out)["rows"]} == {"x", "g", "u", "v"}
 
 
 @pytest.mark.parametrize("kind", ["coefficients", "densities", "trace", "calibration"])
@@ -212,7 +212,7 @@ def test_the_r_script_is_written_into_the_run(command, folder):
 
 def test_a_subspace_is_measured(command, folder):
     out, _ = succeeds(command, "subspace", "run", "--json")
-    found = {line["measure"]: line["value"] for line in json.loads(out)}
+    found = {line["measure"]: line["value"] for line in json.loads(out)["rows"]}
     assert (found["weights d"], found["dimension k"]) == (13, 2)
     assert 0 < found["relative error"] < 1
     assert 0 < found["trace in the subspace"] < found["trace in all weights"]
@@ -220,7 +220,7 @@ def test_a_subspace_is_measured(command, folder):
 
 def test_a_posterior_is_compared_with_another(command, folder):
     out, _ = succeeds(command, "subspace", "run", "--against", "run", "--json")
-    found = {line["variable"]: line for line in json.loads(out)}
+    found = {line["variable"]: line for line in json.loads(out)["rows"]}
     names = ["b_Intercept", "b_x", "b_gb", "b_gc", "sigma"]
     assert list(found) == [*names, "eta at the rows (median)"]
     assert {line["difference of means"] for line in found.values()} == {0}
@@ -355,7 +355,7 @@ def test_categories_on_the_command_line(command, folder, modes):
     expected = posterior_linpred(modes.posterior, modes.run.rows(), dpar="mutrain_trip")
     found = pd.read_csv(folder / "modes-e.csv")["Estimate"]
     assert found.to_numpy() == pytest.approx(expected.mean(axis=0), rel=1e-6)
-    scored = json.loads(succeeds(command, "score", *rows, "--json")[0])
+    scored = json.loads(succeeds(command, "score", *rows, "--json")[0])["rows"]
     assert [line["score"] for line in scored] == ["LPPD", "accuracy", "Brier"]
     found = semistan.effect(modes.run, ["u", "v"], resolution=3)
     for category, name in ((None, "car"), ("bus", "bus")):

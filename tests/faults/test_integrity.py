@@ -324,11 +324,11 @@ def test_the_command_checks_and_trusts(run, tmp_path, monkeypatch, capsys):
     command = command_in(tmp_path, monkeypatch, capsys)
     code, out, _ = command("check", "run", "--json")
     assert code == 0
-    assert {line["state"] for line in json.loads(out)} == {"unchanged"}
+    assert {line["state"] for line in json.loads(out)["rows"]} == {"unchanged"}
     change_lines(chain(run), with_cell("7"))
     (run / "inits-1.json").unlink()
     code, out, _ = command("check", "run", "--json")
-    states = {line["file"]: line["state"] for line in json.loads(out)}
+    states = {line["file"]: line["state"] for line in json.loads(out)["rows"]}
     assert code == 2
     assert states.pop("chains/chain-2.csv") == "changed"
     assert states.pop("inits-1.json") == "missing"

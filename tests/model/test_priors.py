@@ -331,7 +331,7 @@ def test_the_command_prints_priors_given_one_by_one(monkeypatch, capsys, tmp_pat
                  "--prior-b", "cauchy(0, 1)", "--no-autoscale"]  # fmt: skip
     code, shown = printed(monkeypatch, capsys, *arguments)
     assert code == 0
-    assert [list(line.values()) for line in json.loads(shown.out)] == [
+    assert [list(line.values()) for line in json.loads(shown.out)["rows"]] == [
         ["phi", "auto", "known after training", "class"],
         ["b_x", "student_t(3, 0, 1)", "student_t(3, 0, 1)", "coefficient"],
         ["b_z", "cauchy(0, 1)", "cauchy(0, 1)", "class"],

@@ -217,7 +217,7 @@ def test_runs_are_compared_with_their_pareto_k(two_runs, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert not left.value.code
     assert read == ["run", "other"], "each run is read once"
-    counts = {line["model"]: line["k_above"] for line in json.loads(out)}
+    counts = {line["model"]: line["k_above"] for line in json.loads(out)["rows"]}
     assert counts == table["k_above"].to_dict()
     assert "warning: Pareto k is above its limit" in " ".join(err.split())
 

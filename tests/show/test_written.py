@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 from semistan.posterior.sensitivity import sensitivity
 from semistan.posterior.summary import summarise
 from semistan.posterior.written import cell, digits_of, significant, table_text, written
+from semistan.show.answers import Answer
 from semistan.show.pictures.words import interval_words
 from semistan.show.report.coefficients import _numbers
 from semistan.show.report.learnt import frame_table
@@ -151,8 +153,8 @@ def test_the_summary_and_the_page_show_the_sign_of_every_number(answers):
 def test_json_has_numbers_as_they_are(answers, capsys):
     *_, tables = answers
     for name, table in tables.items():
-        screen.show_table(table, as_json=True)
-        lines = json.loads(capsys.readouterr().out)
+        Answer({"": table}).print_json(sys.stdout)
+        lines = json.loads(capsys.readouterr().out)["rows"]
         for line, expected in zip(lines, table.to_dict("records"), strict=True):
             for column, value in expected.items():
                 missing = isinstance(value, float) and not np.isfinite(value)

@@ -204,7 +204,7 @@ def test_what_is_printed_tells_of_both_subspaces(command):
     assert "2 subspaces x 2 chains x 60 after 20 warm-up draws" in out
     assert "2 subspaces: between them lies" in out
     _, out, _ = command("summary", "run", "--by", "subspace", "--json")
-    lines = json.loads(out)
+    lines = json.loads(out)["rows"]
     assert [line["subspace"] for line in lines if line["variable"] == "b_x"] == [1, 2]
     table = pd.read_csv("run/subspaces/2/chains/chain-1.csv", comment="#")
     other = pd.read_csv("run/subspaces/2/chains/chain-2.csv", comment="#")

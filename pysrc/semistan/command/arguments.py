@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -71,13 +70,3 @@ def wrote(*paths: Path | None) -> None:
     for path in paths:
         if path is not None:
             screen.say(f"wrote {path}")
-
-
-def finish(result: Any, as_json: bool) -> None:
-    """Show a fit, and exit with 3 if a diagnostic failed."""
-    if as_json:
-        print(json.dumps(screen.summary_json(result), indent=2, allow_nan=False))
-    else:
-        screen.show_fit(result)
-    if not result.summary.passed:
-        raise typer.Exit(DIAGNOSTIC_FAILED)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -115,33 +113,12 @@ def show_diagnostics(summary: Summary) -> None:
     out.print(f"phi (may be multimodal, not judged): {_figures(summary.phi)}.")
 
 
-def show_table(table: pd.DataFrame, *, as_json: bool) -> None:
-    """Print a table for people, or its lines as JSON."""
-    show_tables({"": table}, as_json=as_json)
-
-
-def show_tables(tables: Mapping[str, pd.DataFrame], *, as_json: bool) -> None:
-    """Print named tables for people, or as one JSON object (one unnamed table: a list)."""
-    if as_json:
-        plain = {name: _records(table) for name, table in tables.items()}
-        print(json.dumps(plain.get("", plain), indent=2, default=str))
-        return
+def show_tables(tables: Mapping[str, pd.DataFrame]) -> None:
+    """Print tables for people."""
     for i, table in enumerate(tables.values()):
         if i:
             out.print()
         _print_whole(plain_table(table))
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the lines of a table for JSON, numbers as they are; those that do not exist are null.
-
-    ``DataFrame.to_json`` rounds to decimals, so that a number in small units would be 0.
-    """
-    lines = table.astype(object).where(table.notna(), None).to_dict("records")
-    return [
-        {str(name): _finite(x) if isinstance(x, float) else x for name, x in line.items()}
-        for line in lines
-    ]
 
 
 def _print_whole(table: Table) -> None:
@@ -163,9 +140,8 @@ def plain_table(table: pd.DataFrame) -> Table:
     return laid
 
 
-def show_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print estimates, and on what they rest if that is not all draws and rows alike."""
-    show_table(answer.frame, as_json=as_json)
+def say_basis(answer: Answer) -> None:
+    """Say on what estimates rest if that is not all draws and rows alike."""
     if answer.partial or answer.weights:
         say(f"From {answer.basis}.")
 
@@ -216,14 +192,19 @@ def show_findings(findings: list[Finding]) -> None:
         out.print(f"{mark} {escape(finding.name)}: {escape(finding.text)}")
 
 
-def summary_json(fit: Fitted) -> dict[str, Any]:
-    """Return the results for scripts; figures that do not exist are null."""
+def summary_answer(fit: Fitted) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the coefficients as a table, and the facts beside it for scripts."""
     from dataclasses import asdict
+
+    import pandas as pd
 
     from semistan.posterior.summary import COLUMNS
 
     summary = fit.summary
-    return {
+    table = pd.DataFrame(
+        [(row.name, *row.values) for row in summary.rows], columns=["variable", *COLUMNS]
+    )
+    facts = {
         "run": str(fit.run.path),
         "formula": fit.run.bundle.config.formula,
         "family": fit.run.bundle.family.name,
@@ -231,17 +212,14 @@ def summary_json(fit: Fitted) -> dict[str, Any]:
         "reservations": list(summary.reservations),
         "notes": list(summary.notes),
         "passed": summary.passed,
-        "coefficients": {
-            row.name: dict(zip(COLUMNS, map(_finite, row.values), strict=True))
-            for row in summary.rows
-        },
-        "eta": {name: _finite(value) for name, value in asdict(summary.eta).items()},
-        "phi": {name: _finite(value) for name, value in asdict(summary.phi).items()},
+        "eta": asdict(summary.eta),
+        "phi": asdict(summary.phi),
         "priors": dict(prior.split(" ~ ") for prior in _priors(fit)),
         "checks": [asdict(check) for check in summary.checks],
         **({"agreement": asdict(summary.agreement)} if summary.agreement else {}),
         "seconds": fit.run.manifest.seconds,
     }
+    return table, facts
 
 
 def _priors(fit: Fitted) -> list[str]:
@@ -257,7 +235,3 @@ def _figures(figures: Convergence) -> str:
         f"largest Rhat {written(figures.rhat, 3)}, smallest bulk ESS "
         f"{written(figures.bulk_ess, 0)}, tail ESS {written(figures.tail_ess, 0)}"
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from semistan.posterior.predictive import CHUNK_PREDICTIONS
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.compare import unreliable_text
 from semistan.posterior.written import written
+from semistan.show.tables import Target
 from semistan.workflow.compare import caveat, compare, names_of, resolved_by
 from semistan.workflow.predict import write_chunks
 from semistan.workflow.prepare import Say, new_rows
@@ -130,7 +131,7 @@ def predict_average(
 def write_average(
     runs: Sequence[RunLike],
     newdata: Table,
-    table: Path | TextIO,
+    table: Target,
     draws: Path | None = None,
     *,
     weights: Weights = "stacking",

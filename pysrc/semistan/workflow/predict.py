@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from semistan.posterior.prediction import (
 )
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
-from semistan.show.tables import Append, check_table_path, table_writer
+from semistan.show.tables import Append, Target, check_table_path, table_writer
 from semistan.workflow.prepare import Say, new_rows
 from semistan.workflow.runs import RunLike, opened
 
@@ -126,7 +126,7 @@ def predict(
 def write_predictions(
     run: RunLike,
     rows: Table | Pieces,
-    table: Path | TextIO,
+    table: Target,
     draws: Path | None = None,
     *,
     say: Say | None = None,
@@ -163,7 +163,7 @@ def write_predictions(
 
 
 def write_chunks(
-    chunks: Iterator[Prediction], interval: float, table: Path | TextIO, draws: Path | None
+    chunks: Iterator[Prediction], interval: float, table: Target, draws: Path | None
 ) -> None:
     """Write predictions some rows at a time: the table, and all draws if there is a file."""
     with _appending(table, draws) as (append, append_draws):
@@ -174,7 +174,7 @@ def write_chunks(
 
 
 @contextmanager
-def _appending(table: Path | TextIO, draws: Path | None) -> Iterator[tuple[Append, Append | None]]:
+def _appending(table: Target, draws: Path | None) -> Iterator[tuple[Append, Append | None]]:
     """Yield what appends to the two files, which appear when the block succeeds."""
     for path in (table, draws):
         if isinstance(path, Path):

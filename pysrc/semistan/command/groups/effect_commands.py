@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from semistan.command.answering import AnswerOut, Reply, answering, check_answer
 from semistan.command.arguments import (
     Central,
     Json,
@@ -45,9 +46,7 @@ def predict(
             "training rows by default."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
-    ] = None,
+    out: AnswerOut = None,
     draws: Annotated[
         Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
     ] = None,
@@ -56,6 +55,7 @@ def predict(
         typer.Option(help="Of several runs: stacking (the default), equal, or as 0.3,0.7."),
     ] = None,
     overwrite: Overwrite = False,
+    as_json: Json = False,
     *,
     dialect: dict[str, str],
     options: dict[str, Any],
@@ -68,6 +68,8 @@ def predict(
     from semistan.data.chunks import pieces_of_frame, read_pieces
     from semistan.infer.backends.dask import connected
     from semistan.posterior.run import read_run
+    from semistan.show.tables import Json as JsonStream
+    from semistan.show.tables import check_table_path
     from semistan.workflow.average import write_average
     from semistan.workflow.predict import write_predictions
 
@@ -77,9 +79,10 @@ def predict(
     if len(runs) > 1 and cluster is not None:
         raise InputError("an average of several runs is predicted on this machine: leave --cluster")
 
-    for path in (out, draws):
-        if path is not None:
-            check_output_file(path, overwrite=overwrite)
+    check_answer(as_json, out, overwrite)
+    if draws is not None:
+        check_table_path(draws)
+        check_output_file(draws, overwrite=overwrite)
     opened = [read_run(run) for run in runs]
     said = {"say": screen.say, **options}
     with (
@@ -91,7 +94,7 @@ def predict(
             if newdata is None
             else read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
         )
-        to = (out or sys.stdout, draws)
+        to = (out or (JsonStream(sys.stdout) if as_json else sys.stdout), draws)
         if len(opened) == 1:
             write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
         else:
@@ -102,16 +105,15 @@ def predict(
 
 
 @configurable(*EFFECT_FLAGS, into="options")
+@answering
 def effect(
     run: RunFolder,
     variables: Annotated[list[str], typer.Argument(help="One or two columns of the data.")],
     interval: Central = 0.95,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV or Parquet, instead of printing.")
-    ] = None,
     picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
     overwrite: Overwrite = False,
     *,
+    reply: Reply,
     options: dict[str, Any],
 ) -> None:
     """Show what one or two columns do to the response, with intervals."""
@@ -123,26 +125,26 @@ def effect(
     from semistan.workflow import explain
     from semistan.workflow.outputs import plot_effect
 
-    for path in (out, picture):
-        if path is not None:
-            check_output_file(path, overwrite=overwrite)
     if picture is not None:
         check_suffix(picture)
+        check_output_file(picture, overwrite=overwrite)
     opened = read_run(run)
     found = explain.effect(opened, variables, **options)
     if picture is not None:
         plot_effect(opened, found, picture)
-    if out is not None or picture is None:
-        write_table(found.table(interval), out or sys.stdout)
+    if picture is None or not reply.on_screen:
+        table = found.table(interval)
+        reply.tables({"": table}, show=lambda: write_table(table, sys.stdout))
     trained_on = opened.bundle.source.rows
     if options["kind"] == "pd" and options["rows"] < trained_on:
         screen.say(f"averaged over {options['rows']} of {trained_on} rows, drawn by the seed")
     if options["kind"] == "pd" and parse_formula(opened.bundle.config.formula).weights:
         screen.say("averages over rows are unweighted")
     screen.say_caveat(opened)
-    wrote(out, picture)
+    wrote(picture)
 
 
+@answering
 def slopes(
     run: RunFolder,
     variables: Annotated[
@@ -156,7 +158,8 @@ def slopes(
     rows: SomeRows = None,
     interval: Central = 0.95,
     seed: Seed = 1,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Average marginal effects: slopes of numeric columns, differences between levels."""
     from semistan.posterior.run import read_run
@@ -166,11 +169,13 @@ def slopes(
     found = explain.answered_slopes(
         opened, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
     )
-    screen.show_answer(found, as_json=as_json)
+    reply.table(found.frame, found.facts)
+    screen.say_basis(found)
     screen.say_caveat(opened)
 
 
 @configurable(*TABLE_FLAGS, into="dialect")
+@answering
 def comparisons(
     run: RunFolder,
     variables: Annotated[
@@ -200,8 +205,8 @@ def comparisons(
     rows: SomeRows = None,
     interval: Central = 0.95,
     seed: Seed = 1,
-    as_json: Json = False,
     *,
+    reply: Reply,
     dialect: dict[str, str],
 ) -> None:
     """Compare predictions before and after a change of a column, averaged over rows."""
@@ -216,13 +221,14 @@ def comparisons(
         contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
         interval=interval, seed=seed,
     )  # fmt: skip
-    screen.show_table(table, as_json=as_json)
+    reply.table(table)
     columns = opened.table().columns if frame is None else frame.columns
     screen.say_weighting(opened.bundle.config, columns)
     screen.say_caveats(opened)
 
 
 @configurable(*TABLE_FLAGS, into="dialect")
+@answering
 def importance(
     run: RunFolder,
     newdata: Annotated[
@@ -232,8 +238,8 @@ def importance(
     rows: SomeRows = None,
     interval: Central = 0.95,
     seed: Seed = 1,
-    as_json: Json = False,
     *,
+    reply: Reply,
     dialect: dict[str, str],
 ) -> None:
     """Rank columns by what permuting them costs in mean log-likelihood."""
@@ -245,5 +251,6 @@ def importance(
         opened, rows_of(newdata, dialect, opened) if newdata else None, repeats=repeats,
         interval=interval, rows=rows, seed=seed,
     )  # fmt: skip
-    screen.show_answer(found, as_json=as_json)
+    reply.table(found.frame, found.facts)
+    screen.say_basis(found)
     screen.say_caveat(opened)

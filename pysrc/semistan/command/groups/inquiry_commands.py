@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
     Central,
     Data,
-    Json,
     RunFolder,
     Seed,
 )
@@ -16,6 +16,7 @@ from semistan.errors import InputError
 from semistan.terminal import screen
 
 
+@answering
 def hypothesis(
     run: RunFolder,
     hypotheses: Annotated[
@@ -32,7 +33,8 @@ def hypothesis(
         float, typer.Option(help="Probability p of the interval; with > or < it has 2 p - 1.")
     ] = 0.95,
     seed: Seed = 1,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Judge hypotheses about parameters: probabilities, evidence ratios, a range about 0.
 
@@ -42,10 +44,11 @@ def hypothesis(
     from semistan.workflow import criticise
 
     found = criticise.hypothesis(run, hypotheses, interval=interval, rope=_range(rope), seed=seed)
-    screen.show_table(found.table, as_json=as_json)
+    reply.table(found.table)
     screen.say_all(found.notes)
 
 
+@answering
 def terms(
     run: RunFolder,
     kind: Annotated[
@@ -57,20 +60,22 @@ def terms(
         ),
     ] = "",
     interval: Central = 0.95,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Show the terms one by one: effects of levels, as brms's ranef and coef, and smooths."""
     from semistan.workflow import terms as asking
 
     if kind:
-        screen.show_table(asking.terms(run, kind, interval=interval), as_json=as_json)
+        reply.table(asking.terms(run, kind, interval=interval))
     else:
         tables = asking.all_terms(run, interval=interval)
-        screen.show_tables(tables, as_json=as_json)
+        reply.tables(tables)
     if kind == "smooths" or (not kind and "smooths" in tables):
         screen.say("edf: degrees of freedom at the mean standard deviations, the network as known.")
 
 
+@answering
 def sensitivity(
     run: RunFolder,
     prior: Annotated[
@@ -80,17 +85,19 @@ def sensitivity(
             "b_age,sigma; the whole prior by default."
         ),
     ] = None,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Say how sensitive each parameter is to the prior and the likelihood, by power-scaling."""
     from semistan.workflow import criticise
 
-    screen.show_table(criticise.sensitivity(run, prior or ()), as_json=as_json)
+    reply.table(criticise.sensitivity(run, prior or ()))
     if prior is not None:
         screen.say(f"Of the prior, only that of {prior} is scaled.")
     screen.say("Above 0.05 (per doubling of the density's power) a sensitivity is not negligible.")
 
 
+@answering
 def pp_check(
     run: RunFolder,
     stat: Annotated[
@@ -106,13 +113,14 @@ def pp_check(
     data: Data = None,
     interval: Central = 0.95,
     seed: Seed = 1,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Check statistics of the response against replicated ones, with predictive p-values."""
     from semistan.workflow import criticise
 
     found = criticise.pp_check(run, stat, by=by, data=data, seed=seed)
-    screen.show_table(found.table(interval), as_json=as_json)
+    reply.table(found.table(interval))
     if found.note:
         screen.say(found.note)
 

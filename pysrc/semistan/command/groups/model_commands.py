@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
     Data,
-    Json,
     Model,
     Overwrite,
     RunFolder,
-    finish,
     wrote,
 )
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
@@ -40,6 +39,7 @@ def new(
 
 
 @configurable(*FIT_FLAGS)
+@answering
 def fit(
     model: Model,
     out: Annotated[
@@ -51,8 +51,8 @@ def fit(
         bool,
         typer.Option("--train-only", help="Train, export the subspace as a bundle, and stop."),
     ] = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     overrides: dict[str, Any],
 ) -> None:
     """Train, sample and summarise: everything from a table to a posterior in one run folder."""
@@ -60,13 +60,13 @@ def fit(
     from semistan.workflow.fit import fit_model, train_bundle
     from semistan.workflow.prepare import configure
 
-    if train_only and as_json:
+    if train_only and reply.as_json:
         raise InputError("--json is of a fit's results, and --train-only ends before there are any")
     config, run = configure(model, overrides), out or Path("run")
     if not train_only:
         with bars.watching(config) as watch:
             result = fit_model(config, out=run, overwrite=overwrite, **watch.callbacks())
-        finish(result, as_json)
+        reply.fit(result)
         return
     bundle = out or Path("bundle")
     with bars.watching(config) as watch:
@@ -78,13 +78,14 @@ def fit(
 
 
 @configurable(*FIT_FLAGS)
+@answering
 def update(
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new run.")],
     formula: Annotated[str | None, typer.Option(help="Another formula.")] = None,
     overwrite: Overwrite = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     overrides: dict[str, Any],
 ) -> None:
     """Fit a run's model once more, with another formula, --data or settings, into a new run."""
@@ -100,9 +101,10 @@ def update(
             old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
             **watch.callbacks(),
         )  # fmt: skip
-    finish(result, as_json)
+    reply.fit(result)
 
 
+@answering
 def subspace(
     source: Annotated[Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle or a run.")],
     data: Data = None,
@@ -115,7 +117,8 @@ def subspace(
         ),
     ] = None,
     overwrite: Overwrite = False,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Measure a subspace: its spread, and how much predictive uncertainty it keeps."""
     from semistan.bundle.bundle import read_bundle
@@ -130,7 +133,7 @@ def subspace(
     if against is not None:
         if picture is not None or data is not None:
             raise InputError("--against compares two runs: leave --picture and --data out")
-        screen.show_table(posterior_distance(source, against), as_json=as_json)
+        reply.table(posterior_distance(source, against))
         return
     if picture is not None:
         check_suffix(picture)
@@ -139,13 +142,14 @@ def subspace(
     bundle = run.bundle if run else read_bundle(source)
     with bars.image_bar() as reading:
         rows = run.rows() if run else training_rows(bundle, data, reading)
-    screen.show_table(subspace_measures(bundle, rows), as_json=as_json)
+    reply.table(subspace_measures(bundle, rows))
     if picture is not None:
         plot_subspace(run or bundle, picture, rows=rows)
     wrote(picture)
 
 
 @configurable(*MODEL_FLAGS)
+@answering
 def priors(
     model: Annotated[
         str,
@@ -153,8 +157,8 @@ def priors(
             metavar="MODEL|BUNDLE|RUN", help="A model.toml, a formula, a bundle or a run."
         ),
     ],
-    as_json: Json = False,
     *,
+    reply: Reply,
     overrides: dict[str, Any],
 ) -> None:
     """Print each prior as written and as used in the units of the data, and what it implies."""
@@ -162,8 +166,8 @@ def priors(
     from semistan.workflow.priors import implied_prior
     from semistan.workflow.priors import priors as priors_of
 
-    screen.show_table(priors_of(model, overrides=overrides), as_json=as_json)
-    if as_json:
+    reply.table(priors_of(model, overrides=overrides))
+    if not reply.on_screen:
         return
     try:
         text = implied_text(implied_prior(model, overrides=overrides))

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
     Data,
-    Json,
     Out,
     Overwrite,
     PriorOnly,
     RunFolder,
-    finish,
 )
 from semistan.command.flags import SAMPLE_FLAGS, SEED_FLAG, WHERE_FLAGS, cluster_of, configurable
 from semistan.errors import InputError
@@ -53,6 +52,7 @@ def stan(
 
 @configurable(*WHERE_FLAGS, into="where")
 @configurable(*SAMPLE_FLAGS, SEED_FLAG)
+@answering
 def sample(
     source: Annotated[
         Path, typer.Argument(metavar="BUNDLE|RUN", help="A bundle, or a run to be completed.")
@@ -68,8 +68,8 @@ def sample(
     no_draws: Annotated[
         bool, typer.Option("--no-draws", help="Make the run and stop, for 'semistan jobs list'.")
     ] = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     overrides: dict[str, Any],
     where: dict[str, Any],
 ) -> None:
@@ -110,7 +110,7 @@ def sample(
             say=screen.say,
             backend=backend,
         )
-    finish(result, as_json)
+    reply.fit(result)
 
 
 def _resumed(folder: Path, cluster: str | None) -> "Run":
@@ -148,21 +148,24 @@ def jobs_run(
     screen.say(f"wrote {array_jobs.task(run, name, out)}")
 
 
+@answering
 def jobs_collect(
     run: RunFolder,
     folder: Annotated[Path, typer.Argument(help="Where 'semistan jobs run' wrote chains.")] = Path(
         "jobs"
     ),
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Take chains of 'semistan jobs run' into their run, and summarise it if it is whole."""
     from semistan.workflow import array_jobs
 
     result = array_jobs.collect(run, folder, say=screen.say)
     if result is not None:
-        finish(result, as_json)
+        reply.fit(result)
 
 
+@answering
 def summary(
     run: RunFolder,
     by: Annotated[
@@ -174,7 +177,8 @@ def summary(
     interval: Annotated[
         float | None, typer.Option(help="Print the table with intervals of this probability.")
     ] = None,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Print a run's coefficient table and diagnostics."""
     from semistan.posterior.mcse import mcse_table
@@ -188,19 +192,20 @@ def summary(
     if interval is not None:
         opened = read_run(run)
         table = coefficient_table(read_posterior(opened), interval)
-        screen.show_table(table, as_json=as_json)
+        reply.table(table)
         screen.say_caveats(opened)
     elif mcse:
-        screen.show_table(mcse_table(read_posterior(run)), as_json=as_json)
+        reply.table(mcse_table(read_posterior(run)))
     elif by is None:
-        finish(read_fitted(run), as_json)
+        reply.fit(read_fitted(run))
     elif by == "subspace":
-        screen.show_table(by_subspace(read_posterior(run)), as_json=as_json)
+        reply.table(by_subspace(read_posterior(run)))
     else:
         raise InputError(f"--by takes 'subspace', got '{by}'")
 
 
-def reproduce(run: RunFolder, as_json: Json = False) -> None:
+@answering
+def reproduce(run: RunFolder, *, reply: Reply) -> None:
     """Train and sample a run once more, in a temporary folder, and say what differs."""
     from semistan.posterior.run import read_run
     from semistan.subspace.construction import training_epochs
@@ -210,6 +215,6 @@ def reproduce(run: RunFolder, as_json: Json = False) -> None:
     epochs = training_epochs(opened.bundle.config) * len(opened.members)
     with bars.training_bar(epochs) as progress, bars.chain_bars() as chain_progress:
         found = run_again(opened, progress=progress, chain_progress=chain_progress, say=screen.say)
-    screen.show_table(found, as_json=as_json)
+    reply.table(found)
     if not found["same"].all():
         raise typer.Exit(DIAGNOSTIC_FAILED)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     Data,
     DropMissing,
     Interval,
-    Json,
     NewLevels,
     Overwrite,
     RunFolder,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 @configurable(*TABLE_FLAGS, into="dialect")
+@answering
 def score(
     run: RunFolder,
     newdata: Annotated[
@@ -50,8 +51,8 @@ def score(
     seed: Seed = 1,
     drop_missing: DropMissing = False,
     allow_new_levels: NewLevels = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     dialect: dict[str, str],
 ) -> None:
     """Score predictions of rows with a known response: LPPD, RMSE, MAE, CRPS, coverage, ..."""
@@ -63,7 +64,7 @@ def score(
         raise InputError("score takes --newdata FILE, or --r2 of the training rows: one of the two")
     opened = read_run(run)
     if newdata is None:
-        _explained_variance(opened, interval, seed, as_json)
+        _explained_variance(opened, interval, seed, reply)
         return
     with bars.image_bar() as reading:
         judged = scoring.judge(
@@ -72,20 +73,21 @@ def score(
             reading=reading,
         )  # fmt: skip
     family = opened.bundle.family
-    screen.show_table(scores_table(scores(family, judged, interval)), as_json=as_json)
+    reply.table(scores_table(scores(family, judged, interval)))
     screen.say_all(scoring_notes(family, judged, interval))
     screen.say_weighting(opened.bundle.config)
 
 
-def _explained_variance(run: "Run", interval: float, seed: int, as_json: bool) -> None:
+def _explained_variance(run: "Run", interval: float, seed: int, reply: Reply) -> None:
     """Show R2, and shares of parts: what they have in common is halved between them."""
     from semistan.workflow.criticise import bayes_r2
 
     found = bayes_r2(run, interval=interval, seed=seed)
-    screen.show_tables({"r2": found.table, "parts": found.parts}, as_json=as_json)
+    reply.tables({"r2": found.table, "parts": found.parts})
     screen.say_all(found.notes)
 
 
+@answering
 def loo(
     run: RunFolder,
     pointwise: Annotated[
@@ -104,7 +106,8 @@ def loo(
         ),
     ] = False,
     overwrite: Overwrite = False,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Leave-one-out cross-validation by PSIS, conditional on the subspace if there is one.
 
@@ -120,7 +123,7 @@ def loo(
     found = scoring.loo(run, moment_match=moment_match, reloo=reloo, say=screen.say)
     if pointwise is not None:
         write_table(found.pointwise(), pointwise)
-    screen.show_tables({"loo": found.table(), "pareto_k": found.k_table()}, as_json=as_json)
+    reply.tables({"loo": found.table(), "pareto_k": found.k_table()})
     screen.say(found.text())
     if found.caveat:
         screen.say(found.caveat)
@@ -128,6 +131,7 @@ def loo(
 
 
 @configurable(*WHERE_FLAGS, into="where")
+@answering
 def kfold(
     run: RunFolder,
     folds: Annotated[int, typer.Option("--folds", "-K", help="Number of folds.")] = 10,
@@ -142,8 +146,8 @@ def kfold(
     ] = None,
     save_fits: Annotated[bool, typer.Option("--save-fits", help="Keep each fold's run.")] = False,
     overwrite: Overwrite = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     where: dict[str, Any],
 ) -> None:
     """Cross-validate, training the subspace anew in each fold; resumable."""
@@ -162,7 +166,7 @@ def kfold(
     tables = {"kfold": found.table(), "scores": table}
     if found.failed:
         tables["failed diagnostics"] = found.failures()
-    screen.show_tables(tables, as_json=as_json)
+    reply.tables(tables)
     screen.say_all(scoring_notes(opened.bundle.family, found.rows, interval))
     screen.say_weighting(opened.bundle.config)
     if found.caveat:
@@ -176,6 +180,7 @@ def kfold(
 
 
 @configurable(*TABLE_FLAGS, into="dialect")
+@answering
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Runs' folders.")],
     by: Annotated[
@@ -188,8 +193,8 @@ def compare(
     newdata: Annotated[
         str | None, typer.Option(help="Table of rows with a known response, to compare on instead.")
     ] = None,
-    as_json: Json = False,
     *,
+    reply: Reply,
     dialect: dict[str, str],
 ) -> None:
     """Compare runs on the same rows: differences in elpd, standard errors, stacking weights."""
@@ -202,7 +207,7 @@ def compare(
     by = by if frame is None else "newdata"
     by = comparing.resolved_by(judged) if by == "auto" else by
     table = comparing.compare(judged, by=by, newdata=frame)
-    screen.show_table(table, as_json=as_json)
+    reply.table(table)
     if by == "loo":
         unreliable = unreliable_text(table)
         if unreliable is not None:

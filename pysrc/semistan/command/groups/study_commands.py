@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
-    Json,
     Model,
     Out,
     Overwrite,
@@ -51,6 +51,7 @@ def simulate(
 
 
 @configurable(*WHERE_FLAGS, into="where")
+@answering
 def baseline(
     run: RunFolder,
     folds: Annotated[
@@ -59,8 +60,8 @@ def baseline(
     seed: Seed = 1,
     jobs: Jobs = None,
     overwrite: Overwrite = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     where: dict[str, Any],
 ) -> None:
     """Put lines (GLM) and smooths (GAM) in the network's place, on the same folds; resumable."""
@@ -72,7 +73,7 @@ def baseline(
             run, folds=folds, seed=seed, jobs=jobs, overwrite=overwrite, say=screen.say,
             backend=backend,
         )  # fmt: skip
-    screen.show_table(found.table(), as_json=as_json)
+    reply.table(found.table())
     for name, formula in found.formulas.items():
         screen.say(f"{name}: {formula}")
     for name, each in found.folds.items():
@@ -81,6 +82,7 @@ def baseline(
 
 
 @configurable(*FIT_FLAGS)
+@answering
 def sbc(
     model: Model,
     out: Out = Path("sbc"),
@@ -95,8 +97,8 @@ def sbc(
     ] = False,
     jobs: Jobs = None,
     overwrite: Overwrite = False,
-    as_json: Json = False,
     *,
+    reply: Reply,
     overrides: dict[str, Any],
 ) -> None:
     """Simulate from the prior, fit and rank the truth, training each time; resumable."""
@@ -106,7 +108,7 @@ def sbc(
         model, out=out, replications=replications, fixed_subspace=fixed_subspace, jobs=jobs,
         overwrite=overwrite, overrides=overrides, say=screen.say,
     )  # fmt: skip
-    screen.show_table(found.table(), as_json=as_json)
+    reply.table(found.table())
     if found.failed:
         screen.say(f"warning: {found.failed} of {replications} fits failed a diagnostic")
     wrote(out / "summary.csv", out / "ranks.png", out / "coverage.png")

@@ -1,44 +1,47 @@
 """Commands about files and tools: are they what they should be, and how to get what is missing."""
 
 # Typer reads annotations at run time: no postponed evaluation here.
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from semistan.command.arguments import Json
+from semistan.command.answering import Reply, answering
 from semistan.errors import InputError
 from semistan.terminal import screen
 
 
+@answering
 def doctor(
     run: Annotated[
         Path | None, typer.Argument(help="A run, to see how it shares the cores.")
     ] = None,
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Say whether everything needed is there, and how to get what is missing."""
+    import pandas as pd
+
     from semistan.workflow.doctor import doctor as examine
 
     findings = examine(run)
-    if as_json:
-        print(json.dumps([finding.plain() for finding in findings], indent=2))
-    else:
-        screen.show_findings(findings)
+    table = pd.DataFrame([finding.plain() for finding in findings])
+    reply.tables({"": table}, show=lambda: screen.show_findings(findings))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(InputError.exit_code)
 
 
+@answering
 def check(
     folder: Annotated[Path, typer.Argument(metavar="RUN|BUNDLE", help="A run or a bundle.")],
-    as_json: Json = False,
+    *,
+    reply: Reply,
 ) -> None:
     """Hold every file of a run or a bundle to the hash that it was written with."""
     from semistan.workflow.check import check as check_folder
 
     found = check_folder(folder)
-    screen.show_table(found.table(), as_json=as_json)
+    reply.table(found.table())
     if not found.passed:
         raise typer.Exit(InputError.exit_code)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +50,12 @@ class Answer:
     def partial(self) -> bool:
         """Whether draws or rows are left out."""
         return self.draws[0] < self.draws[1] or self.rows[0] < self.rows[1]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """On what it rests, for scripts."""
+        used = {"draws": self.draws[0], "rows_used": self.rows[0]}
+        return {**used, "weights": self.weights} if self.weights else used
 
     @property
     def basis(self) -> str:
