@@ -158,7 +158,7 @@ def test_a_stream_gets_csv():
 
 
 def test_an_unknown_suffix_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"ends in \.csv or \.parquet, got"):
+    with pytest.raises(InputError, match=r"ends in \.csv, \.parquet or \.json, got"):
         write_table(pd.DataFrame(), tmp_path / "t.xlsx")
 
 
