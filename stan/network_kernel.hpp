@@ -43,7 +43,6 @@ constexpr int SIDE = 4;            // units on either side of a tile of derivati
 constexpr int PAD = 8;             // units are padded to a multiple of this
 constexpr int CACHE = 128 * 1024;  // bytes that a block may take
 
-enum Activation { TANH = 1, RELU = 2, SOFTPLUS = 3, SIGMOID = 4, IDENTITY = 5 };
 enum Family { GAUSSIAN, POISSON, BERNOULLI, BINOMIAL };
 
 // Rows start .. start + rows - 1 of column-major matrices with `stride` rows.

@@ -109,48 +109,7 @@ SEMISTAN_INLINE void vsoftplus(const Vec& x, Vec& out) {
 SEMISTAN_INLINE Vec load(const double* from) { return *reinterpret_cast<const Vec*>(from); }
 SEMISTAN_INLINE Vec& at(double* place) { return *reinterpret_cast<Vec*>(place); }
 
-SEMISTAN_INLINE void activate(int activation, double* values, int size) {
-  switch (activation) {
-    case TANH:
-      for (int i = 0; i < size; i += LANES) vtanh(at(values + i), at(values + i));
-      break;
-    case RELU:
-      for (int i = 0; i < size; i += LANES)
-        at(values + i) = load(values + i) < 0.0 ? Vec{} : load(values + i);
-      break;
-    case SOFTPLUS:
-      for (int i = 0; i < size; i += LANES) vsoftplus(at(values + i), at(values + i));
-      break;
-    case SIGMOID:
-      for (int i = 0; i < size; i += LANES) vsigmoid(at(values + i), at(values + i));
-      break;
-  }
-}
-
-// Multiply by the activation's derivative, written in its value a.
-SEMISTAN_INLINE void deactivate(int activation, const double* value, double* adjoint, int size) {
-  switch (activation) {
-    case TANH:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) *= 1.0 - load(value + i) * load(value + i);
-      break;
-    case RELU:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) = load(value + i) > 0.0 ? load(adjoint + i) : Vec{};
-      break;
-    case SOFTPLUS:  // sigmoid(z) = 1 - exp(-softplus(z))
-      for (int i = 0; i < size; i += LANES) {
-        Vec rest;
-        vexpm1(-load(value + i), rest);
-        at(adjoint + i) *= -rest;
-      }
-      break;
-    case SIGMOID:
-      for (int i = 0; i < size; i += LANES)
-        at(adjoint + i) *= load(value + i) * (1.0 - load(value + i));
-      break;
-  }
-}
+#include "activations.hpp"
 
 // ---- Products of a layer. A buffer holds units x rows, `stride` doubles apart; what
 // lies in the units that pad it is never used.

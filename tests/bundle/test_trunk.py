@@ -13,7 +13,7 @@ from semistan.bundle.trunk import open_trunk
 from semistan.errors import InputError
 from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
-from semistan.model.table.embeddings import TrunkFile
+from semistan.model.table.trunk_file import TrunkFile
 from support.trunks import linear, mean_pooling, model_of
 
 IMAGES = np.random.default_rng(0).normal(size=(11, 2, 3, 4))

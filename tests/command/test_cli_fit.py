@@ -107,7 +107,8 @@ def test_new_then_train_then_stan_then_sample(fitted, folder):
     assert {path.name for path in (folder / "program").iterdir()} == {
         "program.stan", "data.json", "inits-1.json", "inits-2.json", "labels.json",
         "metric-1.json", "metric-2.json",
-        "log_lik.hpp", "network_kernel.hpp", "network_vectors.hpp", "run.sh", "run.R",
+        "log_lik.hpp", "network_kernel.hpp", "network_vectors.hpp", "activations.hpp",
+        "run.sh", "run.R",
     }  # fmt: skip
     assert "gaussian_log_lik" not in (folder / "pure" / "program.stan").read_text()
     for name in ("program.stan", "data.json", "inits-1.json", "metric-1.json"):

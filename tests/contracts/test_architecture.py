@@ -13,10 +13,10 @@ from semistan.density.ggn import diagonal_ggn
 from semistan.density.predictor import network_output
 from semistan.density.problem import make_problem
 from semistan.errors import InputError
-from semistan.model import model as models
 from semistan.model.networks.activations import activate, onnx_activation
 from semistan.model.networks.architecture import Layer, StanText
 from semistan.model.networks.mlp import affine, onnx_affine
+from semistan.model.table import inputs
 from semistan.posterior.predictive import posterior_linpred
 from semistan.program import program, quantities
 from semistan.program.sources import stan_source
@@ -118,7 +118,11 @@ class Convolution:
     @staticmethod
     def stan_text(*, several, predictors, kernel):
         return StanText(
-            files=("layers.stanfunctions", "convolution.stanfunctions"),
+            files=(
+                "activate.stanfunctions",
+                "layers.stanfunctions",
+                "convolution.stanfunctions",
+            ),
             data=(
                 ("int<lower=1> filters;", "filters"),
                 ("int<lower=1, upper=5> activation;", "1 tanh ... 5 identity"),
@@ -135,7 +139,7 @@ class Convolution:
 @pytest.fixture(autouse=True)
 def convolutions(monkeypatch):
     """Let nn() be a convolution."""
-    monkeypatch.setattr(models, "FullyConnected", Convolution)
+    monkeypatch.setattr(inputs, "FullyConnected", Convolution)
     for module in (program, quantities):
         source = {"convolution.stanfunctions": STAN}
         monkeypatch.setattr(

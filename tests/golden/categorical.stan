@@ -20,15 +20,8 @@
 //   b_mutrain_x1 ~ normal(0, 1.83693)
 //   b_mutrain_x2 ~ normal(0, 4.93095)
 functions {
-  // A fully connected network as a pure function of one flat weight vector.
-  //
-  // Weights are stored layer by layer. A layer that maps m inputs to n units
-  // takes m * n weights, the m weights of each unit together, then n biases.
-  // `widths` lists the number of inputs, of units in each layer, and so on up
-  // to the last; `activation` follows every layer but the output layer:
+  // Activation, elementwise:
   // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
-
-  // Activation, elementwise.
   matrix activate(matrix Z, int activation) {
     if (activation == 1) return tanh(Z);
     if (activation == 2) return fmax(Z, 0);
@@ -36,6 +29,13 @@ functions {
     if (activation == 4) return inv_logit(Z);
     return Z;
   }
+
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer.
 
   // One layer before its activation: every row of H times the weights, plus
   // the biases. A column of ones carries the biases through the product.

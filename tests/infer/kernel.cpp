@@ -9,6 +9,8 @@
 
 using namespace semistan;
 
+enum { TANH = 1, RELU, SOFTPLUS, SIGMOID, IDENTITY };
+
 static void fail(const char* what, double got, double expected) {
   std::printf("%s: got %.17g, expected %.17g\n", what, got, expected);
   std::exit(1);

@@ -11,7 +11,8 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.images import Image, with_images
 from semistan.model.formula.trunks import Trunk
 from semistan.model.networks.mlp import FullyConnected
-from semistan.model.table.embeddings import TrunkFile, with_trunks
+from semistan.model.table.embeddings import with_trunks
+from semistan.model.table.trunk_file import TrunkFile
 from support.small import small_frame, small_prepared
 
 FORMULA = "y ~ x + nn(image(p), trunk='t.onnx', output='e')"

@@ -20,7 +20,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.formula.trunks import Trunk
-from semistan.model.table.embeddings import TrunkFile
+from semistan.model.table.trunk_file import TrunkFile
 
 MOST_BYTES = 2**31 - 1  # of the file, which is protobuf's own limit
 BATCH_BYTES = 2**24  # of the images that are run together, unless the graph says how many

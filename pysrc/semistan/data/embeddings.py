@@ -18,7 +18,7 @@ from semistan.infer.processors import usable_cores
 from semistan.model.arrays import Array
 from semistan.model.formula.images import Image
 from semistan.model.formula.trunks import Trunk
-from semistan.model.table.embeddings import TrunkFile
+from semistan.model.table.trunk_file import TrunkFile
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,8 @@ from semistan.data.pixels import Reading, read_pictures
 from semistan.errors import InputError
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.images import Image, with_images
-from semistan.model.table.embeddings import TrunkFile, trunks_of, with_trunks
+from semistan.model.table.embeddings import trunks_of, with_trunks
+from semistan.model.table.trunk_file import TrunkFile
 
 if TYPE_CHECKING:
     import pandas as pd

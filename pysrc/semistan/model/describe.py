@@ -7,7 +7,6 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from semistan.model.formula.patterns import shortened
-from semistan.model.table.embeddings import Embeddings
 
 if TYPE_CHECKING:
     from semistan.model.bundle import Bundle
@@ -28,21 +27,8 @@ def bundle_facts(bundle: Bundle, subspaces: int = 1) -> dict[str, str]:
 
 def trunks_text(bundle: Bundle) -> str:
     """Say what made networks' inputs of images, and that it is not kept; nothing without trunks."""
-    networks = (item for item in bundle.design.networks if isinstance(item, Embeddings))
-    return "; ".join(dict.fromkeys(map(_trunk, networks)))
-
-
-def _trunk(inputs: Embeddings) -> str:
-    file = inputs.file
-    if not file.sha256:
-        return (
-            f"the {file.size} numbers of an embedding were in the table; the file "
-            f"'{inputs.trunk.file}' was not there, so that new images cannot be embedded"
-        )
-    return (
-        f"{inputs.trunk.file} (sha256 {file.sha256[:12]}...), {file.size} numbers of output "
-        f"'{file.output}'; the file is not part of the fit, and new images need it"
-    )
+    made = (inputs.made_by for inputs in bundle.design.networks if inputs.made_by)
+    return "; ".join(dict.fromkeys(made))
 
 
 def _moves(bundle: Bundle, subspaces: int) -> str:

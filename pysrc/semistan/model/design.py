@@ -20,8 +20,6 @@ from semistan.model.families.categorical import category_codes, predictor_name
 from semistan.model.families.cumulative import category_numbers
 from semistan.model.formula.expression import factors, variables
 from semistan.model.formula.formula import Formula, parse_formula
-from semistan.model.formula.images import image_of
-from semistan.model.formula.trunks import Trunk
 from semistan.model.names import MU, tells
 from semistan.model.predictor import (
     INTERCEPT,
@@ -30,39 +28,30 @@ from semistan.model.predictor import (
     predictor_from_plain,
     predictor_to_plain,
 )
-from semistan.model.spelling import in_formula, spelled
+from semistan.model.spelling import in_formula
 from semistan.model.table.canonical import KINDS, LEVEL, canonical, canonical_names, kinds_of
 from semistan.model.table.columns import (
     Terms,
-    apply_terms,
     check_finite,
     check_varies,
     evaluate,
     factor_columns,
-    learn_terms,
     may_be_factor,
     side_by_side,
-    with_option,
 )
 from semistan.model.table.disguised import check_disguised
-from semistan.model.table.embeddings import (
-    Embeddings,
-    TrunkFile,
-    embedded_numbers,
-    learn_embeddings,
-)
 from semistan.model.table.given import given_values
-from semistan.model.table.inputs import Inputs, inputs_from_plain, inputs_to_plain
+from semistan.model.table.input_kinds import inputs_from_plain, kind_of
+from semistan.model.table.inputs import Inputs
 from semistan.model.table.kinds import (
     check_columns,
     check_kinds,
     first_dates,
     in_days,
-    is_factor,
     used_levels_only,
 )
-from semistan.model.table.pictures import Pictures, learn_pictures, pixels
 from semistan.model.table.rows import Rows
+from semistan.model.table.trunk_file import TrunkFile
 from semistan.model.terms.group import Group
 
 if TYPE_CHECKING:
@@ -71,7 +60,6 @@ if TYPE_CHECKING:
     from semistan.model.terms.term import Term
 
 _NO_TEXT = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?|True|False")  # a level that was no text in a file
-ALL_LEVELS = "spans_intercept=False"  # the network needs no reference level: it has biases
 MANY_LEVELS, TOO_MANY_LEVELS = 50, 1000
 MOST_NAMED = 10  # new levels
 
@@ -158,8 +146,7 @@ class Design:
     @property
     def trunks(self) -> dict[str, TrunkFile]:
         """The file that made the embeddings of each column that has some."""
-        embeddings = (item for item in self.networks if isinstance(item, Embeddings))
-        return {item.trunk.image.column: item.file for item in embeddings}
+        return {name: file for item in self.networks for name, file in item.trunks.items()}
 
     @property
     def text_columns(self) -> frozenset[str]:
@@ -252,9 +239,7 @@ def learn_design(
     check_kinds(numbers, needed)
     check_disguised(numbers, _bare(formula))
     _check_intercept_column(formula)
-    inputs = [
-        _learn_network(network.arguments, network.trunk, numbers) for network in formula.networks
-    ]
+    inputs = [kind_of(network).learn(network, numbers) for network in formula.networks]
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
     learnt = [
         learn_predictor(part, numbers, prefix, (links or {}).get(part.name, default))
@@ -278,8 +263,8 @@ def _bare(formula: Formula) -> tuple[str, ...]:
     """Return the columns that are terms as they are, numbers or factors by their values."""
     terms = (term for part in formula.predictors for term in part.expressions)
     bare = (f for term in terms for f in factors(term) if may_be_factor(f) and f[:2] != "C(")
-    images = {image.column for image in formula.images}
-    return tuple(dict.fromkeys(v for f in bare for v in variables(f) if v not in images))
+    own = formula.own_columns
+    return tuple(dict.fromkeys(v for f in bare for v in variables(f) if v not in own))
 
 
 def _prefixes(formula: Formula, categories: tuple[str, ...]) -> tuple[str, ...]:
@@ -325,7 +310,7 @@ def apply_design(
     check_columns(frame, needed, formula.text)
     counted = in_days(frame[list(dict.fromkeys(needed))], design.origins)
     table = canonical(counted, canonical_names(formula), design.kinds)
-    U = np.hstack([_network_inputs(terms, table) for terms in design.networks])
+    U = np.hstack([inputs.numbers(table) for inputs in design.networks])
     check_finite(U, design.u.columns, frame)
     y = response_values(formula, table, design.categories) if response else None
     columns = {
@@ -358,7 +343,7 @@ def design_to_plain(design: Design) -> dict[str, Any]:
     return {
         "formula": design.formula,
         "x": mean["x"],
-        "networks": [inputs_to_plain(terms) for terms in design.networks],
+        "networks": [inputs.to_plain() for inputs in design.networks],
         "origins": design.origins,
         **terms,
         **({"parameters": others} if others else {}),
@@ -383,7 +368,10 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         parts += plain.get("parameters", [])
         if [part["name"] for part in parts] != [part.name for part in formula.predictors]:
             raise ValueError("the predictors are not the formula's")
-        networks = tuple(inputs_from_plain(item, formula) for item in of_networks)
+        networks = tuple(
+            inputs_from_plain(item, formula, network)
+            for item, network in zip(of_networks, formula.networks, strict=True)
+        )
         dates = plain.get("origins", {})
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         categories = tuple(str(level) for level in plain.get("categories", ()))
@@ -394,8 +382,6 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
                 parts, formula.predictors, _prefixes(formula, categories), strict=True
             )
         )
-        if len(networks) != len(formula.networks):
-            raise ValueError("the networks are not the formula's")
         return Design(formula.text, predictors, networks, origins, categories, kinds)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, InputError):
@@ -408,35 +394,6 @@ def _check_intercept_column(formula: Formula) -> None:
         raise InputError(
             "column 'Intercept' would be called 'b_Intercept', as the intercept is; rename it"
         )
-
-
-def _learn_network(
-    arguments: tuple[str, ...], trunk: Trunk | None, frame: pd.DataFrame
-) -> tuple[Inputs, Array]:
-    if trunk:
-        return learn_embeddings(trunk, frame)
-    if image := image_of(arguments[0]):
-        return learn_pictures(image, frame)
-    coded = {
-        term: with_option(term, ALL_LEVELS)
-        for term in arguments
-        if term.startswith("C(") or (may_be_factor(term) and is_factor(frame[variables(term)[0]]))
-    }
-    return learn_terms(arguments, coded, frame)
-
-
-def _network_inputs(inputs: Inputs, table: pd.DataFrame) -> Array:
-    if isinstance(inputs, Pictures):
-        return pixels(inputs.image, table)
-    if isinstance(inputs, Embeddings):
-        return embedded_numbers(inputs.trunk, inputs.file, table)
-    return apply_terms(inputs, table, _all_levels(inputs))
-
-
-def _all_levels(terms: Terms) -> dict[str, str]:
-    """Return how formulaic is to read the factors among a network's inputs."""
-    coded = {term: with_option(term, ALL_LEVELS) for term in terms.terms}
-    return {term: code for term, code in coded.items() if spelled(code) in terms.levels}
 
 
 def _check_names(design: Design) -> None:

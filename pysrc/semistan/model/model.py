@@ -21,19 +21,13 @@ from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
 from semistan.model.integral import Integral, integral_of
 from semistan.model.modules import Modules
-from semistan.model.networks.architecture import Architecture
-from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.leading import Leading
-from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, prior_scales
-from semistan.model.networks.residual import Residual, check_options
+from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
-from semistan.model.table.embeddings import Embeddings
-from semistan.model.table.inputs import Inputs
-from semistan.model.table.pictures import Pictures
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -177,10 +171,13 @@ def whole_networks(
     """Combine the inputs that each network has with its layers, by default the configured ones."""
     written = parse_formula(design.formula).networks
     options = [with_options(config.network, network.layers) for network in written]
+    for network, own in zip(written, options, strict=True):
+        if MODULE not in network.options:
+            check_options(own.hidden, own.skip, own.norm)
     parts = tuple(
         modules[network.options[MODULE]]
         if MODULE in network.options
-        else _architecture(inputs, own, len(network.of))
+        else inputs.architecture(own, len(network.of))
         for network, inputs, own in zip(written, design.networks, options, strict=True)
     )
     weights = sum(part.d for part in parts)
@@ -211,30 +208,6 @@ def own_dimensions(config: SubspaceConfig, given: Sequence[int | None]) -> tuple
             "known: give it by --k NUMBER (subspace.k), or k in each nn()"
         )
     return tuple(k or config.dimension for k in given)
-
-
-def _architecture(inputs: Inputs, options: NetworkConfig, outputs: int) -> Architecture:
-    """Return a network of some inputs: convolutional if these are images."""
-    check_options(options.hidden, options.skip, options.norm)
-    if options.kind == "mlp" or (options.kind == "auto" and not isinstance(inputs, Pictures)):
-        layers = len(inputs.loc), options.hidden, options.activation
-        if options.skip or options.norm:
-            return Residual(*layers, options.skip, options.norm, outputs=outputs)
-        return FullyConnected(*layers, outputs=outputs)
-    if isinstance(inputs, Embeddings):
-        raise InputError(
-            "network.kind is 'conv', but the network behind a trunk takes the numbers of its "
-            f"embedding of {inputs.trunk.image.text}; leave the kind out, or choose 'mlp'"
-        )
-    if not isinstance(inputs, Pictures):
-        raise InputError(
-            f"network.kind is 'conv', but the inputs of nn({', '.join(inputs.terms)}) are no "
-            "images; write nn(image(path)), or choose kind = 'mlp'"
-        )
-    return Convolutional(
-        inputs.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
-        options.activation, options.skip, options.norm, outputs=outputs,
-    )  # fmt: skip
 
 
 def frozen_layers(config: NetworkConfig, networks: Sequence[Network]) -> tuple[int, ...]:

@@ -18,8 +18,6 @@ from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import LAYERS, MODULE, SHARED
 from semistan.model.networks.adopt import adopt, given_again
 from semistan.model.networks.module import ModuleNetwork, owner
-from semistan.model.table.inputs import Inputs
-from semistan.model.table.pictures import Pictures
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -180,12 +178,8 @@ def _wanted(design: Design) -> Iterator[tuple[str, tuple[int, ...], slice]]:
         stop = start + len(inputs.loc)
         if MODULE in network.options:
             _check_alone(network)
-            yield network.options[MODULE], _shape(inputs), slice(start, stop)
+            yield network.options[MODULE], inputs.shape, slice(start, stop)
         start = stop
-
-
-def _shape(inputs: Inputs) -> tuple[int, ...]:
-    return inputs.image.shape if isinstance(inputs, Pictures) else (len(inputs.loc),)
 
 
 def _check_alone(network: Network) -> None:

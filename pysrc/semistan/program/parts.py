@@ -136,7 +136,7 @@ def has_kernel(model: Model) -> bool:
     """Say whether the C++ kernel can compute a model's networks."""
     if model.integrates_theta or not model.network.in_stan:
         return False
-    known = (ACTIVATIONS[part.activation].in_kernel for part in model.network.parts)
+    known = (ACTIVATIONS[part.activation].kernel for part in model.network.parts)
     return NetworkText(model).architecture.has_kernel and all(known)
 
 

@@ -52,7 +52,6 @@ from semistan.model.table.given import (
 from semistan.model.table.kinds import check_dates
 from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
-from semistan.model.table.pictures import Pictures
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
 from semistan.model.units import Units, units_of
@@ -221,7 +220,7 @@ def prepare(
 def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
     """Yield warnings of the sizes of the response, and of the columns but those of images."""
     assert rows.y is not None
-    of_images = any(isinstance(inputs, Pictures) for inputs in design.networks)
+    of_images = any(inputs.pixels_of for inputs in design.networks)
     matrices = [rows.predictors[item.name].X for item in design.predictors]
     names = [name for item in design.predictors for name in item.x.columns]
     if not of_images:

@@ -27,6 +27,7 @@ from semistan.model.formula.left import read_left
 from semistan.model.formula.right import PredictorFormula, read_predictor
 from semistan.model.formula.shorthand import written_out
 from semistan.model.formula.syntax import (
+    INPUT_CALLS,
     LAYERS,
     SHARED,
     check_size,
@@ -39,6 +40,12 @@ from semistan.model.formula.trunks import Trunk, trunk_of
 from semistan.model.names import MU
 
 Part = TypeVar("Part")
+
+
+def called(argument: str) -> str:
+    """Return the call of ``INPUT_CALLS`` that an argument of ``nn()`` is; empty if it is none."""
+    name = argument.partition("(")[0].strip()
+    return name if name in INPUT_CALLS else ""
 
 
 class Network(NamedTuple):
@@ -57,6 +64,11 @@ class Network(NamedTuple):
     def trunk(self) -> Trunk | None:
         """The pretrained network that its inputs come from."""
         return trunk_of(self.arguments, self.options)
+
+    @property
+    def call(self) -> str:
+        """The call that reads its inputs from a column, as ``image``; empty of terms."""
+        return called(self.arguments[0])
 
     @property
     def of_images(self) -> bool:
@@ -141,8 +153,13 @@ class Formula:
         """Columns of numbers and factors that the networks use."""
         terms = (term for network in self.networks for term in network.arguments)
         used = (v for term in terms for v in variables(term))
-        images = {image.column for image in self.images}
-        return unique(name for name in used if name not in images)
+        return unique(name for name in used if name not in self.own_columns)
+
+    @property
+    def own_columns(self) -> dict[str, str]:
+        """The call that reads each column of images and the like, which stands nowhere else."""
+        calls = ((network.call, network.arguments[0]) for network in self.networks)
+        return {variables(argument)[0]: call for call, argument in calls if call}
 
     @property
     def dated(self) -> tuple[str, ...]:
@@ -264,20 +281,22 @@ def _check_images(formula: Formula) -> None:
     """Refuse a column of images that is anything else too."""
     images_of = ((image_of(network.arguments[0]), network.trunk) for network in formula.networks)
     taken = {(image, trunk) for image, trunk in images_of if image}
-    images = {image.column for image, _ in taken}
-    if len(images) < len(taken):
+    if len({image.column for image, _ in taken}) < len(taken):
         raise InputError(
             f"the formula '{formula.text}' has image() of one column with different options, or "
             "trunks; give it the same ones, or copy the column"
         )
     expressions = (term for part in formula.predictors for term in part.expressions)
-    others = {v for term in expressions if image_of(term) is None for v in variables(term)}
+    others = {v for term in expressions if not called(term) for v in variables(term)}
     groups = (group for part in formula.predictors for group in part.groups)
     others |= {name for group in groups for name in group.levels_of} | {*formula.outcome}
-    for name in sorted(images & others):
-        raise formula_error(
-            formula.text, f"'{name}' is a column of images, which image() in nn() takes alone", name
-        )
+    for name, call in sorted(formula.own_columns.items()):
+        if name in others:
+            noun = INPUT_CALLS[call].noun
+            raise formula_error(
+                formula.text, f"'{name}' is a column of {noun}, which {call}() in nn() takes alone",
+                name,
+            )  # fmt: skip
 
 
 def _all_parts(text: str) -> Formula:

@@ -114,6 +114,28 @@ IMAGE_TAKES = (
     "image(path, size=[32, 48], channels=1) or image(row, array='images.npy'); before a trunk also "
     "mean and sd, as image(path, mean=[0.5, 0.5, 0.5], sd=0.25)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class InputCall:
+    """How inputs that a column has in a way of its own are written, in ``nn()`` alone.
+
+    Attributes
+    ----------
+    noun : str
+        What the column has, for error messages.
+    takes : str
+        What the call takes, in words.
+    options : dict of callables
+        Each option's name, and whether a literal can be its value.
+    """
+
+    noun: str
+    takes: str
+    options: Options
+
+
+INPUT_CALLS: dict[str, InputCall] = {IMAGE: InputCall("images", IMAGE_TAKES, IMAGES)}
 CODINGS = tuple(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 LONGEST = 100_000  # characters
@@ -266,11 +288,11 @@ def check_tree(tree: ast.AST, report: Report) -> None:
                 if within:
                     report.refuse(node, f"{node.func.id}() must be a term of its own")
                 _check_term_call(node, node.func.id, report)
-                images = [a for a in node.args if node.func.id == "nn" and _is_image(a)]
-                _check_trunk(node, bool(images), report)
-                for image in images:
-                    _check_image(node, image, report)
-                todo += [(argument, True) for argument in node.args if argument not in images]
+                own = [a for a in node.args if node.func.id == "nn" and _is_input(a)]
+                _check_trunk(node, any(input_call(a) == IMAGE for a in own), report)
+                for call in own:
+                    _check_input(node, call, report)
+                todo += [(argument, True) for argument in node.args if argument not in own]
             else:
                 _check_call(node, report)
                 todo += [(argument, True) for argument in node.args[:1]]
@@ -433,8 +455,14 @@ def _never(_: object) -> bool:
     return False
 
 
-def _is_image(node: ast.expr) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and getattr(node.func, "id", None) == IMAGE
+def input_call(node: ast.expr) -> str:
+    """Return the name of the call by which inputs are read from a column; empty of others."""
+    name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+    return name if name in INPUT_CALLS else ""
+
+
+def _is_input(node: ast.expr) -> TypeGuard[ast.Call]:
+    return bool(input_call(node))
 
 
 def _check_trunk(node: ast.Call, of_images: bool, report: Report) -> None:
@@ -448,19 +476,29 @@ def _check_trunk(node: ast.Call, of_images: bool, report: Report) -> None:
         )
 
 
-def _check_image(network: ast.Call, node: ast.Call, report: Report) -> None:
-    """Refuse images beside other inputs of a network, and options that there are not."""
+def _check_input(network: ast.Call, node: ast.Call, report: Report) -> None:
+    """Refuse images and the like beside other inputs of a network, and options that are none."""
+    name = input_call(node)
+    call = INPUT_CALLS[name]
     if len(network.args) > 1:
         report.refuse(
             network,
-            "images are inputs of a network of their own; write the other inputs as another one, "
-            "as nn(image(path)) + nn(u)",
+            f"{call.noun} are inputs of a network of their own; write the other inputs as another "
+            f"one, as nn({report.shown(node)}) + nn(u)",
         )
     known = {option.arg: _literal(option.value) for option in node.keywords}
     column = len(node.args) == 1 and isinstance(node.args[0], ast.Name)
-    possible = [IMAGES.get(str(name), _never)(value) for name, value in known.items()]
+    possible = [call.options.get(str(key), _never)(value) for key, value in known.items()]
     if not column or not all(possible):
-        report.refuse(node, f"'{report.shown(node)}' is not allowed: image() takes {IMAGE_TAKES}")
+        report.refuse(node, f"'{report.shown(node)}' is not allowed: {name}() takes {call.takes}")
+    if name == IMAGE:
+        _check_image(network, node, known, report)
+
+
+def _check_image(
+    network: ast.Call, node: ast.Call, known: Mapping[str | None, Any], report: Report
+) -> None:
+    """Refuse images without pixels, and means and standard deviations that are none of theirs."""
     size = known.get("size", 1)
     if min(size if isinstance(size, list) else [size]) < 1:
         report.refuse(node, f"images need at least 1 x 1 pixels, got size={size}")
@@ -488,6 +526,8 @@ def _check_call(node: ast.Call, report: Report) -> None:
     name = report.shown(node.func)
     if name == IMAGE:
         report.refuse(node, "image() stands in nn(), as nn(image(path, size=32))")
+    if name in INPUT_CALLS:
+        report.refuse(node, f"{name}() stands in nn(), as nn({name}(column))")
     if not isinstance(node.func, ast.Name) or name not in CALLABLE:
         report.refuse(
             node.func, f"function '{name}' is not available.{did_you_mean(name, CALLABLE)}"

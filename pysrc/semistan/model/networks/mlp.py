@@ -173,6 +173,7 @@ class FullyConnected:
         added = "networks" if predictors else "networks, whose outputs are added"
         return StanText(
             files=(
+                *["activate.stanfunctions"] * (not kernel),
                 f"layers{'_in_cpp' * kernel}.stanfunctions",
                 f"network{'_outputs' * predictors}{'_in_cpp' * kernel}.stanfunctions",
                 *["widths.stanfunctions"] * several,
@@ -198,6 +199,7 @@ class FullyConnected:
             has_kernel=True,
             output_inputs=f"output{'s' * several}_inputs.stanfunctions",
             along=(
+                "activation_slope.stanfunctions",
                 "network_along.stanfunctions",
                 *["n_outputs.stanfunctions"] * (several and not predictors),
                 *["outputs_along.stanfunctions"] * several,

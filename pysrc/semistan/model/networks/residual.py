@@ -137,6 +137,7 @@ class Residual(FullyConnected):
         kind = "array[] int" if several else "int"
         return StanText(
             files=(
+                "activate.stanfunctions",
                 "layers.stanfunctions",
                 "residual.stanfunctions",
                 *["residual_network.stanfunctions"] * (not several),
@@ -152,6 +153,7 @@ class Residual(FullyConnected):
             passed=(*plain.passed, (kind, "skip"), (kind, "layer_norm")),
             has_kernel=False,
             along=(
+                "activation_slope.stanfunctions",
                 "residual_along.stanfunctions",
                 *["residual_outputs_along.stanfunctions"] * several,
             ),

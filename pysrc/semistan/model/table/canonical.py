@@ -86,9 +86,8 @@ def canonical_column(column: pd.Series, learnt: str | None = None) -> pd.Series:
 
 def canonical_names(formula: Formula, *, response: bool = True) -> tuple[str, ...]:
     """Return the columns whose types do not matter: all that the formula uses but images."""
-    images = {image.column for image in formula.images}
     used = (*(formula.outcome if response else ()), *formula.columns)
-    return tuple(dict.fromkeys(name for name in used if name not in images))
+    return tuple(dict.fromkeys(name for name in used if name not in formula.own_columns))
 
 
 def kinds_of(table: pd.DataFrame, names: Iterable[str]) -> dict[str, str]:

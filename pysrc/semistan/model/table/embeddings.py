@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.formula.formula import Formula
+from semistan.model.formula.formula import Formula, Network
 from semistan.model.formula.trunks import Trunk
+from semistan.model.table.inputs import InputKind, Vectors
 from semistan.model.table.pictures import flat_numbers
+from semistan.model.table.trunk_file import TrunkFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,26 +28,7 @@ CONSTANT = 1e-12  # standard deviation over mean of a number that is the same fo
 
 
 @dataclass(frozen=True, slots=True)
-class TrunkFile:
-    """The file that made embeddings.
-
-    Attributes
-    ----------
-    sha256 : str
-        Of its content; empty if the embeddings were in the table and the file was not found.
-    output : str
-        The output that is the embedding; empty if it is not known either.
-    size : int
-        Numbers of an embedding.
-    """
-
-    sha256: str
-    output: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Embeddings:
+class Embeddings(Vectors):
     """What is learnt of embeddings: the mean and standard deviation of each number.
 
     Attributes
@@ -65,7 +48,7 @@ class Embeddings:
     scale: tuple[float, ...]
 
     @property
-    def terms(self) -> tuple[str, ...]:
+    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
         """The call of ``image()``."""
         return (self.trunk.image.text,)
 
@@ -75,14 +58,44 @@ class Embeddings:
         return tuple(f"{self.trunk.image.column}[{i}]" for i in range(self.file.size))
 
     @property
-    def levels(self) -> dict[str, list[Any]]:
-        """None, as numbers have."""
-        return {}
+    def trunks(self) -> dict[str, TrunkFile]:
+        """The trunk's file, by its column."""
+        return {self.trunk.image.column: self.file}
 
     @property
-    def transforms(self) -> dict[str, Any]:
-        """None."""
-        return {}
+    def made_by(self) -> str:
+        """The trunk, which the fit does not keep."""
+        size, file = self.file.size, self.trunk.file
+        if not self.file.sha256:
+            return (
+                f"the {size} numbers of an embedding were in the table; the file '{file}' was not "
+                "there, so that new images cannot be embedded"
+            )
+        return (
+            f"{file} (sha256 {self.file.sha256[:12]}...), {size} numbers of output "
+            f"'{self.file.output}'; the file is not part of the fit, and new images need it"
+        )
+
+    @property
+    def no_images(self) -> str:
+        """Why they are no images."""
+        return (
+            "the network behind a trunk takes the numbers of its embedding of "
+            f"{self.trunk.image.text}; leave the kind out, or choose 'mlp'"
+        )
+
+    def numbers(self, table: pd.DataFrame) -> Array:
+        """Return the embeddings."""
+        return embedded_numbers(self.trunk, self.file, table)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what is learnt as JSON-ready data."""
+        return {
+            "image": self.trunk.image.text,
+            "trunk": asdict(self.file),
+            "loc": self.loc,
+            "scale": self.scale,
+        }
 
 
 def with_trunks(frame: pd.DataFrame, files: Mapping[str, TrunkFile]) -> None:
@@ -124,17 +137,7 @@ def embedded_numbers(trunk: Trunk, file: TrunkFile, frame: pd.DataFrame) -> Arra
     return found.astype(float)
 
 
-def embeddings_to_plain(embeddings: Embeddings) -> dict[str, Any]:
-    """Return what is learnt of embeddings as JSON-ready data."""
-    return {
-        "image": embeddings.trunk.image.text,
-        "trunk": asdict(embeddings.file),
-        "loc": embeddings.loc,
-        "scale": embeddings.scale,
-    }
-
-
-def embeddings_from_plain(content: Mapping[str, Any], formula: Formula) -> Embeddings:
+def _from_plain(content: Mapping[str, Any], formula: Formula, _: Network) -> Embeddings:
     """Rebuild what is learnt of embeddings from JSON data, which may come from anybody.
 
     Raises
@@ -151,3 +154,13 @@ def embeddings_from_plain(content: Mapping[str, Any], formula: Formula) -> Embed
     if not len(loc) == len(scale) == file.size or not np.isfinite(loc + scale).all():
         raise ValueError("means and standard deviations are not those of the embedding")
     return Embeddings(known[str(content["image"])], file, loc, scale)
+
+
+def _learn(network: Network, frame: pd.DataFrame) -> tuple[Embeddings, Array]:
+    assert network.trunk is not None
+    return learn_embeddings(network.trunk, frame)
+
+
+KIND = InputKind(
+    takes=lambda network: network.trunk is not None, learn=_learn, from_plain=_from_plain
+)

@@ -11,18 +11,23 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.formula.formula import Formula
-from semistan.model.formula.images import Image
+from semistan.model.formula.formula import Formula, Network
+from semistan.model.formula.images import Image, image_of
+from semistan.model.networks.architecture import Architecture
+from semistan.model.networks.conv import Convolutional
+from semistan.model.table.inputs import InputKind, Vectors, fully_connected
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from semistan.model.config import NetworkConfig
 
 COMPACT = {np.dtype(np.uint8), np.dtype(np.float32)}  # types of numbers that are kept as they are
 NUMBERS = 500_000  # of images that are made float64 at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class Pictures(Vectors):
     """What is learnt of images: the mean and standard deviation of each channel.
 
     Attributes
@@ -38,7 +43,7 @@ class Pictures:
     sds: tuple[float, ...]
 
     @property
-    def terms(self) -> tuple[str, ...]:
+    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
         """The call."""
         return (self.image.text,)
 
@@ -48,17 +53,17 @@ class Pictures:
         return tuple(f"{self.image.column}[{i}]" for i in range(prod(self.image.shape)))
 
     @property
-    def levels(self) -> dict[str, list[Any]]:
-        """None, as numbers have."""
-        return {}
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return self.image.shape
 
     @property
-    def transforms(self) -> dict[str, Any]:
-        """None."""
-        return {}
+    def pixels_of(self) -> Image:
+        """The images."""
+        return self.image
 
     @property
-    def loc(self) -> tuple[float, ...]:
+    def loc(self) -> tuple[float, ...]:  # type: ignore[override]
         """The mean of each number's channel."""
         return tuple(np.repeat(self.means, self._pixels).tolist())
 
@@ -70,6 +75,23 @@ class Pictures:
     @property
     def _pixels(self) -> int:
         return prod(self.image.shape[1:])
+
+    def numbers(self, table: pd.DataFrame) -> Array:
+        """Return the pixels."""
+        return pixels(self.image, table)
+
+    def architecture(self, options: NetworkConfig, outputs: int) -> Architecture:
+        """Return a convolutional network, or a fully connected one of the pixels."""
+        if options.kind == "mlp":
+            return fully_connected(len(self.loc), options, outputs)
+        return Convolutional(
+            self.image.shape, options.channels, options.hidden, options.kernel, options.pooling,
+            options.activation, options.skip, options.norm, outputs=outputs,
+        )  # fmt: skip
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what is learnt as JSON-ready data."""
+        return {"image": self.image.text, "means": self.means, "sds": self.sds}
 
 
 def learn_pictures(image: Image, frame: pd.DataFrame) -> tuple[Pictures, Array]:
@@ -135,12 +157,7 @@ def flat_numbers(values: pd.Series, size: int, noun: str, shape: tuple[int, ...]
     return numbers
 
 
-def pictures_to_plain(pictures: Pictures) -> dict[str, Any]:
-    """Return what is learnt of images as JSON-ready data."""
-    return {"image": pictures.image.text, "means": pictures.means, "sds": pictures.sds}
-
-
-def pictures_from_plain(content: Mapping[str, Any], formula: Formula) -> Pictures:
+def pictures_from_plain(content: Mapping[str, Any], formula: Formula, _: Network) -> Pictures:
     """Rebuild what is learnt of images from JSON data, which may come from anybody.
 
     Raises
@@ -156,3 +173,14 @@ def pictures_from_plain(content: Mapping[str, Any], formula: Formula) -> Picture
     if len(means) != image.shape[0] or len(sds) != len(means) or not np.isfinite(means + sds).all():
         raise ValueError("means and standard deviations are not those of the images' channels")
     return Pictures(image, means, sds)
+
+
+def _learn(network: Network, frame: pd.DataFrame) -> tuple[Pictures, Array]:
+    image = image_of(network.arguments[0])
+    assert image is not None
+    return learn_pictures(image, frame)
+
+
+KIND = InputKind(
+    takes=lambda network: network.of_images, learn=_learn, from_plain=pictures_from_plain
+)

@@ -80,8 +80,7 @@ def explanatory(posterior: Posterior) -> tuple[str, ...]:
     which are known.
     """
     formula = parse_formula(posterior.design.formula)
-    images = (image.column for image in formula.images)
-    left_out = {*formula.grouping, *formula.bounding, *formula.only_offset, *images}
+    left_out = {*formula.grouping, *formula.bounding, *formula.only_offset, *formula.own_columns}
     return tuple(name for name in formula.columns if name not in left_out)
 
 

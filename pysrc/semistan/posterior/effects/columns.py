@@ -11,7 +11,7 @@ monotonic effect; any other column is numeric.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from semistan.errors import InputError, did_you_mean
 from semistan.model.design import Design, apply_design
 from semistan.model.formula.expression import variables
 from semistan.model.formula.formula import parse_formula
+from semistan.model.formula.syntax import INPUT_CALLS
 from semistan.model.table.columns import factor_columns
 from semistan.model.terms.monotonic import Monotonic
 
@@ -45,14 +46,14 @@ class Predictors:
         of its levels are left out, a single number of trials is 1, as in brms, whole numbers
         that are bounds of the response have the whole number next to their mean, and images
         have the one that is nearest to the mean of all, which is no picture of anything itself.
-    images : tuple of str
-        Columns of images.
+    own : mapping
+        The call that reads each column of images and the like.
     """
 
     frame: pd.DataFrame
     levels: dict[str, tuple[Any, ...]]
     typical: dict[str, Any]
-    images: tuple[str, ...] = ()
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
@@ -74,8 +75,8 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     grouping = {name for group in groups for name in group.levels_of}
     of_groups = {name: tuple(sorted(frame[name].unique(), key=str)) for name in grouping}
     typical: dict[str, Any] = dict.fromkeys(formula.grouping)
-    images = {image.column: frame[image.column] for image in formula.images}
-    typical |= {name: _nearest_to_the_mean(column) for name, column in images.items()}
+    own = {name: frame[name] for name in formula.own_columns}
+    typical |= {name: _typical_of_own(column) for name, column in own.items()}
     typical |= {name: 1 for name in frame.columns if name == formula.trials}
     whole = (name for name in formula.bounding if (frame[name] % 1 == 0).all())
     typical |= {name: float(frame[name].mean().round()) for name in whole}
@@ -83,7 +84,7 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
     for term in design.terms:
         if isinstance(term, Monotonic) and term.expression in frame.columns:
             levels[term.expression] = term.categories
-    return Predictors(frame, levels, typical, tuple(images))
+    return Predictors(frame, levels, typical, formula.own_columns)
 
 
 def check_variables(design: Design, names: Iterable[str]) -> tuple[str, ...]:
@@ -131,9 +132,10 @@ def check_no_images(predictors: Predictors, names: Iterable[str]) -> None:
         Naming the first.
     """
     for name in names:
-        if name in predictors.images:
+        if name in predictors.own:
+            noun = INPUT_CALLS[predictors.own[name]].noun
             raise InputError(
-                f"'{name}' is a column of images, which has no effect to be drawn or averaged; "
+                f"'{name}' is a column of {noun}, which has no effect to be drawn or averaged; "
                 "semistan importance says how much the predictions owe to it"
             )
 
@@ -241,7 +243,10 @@ def _typical(predictors: Predictors, name: str) -> Any:
     return float(predictors.frame[name].mean())
 
 
-def _nearest_to_the_mean(images: pd.Series) -> Any:
+def _typical_of_own(images: pd.Series) -> Any:
+    """Return the image, or any array, nearest to the mean of all; of others the most frequent."""
+    if np.ndim(images.iloc[0]) == 0:
+        return images.mode().iloc[0]
     stacked = np.stack(list(images)).astype(float)
     return images.iloc[int(np.square(stacked - stacked.mean(axis=0)).sum(axis=1).argmin())]
 

@@ -233,7 +233,7 @@ def _groups(
 
 def _levels_of_groups(predictors: Predictors, by: str) -> Sequence[Any]:
     """Return the values of a column that are groups: a factor's levels, or a few numbers."""
-    known = [str(name) for name in predictors.frame.columns if name not in predictors.images]
+    known = [str(name) for name in predictors.frame.columns if name not in predictors.own]
     if by not in known:
         raise InputError(f"--by names a column of the formula.{did_you_mean(by, known)}")
     if by in predictors.levels:

@@ -15,7 +15,7 @@ import numpy as np
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
 from semistan.model.formula.images import Image
-from semistan.model.table.pictures import Pictures, pixels
+from semistan.model.table.pictures import pixels
 from semistan.model.table.rows import Rows, evenly_spaced
 from semistan.posterior.categories import category_names, category_position, named
 from semistan.posterior.posterior import Posterior
@@ -136,7 +136,7 @@ def images_refusal(material: Material) -> str:
 def _images(material: Material) -> dict[str, Image]:
     """Return the calls of images whose pixels the table holds, by column."""
     networks = material.posterior.design.networks
-    return {item.image.column: item.image for item in networks if isinstance(item, Pictures)}
+    return {item.pixels_of.column: item.pixels_of for item in networks if item.pixels_of}
 
 
 def _image(material: Material, variable: str | None) -> Image:
