@@ -8,6 +8,7 @@ import pytest
 from semistan.infer.methods import method_named
 from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.model.config import SampleConfig
+from semistan.model.terms.term import element_labels
 from semistan.posterior.draws import draws_of_columns
 from semistan.posterior.hypothesis import hypotheses
 from semistan.posterior.posterior import SubspacePosterior
@@ -15,22 +16,10 @@ from semistan.program.program import labels
 from semistan.show.export import draws_table
 from semistan.show.r_script import _in_r
 from support.columns import columns_of, states
+from support.kinds import MODELS
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=1)
-MODELS = {
-    "gaussian": (
-        "gaussian",
-        "y ~ mo(h) + (1 + x1 | g) + (1 || gr(h, by=t)) + s(x2, by=g, k=5) + gp(v, k=5) "
-        "+ nn(u1, u2, u3), sigma ~ mo(h) + s(z, k=5) + (1 | g)",
-    ),
-    "negbinomial": ("negbinomial", "y ~ x1 + t2(x2, v, k=[3, 4]) + s(g, bs='re') + nn(u1)"),
-    "cumulative": ("cumulative", "y ~ x1 + (0 + t | g) + nn(u1)"),
-    "categorical": (
-        "categorical(bus, car, train)", "y ~ x1 + mo(h) + nn(u1), mutrain ~ x2 + mo(h)"
-    ),
-    "skew_normal": ("skew_normal", "y ~ x1 + nn(u1), alpha ~ z"),
-}  # fmt: skip
 COORDINATES = {"phi", "theta"}  # of the subspace, and the coefficients without their names
 
 
@@ -53,7 +42,7 @@ def of_coordinates(bundle):
 def test_every_column_is_among_the_draws(name):
     bundle, _, columns, draws = drawn(name)
     shown = {column: text for term in bundle.design.terms
-             for column, text in term.element_labels().items()}  # fmt: skip
+             for column, text in element_labels(term).items()}  # fmt: skip
     known = {*draws.interpreted, *draws.terms, "lprior", *NUTS_COLUMNS.values()}
     known |= {*method_named("nuts").columns.values()}
     for column in columns:

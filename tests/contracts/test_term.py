@@ -119,7 +119,8 @@ class Decay:
     def labels(self):
         return {item.name: item.text for item in self.hyperparameters()}
 
-    def element_labels(self):
+    @property
+    def elements(self):
         return {}
 
     training_size = 2

@@ -12,13 +12,16 @@ write_table <- function(table, name) {
 }
 
 write_table(coefficient_table, "coefficients")
-if (length(dispersion) > 0) write_table(dispersion_table, "dispersion")
-write_table(data.frame(
-  draws = ndraws(draws),
-  divergent = divergences,
-  deepest = deepest,
-  ebfmi = min(ebfmi)
-), "diagnostics")
+if (length(level_names) > 0) write_table(level_table, "levels")
+write_table(data.frame(name = variables(draws)), "variables")
+if (exists("ebfmi")) {
+  write_table(data.frame(
+    draws = ndraws(draws),
+    divergent = divergences,
+    deepest = deepest,
+    ebfmi = min(ebfmi)
+  ), "diagnostics")
+}
 
 write_table(data.frame(rows = nrow(draws_df), iterations = max(draws_df$.iteration)), "frame")
 
@@ -39,8 +42,7 @@ if (exists("loo_result")) {
 
 if (length(args) > 2) {
   exported <- as_draws_df(read.csv(args[3], check.names = FALSE))
-  named <- c(names(labels), dispersion)
-  write_table(brms_table(subset_draws(exported, variable = named)), "exported")
+  write_table(brms_table(subset_draws(exported, variable = unname(parameter_names))), "exported")
   write_table(data.frame(chains = nchains(exported), iterations = niterations(exported),
                          phi_2 = mean(extract_variable(exported, "phi[2]"))), "layout")
 }

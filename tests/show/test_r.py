@@ -6,13 +6,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from semistan.bundle.files import read_json, write_json
-from semistan.errors import InputError
+from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import ebfmi
+from semistan.posterior.draws import draws_of_columns, elements
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import psis_loo
@@ -21,10 +22,12 @@ from semistan.show.r_script import r_script, write_r_script
 from semistan.show.tables import write_table
 from semistan.workflow.fit import new_run
 from semistan.workflow.fit import sample as sample_run
+from support.columns import columns_of, states
+from support.kinds import MODELS
 from support.manifests import manifest
-from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr
+from support.r import plain_r, r_with, run_r
 from support.small import category_bundle, family_bundle, small_bundle, small_frame
-from support.untrained import random_bundle
+from support.untrained import MULTINOMIAL, completed_bundle, random_bundle
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +43,7 @@ def _plain_r():
 
 @pytest.fixture(scope="module")
 def rscript():
-    return r_with("rstan", "posterior", "loo", "bayesplot")
+    return r_with("posterior", "loo", "bayesplot")
 
 
 class Read:
@@ -70,14 +73,10 @@ def assert_same_table(by_r, ours):
 
 
 def test_posterior_computes_our_summary(read):
-    ours = pd.read_csv(read.fit.run.path / "summary.csv").set_index("variable")
+    ours = pd.read_csv(read.fit.run.path / "summary.csv")
     coefficients = read.tables["coefficients"]
-    assert list(coefficients["variable"]) == ["Intercept", "x", "C(g)[T.b]", "C(g)[T.c]"]
-    assert_same_table(coefficients, ours.iloc[:4])
-    assert ("dispersion" in read.tables) == (len(ours) == 5)
-    if "dispersion" in read.tables:
-        assert list(read.tables["dispersion"]["variable"]) == ["sigma"]
-        assert_same_table(read.tables["dispersion"], ours.iloc[4:])
+    assert list(coefficients["variable"]) == list(ours["variable"])
+    assert_same_table(coefficients, ours.drop(columns="variable"))
 
 
 def test_the_diagnostics_are_ours(read):
@@ -115,7 +114,6 @@ def test_that_loo_is_optimistic_is_said_of_a_subspace(read, tmp_path):
     assert said in read.printed
     script = settings_of(read.fit.run.path / "read.R")
     assert "subspace <- TRUE " in script
-    write_json(tmp_path / "labels.json", {})
     bundle, _ = small_bundle("y ~ x + nn(u)", subspace__construction="full")
     run = Run(tmp_path, bundle, manifest())
     assert "subspace <- FALSE " in r_script(run)
@@ -157,20 +155,68 @@ def as_newer_releases_write(path):
     path.write_text(f"{head}#   save_cmdstan_config = false\nlp__{draws}")
 
 
-@pytest.mark.parametrize("package", ["rstan", "a stub of cmdstanr"])
-def test_files_of_newer_releases_are_read(read, package, rscript, tmp_path):
+def test_files_of_newer_releases_are_read(read, rscript, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(read.fit.run.path, run)
-    chains = sorted((run / "chains").glob("*.csv"))
-    for path in chains:
+    for path in (run / "chains").glob("*.csv"):
         as_newer_releases_write(path)
-    written = [path.read_bytes() for path in chains]
-    environment = None if package == "rstan" else with_stub_of_cmdstanr(tmp_path)
-    run_r([rscript, HELPER, run / "read.R", tmp_path], cwd=tmp_path, env=environment)
+    run_r([rscript, HELPER, run / "read.R", tmp_path], cwd=tmp_path)
     for name in ("coefficients", "diagnostics"):
         found = pd.read_csv(tmp_path / f"{name}.csv")
         pd.testing.assert_frame_equal(found, read.tables[name], rtol=1e-9)
-    assert [path.read_bytes() for path in chains] == written
+
+
+KINDS = {
+    **MODELS,
+    "multinomial": (MULTINOMIAL, "cbind(bus, car, train) | trials(tries) ~ x1 + nn(u1, u2, u3)"),
+    "zero-inflated": ("zero_inflated_poisson", "y ~ x1 + nn(u1), zi ~ z + (1 | g)"),
+}
+
+
+@pytest.mark.parametrize("completed", [False, True])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_model_is_read(name, completed, rscript, tmp_path):
+    family, formula = KINDS[name]
+    bundle, rows = (completed_bundle if completed else random_bundle)(family, formula=formula)
+    columns, run = written_chains(bundle, rows, tmp_path / "a run", completed)
+    printed = run_r([rscript, HELPER, write_r_script(run), tmp_path], cwd=tmp_path)
+    tables = {path.stem: pd.read_csv(path).set_index("variable") for path in tmp_path.glob("*.csv")
+              if path.stem in ("coefficients", "levels")}  # fmt: skip
+    draws = draws_of_columns(bundle, columns, run.options)
+    named = draws.interpreted | elements(bundle.design, draws)
+    shown = [name for table in tables.values() for name in table.index]
+    assert shown == list(named)
+    parts = [name for name in shown if uncompleted(printed).isdisjoint({name, name.split("[")[0]})]
+    assert len(parts) == len(shown) or completed
+    for name, values in named.items():
+        table = tables["coefficients" if name in draws.interpreted else "levels"]
+        ours = [values.mean(), values.std(ddof=1), *np.quantile(values, [0.025, 0.975])]
+        found = table.loc[name, COMPARED].to_numpy(dtype=float)
+        assert (found == pytest.approx(ours, rel=1e-6)) == (name in parts), name
+
+
+COMPARED = ["Estimate", "Est.Error", "l-95% CI", "u-95% CI"]
+
+
+def written_chains(bundle, rows, folder, completed):
+    """Write two chains of 8 states, as CmdStan does; return their columns, and the run."""
+    run = Run(folder, bundle, manifest({"chains": 2, "draws": 8}))
+    (folder / "chains").mkdir(parents=True)
+    found = []
+    for chain in (1, 2):
+        q = states(bundle, 8 * chain)[-8:]
+        normal = np.random.default_rng(chain).normal
+        psi = normal(size=(8, bundle.completion.K)) if completed else None
+        found.append(columns_of(bundle, rows, q, psi))
+        text = stan_csv(found[-1], Origin("states", "Some states.", chain, 1, 0))
+        (folder / "chains" / f"chain-{chain}.csv").write_bytes(text)
+    return found, run
+
+
+def uncompleted(printed):
+    """Return what R says that only Python completes."""
+    found = re.search("the weights outside the subspace add: (.*)\\.\n", printed)
+    return set(found[1].split(", ")) if found else set()
 
 
 def test_a_chain_from_the_prior_with_an_odd_name_read_from_elsewhere(rscript, toolchain, tmp_path):
@@ -203,11 +249,9 @@ def test_approximations_are_read_and_marked(rscript, toolchain, tmp_path):
     assert "not the posterior: approximate (mean-field variational inference)" in printed
     assert "divergent" not in printed
     lines = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.strip()}
-    labels = read_json(run.path / "labels.json")
     for row in fit.summary.rows:
-        if row.name in labels:
-            found = [float(number) for number in lines[labels[row.name]][:4]]
-            assert found == pytest.approx(row.values[:4], rel=5e-3), row.name
+        found = [float(number) for number in lines[row.name][:4]]
+        assert found == pytest.approx(row.values[:4], rel=5e-3), row.name
 
 
 def test_a_run_that_lacks_a_chain_stops_the_script_with_advice(rscript, tmp_path):
@@ -219,21 +263,14 @@ def test_a_run_that_lacks_a_chain_stops_the_script_with_advice(rscript, tmp_path
     assert "semistan sample" in result.stderr
 
 
-def test_strings_are_quoted_for_r_in_ascii(tmp_path):
-    text = written_script(tmp_path, labels={"b_x": 'a "b" \\c\nü 😀'}).read_text("ascii")
-    assert r'  "b_x" = "a \"b\" \\c\u000a\u00fc \U0001f600"' in text
-    assert "chains <- 4\n" in text
-    assert 'dispersion <- c("sigma")\n' in text
-
-
-HOSTILE = {
-    "b_Intercept": "Intercept",
-    'a = system("touch pwned"), b_x': "x",
-    'b_y" = 1); system("touch pwned"); c("': '"); system("touch pwned"); ("',
-    "`b_z`\nsystem('touch pwned') #\\": "\\",
-    "TRUE": "if",
-    "größe": "\u2028",
-}
+HOSTILE = (
+    'a "b" \\c\nü 😀',
+    'a = system("touch pwned"), b_x',
+    'b_y" = 1); system("touch pwned"); c("\': \'"); system("touch pwned"); ("\'',
+    "`b_z`\nsystem('touch pwned') #\\",
+    "TRUE",
+    "\u2028",
+)
 # What the settings of a script consist of, read without the help of what writes them.
 TOKENS = re.compile(
     r'(?P<blank>\s+|#[^\n]*)|"(?P<string>(?:[^"\\]|\\.)*)"'
@@ -242,13 +279,13 @@ TOKENS = re.compile(
 )
 ESCAPES = re.compile(r"\\(?:u([0-9a-f]{4})|U([0-9a-f]{8})|([\"\\]))")
 SETTINGS = {"run_from_here", "chains", "method", "reservations", "max_treedepth", "prior_only"}
-SETTINGS |= {"temperature", "whole_numbers", "dispersion", "labels", "c", "character"}
-SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace", "categories"}
+SETTINGS |= {"temperature", "whole_numbers", "parameter_names", "level_names", "uncompleted"}
+SETTINGS |= {"TRUE", "FALSE", "subspaces", "kept", "subspace", "categories", "c", "character"}
 
 
 def settings_of(script):
     """Return the part of a script that varies between runs."""
-    return script.read_text("ascii").partition("\nsuppressPackageStartupMessages")[0]
+    return script.read_text("ascii").partition("\nhas <- function")[0]
 
 
 def tokens_of(text):
@@ -267,40 +304,38 @@ def unescaped(string):
     return ESCAPES.sub(lambda m: m[3] or chr(int(m[1] or m[2], 16)), string)
 
 
-def test_names_of_a_hostile_file_stay_strings(tmp_path):
-    tokens = tokens_of(settings_of(written_script(tmp_path, labels=HOSTILE)))
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """The settings of a model whose group has hostile levels."""
+    frame = small_frame()
+    frame["g"] = np.array(HOSTILE)[np.arange(len(frame)) % len(HOSTILE)]
+    bundle, _ = small_bundle("y ~ x + (1 | g) + nn(u)", frame)
+    return settings_of(written_script(tmp_path_factory.mktemp("hostile"), bundle))
+
+
+def test_names_of_a_hostile_file_stay_strings(hostile):
+    tokens = tokens_of(hostile)
     assert {text for kind, text in tokens if kind == "name"} <= SETTINGS
-    labels = tokens[tokens.index(("name", "labels")) :]
-    marks = [text for kind, text in labels if kind == "mark"]
+    tokens = tokens[tokens.index(("name", "level_names")) : tokens.index(("name", "uncompleted"))]
+    marks = [text for kind, text in tokens if kind == "mark"]
     assert marks == ["<-", "(", *(["=", ","] * len(HOSTILE))[:-1], ")"]
-    strings = [unescaped(text) for kind, text in labels if kind == "string"]
-    assert strings == [text for pair in HOSTILE.items() for text in pair]
+    strings = [unescaped(text) for kind, text in tokens if kind == "string"]
+    levels = sorted("".join("." if c.isspace() else c for c in text) for text in HOSTILE)
+    assert sorted(strings[1::2]) == [f"r_g[{level},Intercept]" for level in levels]
 
 
-def test_r_runs_nothing_of_a_hostile_file(plain_r, tmp_path):
+def test_r_runs_nothing_of_a_hostile_file(hostile, plain_r, tmp_path):
     script = tmp_path / "settings.R"
-    shown = "\ncat(sprintf('%s\\n', encodeString(names(labels))), sep = '')\n"
-    script.write_text(settings_of(written_script(tmp_path, labels=HOSTILE)) + shown)
+    shown = "\ncat(sprintf('%s\\n', encodeString(level_names)), sep = '')\n"
+    script.write_text(hostile + shown)
     printed = run_r([plain_r, script], cwd=tmp_path)
     assert len(printed.splitlines()) == len(HOSTILE)
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize("labels", [["b_x"], {"b_x": 1}, {"": "x"}, {"b_x": "\0"}])
-def test_damaged_labels_are_refused(labels, tmp_path):
-    with pytest.raises(InputError, match=r"labels\.json' is damaged: expected"):
-        written_script(tmp_path, labels=labels)
-
-
 def test_categories_are_named_by_their_numbers(tmp_path):
-    write_json(tmp_path / "labels.json", {})
     run = Run(tmp_path, category_bundle()[0], manifest())
     assert '# categories: 1 "bus", 2 "car", 3 "train trip"\n' in r_script(run)
-
-
-def test_a_run_without_labels_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"labels\.json' does not exist"):
-        r_script(Run(tmp_path, random_bundle("gaussian")[0], {}))
 
 
 def test_loo_is_refused_where_the_posterior_is_tempered(tmp_path):
@@ -313,8 +348,6 @@ def test_loo_is_refused_where_the_posterior_is_tempered(tmp_path):
     assert rest.count("loo::loo(") == text.count("loo::loo(") == 1
 
 
-def written_script(folder, labels=None, sample=None):
-    """Write the script of a run that has nothing but labels."""
-    write_json(folder / "labels.json", labels or {"b_Intercept": "Intercept"})
-    bundle, _ = random_bundle("gaussian")
-    return write_r_script(Run(folder, bundle, manifest(sample)))
+def written_script(folder, bundle=None, sample=None):
+    """Write the script of a run that has no chains."""
+    return write_r_script(Run(folder, bundle or random_bundle("gaussian")[0], manifest(sample)))

@@ -8,6 +8,7 @@ from semistan.model.config import PriorConfig
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.parameter import CORRELATION, POSITIVE
+from semistan.model.terms.term import element_labels
 from semistan.posterior.draws import Draws
 
 
@@ -77,7 +78,7 @@ def _of_terms(bundle, generator, shape):
             terms |= {name: named.pop(name) for name in term.made_shapes}
             for name, made_shape in term.made_shapes.items():
                 columns = column_names(name, made_shape).items()
-                shown = term.element_labels()
+                shown = element_labels(term)
                 spread |= {shown[column]: terms[name][:, :, *place] for column, place in columns
                            if shown.get(column) in term.reported}  # fmt: skip
             spread |= named

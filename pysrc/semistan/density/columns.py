@@ -32,6 +32,7 @@ from semistan.model.names import MU
 from semistan.model.orthogonal import further_names
 from semistan.model.predictor import Predictor
 from semistan.model.priors.prior import PHI, log_mass_inside
+from semistan.model.terms.term import element_labels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,7 +149,7 @@ def _quantities(target: Target, values: Mapping[str, Array], raw: Array) -> dict
             of_raw = further_names(target.bundle.config, target.bundle.design)
             found |= {name: raw[:, j] for name, j in of_raw.items()}
         for term in predictor.terms:
-            elements = term.element_labels().values()  # which stand among what the term makes
+            elements = element_labels(term).values()  # which stand among what the term makes
             found |= {name: values[name] for name in term.reported if name not in target.layout
                       and name not in target.constants and name not in elements}  # fmt: skip
     return found

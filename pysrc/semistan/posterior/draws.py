@@ -14,13 +14,14 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.completion import PSI
 from semistan.model.config import SampleConfig
+from semistan.model.design import Design
 from semistan.model.families.cumulative import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
-from semistan.model.terms.term import Term
+from semistan.model.terms.term import Term, element_labels
 from semistan.posterior.chain_csv import ChainForm, copied, read_chain
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
@@ -301,9 +302,42 @@ def _change_of(
     return change[name][..., 0] if name in change else 0.0
 
 
+def table_columns(bundle: Bundle) -> dict[str, str]:
+    """Map names in the coefficient table, in its order, to columns of the chains that have them.
+
+    Those are missing that no program writes: coefficients orthogonalised afterwards.
+    """
+    design, K = bundle.design, bundle.family.categories
+    of_terms = {
+        shown: column for term in design.terms for shown, column in _columns_of(term).items()
+    }
+    written = column_names(design.intercept, (K - 1,) if K else ())
+    raw = further_names(bundle.config, design) if bundle.model.samples_orthogonal else ()
+    varying = (name for item in design.others for name in item.names)
+    return (
+        of_terms
+        | dict(zip(intercept_names(K, design.intercept), written, strict=True))
+        | {name: name for name in (*design.coefficients, *raw, *varying, *bundle.model.scalars)}
+    )
+
+
+def elements(design: Design, draws: Draws) -> dict[str, Array]:
+    """Return the effects of levels (C, S) by name, as ``r_g[a,Intercept]``: not in the table."""
+    found = {}
+    for term in design.terms:
+        labels = element_labels(term)
+        for made in term.elements:
+            values = draws.terms[made]
+            for column, place in column_names(made, values.shape[2:]).items():
+                if labels[column] not in term.reported:
+                    where: tuple[slice | int, ...] = (slice(None), slice(None), *place)
+                    found[labels[column]] = values[where]
+    return found
+
+
 def _columns_of(term: Term) -> dict[str, str]:
     """Return the program's column of each reported name; elements have names of their own."""
-    elements = {shown: column for column, shown in term.element_labels().items()}
+    elements = {shown: column for column, shown in element_labels(term).items()}
     return {name: elements.get(name, name) for name in term.reported}
 
 

@@ -25,6 +25,7 @@ from semistan.model.stan_text import (
     program_text,
     statement,
 )
+from semistan.model.terms.term import element_labels
 from semistan.program.completion import drawn_lines, intercept_shift, reported_theta
 from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
 from semistan.program.header import header
@@ -98,7 +99,7 @@ def labels(model: Model) -> dict[str, str]:
         name: f"{of}{column}"
         for name, column in zip(design.coefficients, design.x.columns, strict=True)
     }
-    levels = {name: text for term in design.terms for name, text in term.element_labels().items()}
+    levels = {name: text for term in design.terms for name, text in element_labels(term).items()}
     intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
     return {**intercepts, **columns, **levels, **other_labels(design)}
 

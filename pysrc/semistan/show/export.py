@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.draws import draw_index
+from semistan.posterior.draws import draw_index, elements
 from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -26,13 +26,14 @@ def draws_table(posterior: Posterior) -> pd.DataFrame:
     -------
     pandas.DataFrame
         ``.chain``, ``.iteration``, ``.draw``, the coefficients and dispersion parameters by name,
-        ``phi[1]`` to ``phi[k]``, ``lprior``, ``lp__`` and the method's other columns.
-        ``theta`` is left out: it is the coefficients. A mixture has no ``phi``, which belongs to a
-        subspace.
+        the effects of levels as ``r_g[a,Intercept]``, ``phi[1]`` to ``phi[k]``, ``lprior``,
+        ``lp__`` and the method's other columns. ``theta`` is left out: it is the coefficients. A
+        mixture has no ``phi``, which belongs to a subspace.
     """
     import pandas as pd
 
-    values = posterior.interpreted | _coordinates(posterior)
+    levels = posterior.pooled_by_name(lambda draws: elements(posterior.design, draws))
+    values = posterior.interpreted | levels | _coordinates(posterior)
     values |= {"lprior": posterior.lprior, **_sampler(posterior)}
     columns = {name: array.ravel() for name, array in values.items()}
     return pd.DataFrame(draw_index(posterior.chains, posterior.lprior.shape[1]) | columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 from semistan.bundle.files import write_bytes
 from semistan.infer.methods import reservations
 from semistan.model.arrays import Array
+from semistan.model.design import Design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import Rows
+from semistan.model.terms.term import element_labels
 from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Draws
@@ -46,8 +49,8 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     -------
     arviz.InferenceData
         With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``;
-        the groups of sampled scales of the weights are ``weights_of``, and counted categories
-        ``category``.
+        effects of levels, as ``r_g``, by ``r_g_level`` and ``r_g_term``; the groups of sampled
+        scales of the weights are ``weights_of``, and counted categories ``category``.
     """
     arviz = quiet_arviz()
     group = "prior" if run.prior_only else "posterior"
@@ -55,7 +58,9 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     response = parse_formula(run.bundle.config.formula).response.replace("/", "\N{DIVISION SLASH}")
     counted = run.bundle.family.counted
     by_category = f"{response}_dim_1"  # ArviZ's name of the axis that counts have behind the rows
-    variables, sampler = _by_subspace(_variables, posterior), _by_subspace(_sampler, posterior)
+    levels = _levels(run.bundle.design)
+    variables = _by_subspace(lambda draws: _variables(draws, levels), posterior)
+    sampler = _by_subspace(_sampler, posterior)
     subspace, scales = ["subspace"] * (len(posterior.members) > 1), run.bundle.model.weight_scales
     groups: dict[str, Any] = {
         group: variables,
@@ -75,6 +80,7 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
             "__obs__": np.arange(len(rows)),
             **({"subspace": np.arange(1, len(posterior.members) + 1)} if subspace else {}),
             **({"weights_of": list(scales.names)} if scales else {}),
+            **{dim: texts for level in levels for dim, texts in level.dims.items()},
             **({by_category: list(run.bundle.design.categories)} if counted else {}),
         },
         dims={
@@ -83,6 +89,7 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
             "theta_raw": [*subspace, "coef"],
             "phi": [*subspace, "subspace_dim"],
             SD_W: [*subspace, "weights_of"],
+            **{level.name: [*subspace, *level.dims] for level in levels},
             response: ["__obs__"],
         },
         attrs=_attributes(run, posterior),
@@ -122,12 +129,42 @@ def _by_subspace(of: Callable[[Draws], dict[str, Array]], posterior: Posterior) 
     return {name: np.stack([each[name] for each in (first, *others)], axis=2) for name in first}
 
 
-def _variables(draws: Draws) -> dict[str, Array]:
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """Effects of levels: the array that has them, its name, and what is along its dims."""
+
+    made: str
+    name: str
+    dims: dict[str, list[str]]
+
+    def of(self, draws: Draws) -> Array:
+        """Return them, without axes that have no names."""
+        found = draws.terms[self.made]
+        return found.reshape(*found.shape[:2], *map(len, self.dims.values()))
+
+
+def _levels(design: Design) -> list[_Levels]:
+    """Return the effects of levels that stand in no table of coefficients."""
+    found = []
+    for term in design.terms:
+        labels = element_labels(term).values()
+        for made, elements in term.elements.items():
+            if set(labels).isdisjoint(term.reported):
+                names = (f"{elements.name}_level", f"{elements.name}_term")
+                axes = zip(names, elements.axes, strict=False)
+                dims = {name: list(axis) for name, axis in axes if any(axis)}
+                found.append(_Levels(made, elements.name, dims))
+    return found
+
+
+def _variables(draws: Draws, levels: list[_Levels]) -> dict[str, Array]:
     theta = {"theta": draws.theta} if draws.theta.shape[-1] else {}
     if draws.orthogonal and draws.orthogonal.in_model:
         theta = {"theta": draws.effects, "theta_raw": draws.theta}
     sd_w = {} if draws.sd_w is None else {SD_W: draws.sd_w}
-    return {**draws.interpreted, **theta, "phi": draws.phi, **sd_w, "lprior": draws.lprior}
+    effects = {level.name: level.of(draws) for level in levels}
+    return {**draws.interpreted, **effects, **theta, "phi": draws.phi, **sd_w,
+            "lprior": draws.lprior}  # fmt: skip
 
 
 def _sampler(draws: Draws) -> dict[str, Array]:

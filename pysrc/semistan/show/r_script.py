@@ -1,21 +1,25 @@
 """A script with which an R user carries on from the run's CSV files.
 
 What varies between runs is set at the top of the script; the rest is ``read.R`` in this folder.
-It uses cmdstanr or rstan to read, posterior, loo and bayesplot, and leaves ``draws``, ``draws_df``,
-``coefficient_table`` and, with ``generated/``, ``log_lik``, ``y_rep`` and ``loo_result``.
+It needs the package posterior, uses loo and bayesplot where they are, and leaves ``draws`` and
+``draws_df`` under brms's names, ``coefficient_table`` as ``summary.csv`` and, with ``generated/``,
+``log_lik``, ``y_rep`` and ``loo_result``.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
-from semistan.bundle.files import atomic_file, read_json
-from semistan.errors import InputError
+from semistan.bundle.files import atomic_file
 from semistan.infer.methods import reservations
 from semistan.infer.trees import WHOLE
+from semistan.model.design import Design
 from semistan.model.formula.patterns import shortened
 from semistan.model.orthogonal import in_model, orthogonal_columns
+from semistan.model.terms.term import element_labels
+from semistan.posterior.draws import table_columns
 from semistan.posterior.posterior import shares_of
 from semistan.posterior.run import Run
 from semistan.version import __version__
@@ -33,10 +37,6 @@ def r_script(run: Run, folder: Path | None = None) -> str:
     folder : Path, optional
         Where the script will be; the run's own folder by default. It finds the run from there.
 
-    Raises
-    ------
-    InputError
-        If ``labels.json`` is missing or damaged.
     """
     place = run.path if folder is None else folder
     relative = Path(os.path.relpath(run.path.resolve(), place.resolve())).as_posix()
@@ -52,8 +52,8 @@ def write_r_script(run: Run, path: Path | None = None) -> Path:
 
 
 def _settings(run: Run, relative: str) -> str:
-    labels = _labels(run).items()
-    names = (f"  {_quoted(_in_r(name))} = {_quoted(text)}" for name, text in labels)
+    bundle = run.bundle
+    table, levels = table_columns(bundle), _levels(bundle.design)
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan export --to r'.",
         f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
@@ -65,7 +65,7 @@ def _settings(run: Run, relative: str) -> str:
         "",
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
         f"subspaces <- {len(run.members)}",
-        f"chains <- {run.options.chains}{'  # of each subspace' * bool(run.parts)}",
+        f"chains <- {run.options.chains}{'  # of each subspace' if run.parts else ''}",
         f"kept <- c({', '.join(map(str, _kept(run)))})  # draws that count, in each of its chains",
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",
@@ -75,10 +75,11 @@ def _settings(run: Run, relative: str) -> str:
         f"prior_only <- {_logical(run.prior_only)}  # are these draws from the prior?",
         f"whole_numbers <- {_logical(run.bundle.family.integer)}  # are the responses such?",
         f"categories <- {_vector(_counted(run))}  # that the response counts, if it does",
-        f"dispersion <- {_vector(run.bundle.model.scalars)}",
-        "labels <- c(  # labels.json: names in the Stan program and in the design",
-        ",\n".join(names),
-        ")",
+        *_named(
+            "parameter_names", {column: shown for shown, column in table.items()}, "of the table"
+        ),
+        *_named("level_names", levels, "effects of the levels of groups"),
+        f"uncompleted <- {_vector(_uncompleted(run, table))}  # by the weights outside",
     ]
     return "\n".join(lines) + "\n"
 
@@ -108,18 +109,39 @@ def _elsewhere(run: Run) -> list[str]:
     return ["# The chains have no orthogonalised coefficients: they are in summary.csv."]
 
 
-def _labels(run: Run) -> dict[str, str]:
-    """Read ``labels.json``; names in R are not empty, and its strings hold no NUL."""
-    path = run.path / "labels.json"
-    labels = read_json(path)
-    if not isinstance(labels, dict):
-        raise InputError(f"'{path}' is damaged: expected names and their labels, got {labels!r}")
-    for name, text in labels.items():
-        if not name or not isinstance(text, str) or "\0" in name + text:
-            raise InputError(
-                f"'{path}' is damaged: expected a name and its label, got {name!r}: {text!r}"
-            )
-    return labels
+def _levels(design: Design) -> dict[str, str]:
+    """Map columns of the chains to names of effects that are not in the table."""
+    return {
+        column: shown
+        for term in design.terms
+        for column, shown in element_labels(term).items()
+        if shown not in term.reported
+    }
+
+
+def _uncompleted(run: Run, table: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what only Python completes by the weights outside the subspace."""
+    bundle = run.bundle
+    if bundle.completion is None or run.prior_only:
+        return ()
+    moved = set(bundle.completion.others)
+    own = [shown for term in bundle.design.terms for shown in term.reported]
+    terms = [shown for shown in own if table[shown].split(".")[0] in moved]
+    arrays = [
+        elements.name
+        for term in bundle.design.terms
+        for made, elements in term.elements.items()
+        if made in moved and elements.name not in terms
+    ]
+    return (*terms, *arrays)
+
+
+def _named(variable: str, names: Mapping[str, str], text: str) -> list[str]:
+    """Write a vector down: names here, by those of the chains' columns."""
+    if not names:
+        return [f"{variable} <- character(0)  # {text}"]
+    lines = [f"  {_quoted(_in_r(column))} = {_quoted(shown)}" for column, shown in names.items()]
+    return [f"{variable} <- c(  # {text}: names in the chains, and here", ",\n".join(lines), ")"]
 
 
 def _in_r(column: str) -> str:
@@ -139,7 +161,7 @@ def _logical(value: bool) -> str:
 def _quoted(text: str) -> str:
     """Quote text for R, in ASCII: R reads a script in the locale's encoding.
 
-    Whatever comes from a file goes through here, names too: nobody vouches for ``labels.json``.
+    Whatever comes from a file goes through here, names too: nobody vouches for a bundle.
     """
     return f'"{"".join(_escaped(character) for character in text)}"'
 

@@ -1,8 +1,9 @@
 
-suppressPackageStartupMessages({
-  library(posterior)
-  library(bayesplot)
-})
+has <- function(package) requireNamespace(package, quietly = TRUE)
+if (!has("posterior")) {
+  stop("read.R needs the R package posterior: install.packages(\"posterior\")")
+}
+suppressPackageStartupMessages(library(posterior))
 
 # ---- Where the run is ------------------------------------------------------
 
@@ -30,45 +31,23 @@ if (length(absent) > 0) {
        "\nComplete the run with 'semistan sample', or set `run` in this script.")
 }
 
-# One file's draws; the first line of ADVI and Laplace is the approximation's centre.
-read_table <- function(file) {
+# One file's draws, warm-up left out; the first line of ADVI and Laplace is the approximation's
+# centre. Columns are named as in Stan: r_1[2,1] of r_1.2.1.
+read_chain <- function(file) {
   table <- read.csv(file, comment.char = "#", check.names = FALSE, colClasses = "numeric")
   if (method %in% c("meanfield", "fullrank", "laplace")) table <- table[-1, ]
   names(table) <- gsub(".", ",", sub("^([^.]+)\\.(.+)$", "\\1[\\2]", names(table)), fixed = TRUE)
   as_draws_matrix(as.matrix(table))
 }
+columns <- as_draws_array(do.call(bind_draws, c(lapply(files, read_chain), along = "chain")))
 
-# rstan takes what is set in a file for numbers, where newer releases of CmdStan write true and
-# false: these it reads from a copy. The files of the run stay as they are.
-numbers_for_rstan <- function(file) {
-  lines <- readLines(file)
-  set <- grepl("^#.*= (true|false)\\b", lines)
-  if (!any(set)) return(file)
-  lines[set] <- sub("= true\\b", "= 1", sub("= false\\b", "= 0", lines[set]))
-  copy <- tempfile(fileext = ".csv")
-  writeLines(lines, copy)
-  copy
+# Names as in the coefficient table and in brms, as b_x and r_g[a,Intercept].
+renamed <- function(found) {
+  known <- match(found, names(c(parameter_names, level_names)))
+  ifelse(is.na(known), found, unname(c(parameter_names, level_names))[known])
 }
-
-# The chains of one subspace, whose warm-up may differ from that of another.
-read_fit <- function(files) {
-  if (requireNamespace("cmdstanr", quietly = TRUE)) {
-    cmdstanr::as_cmdstan_fit(files)
-  } else {
-    rstan::read_stan_csv(vapply(files, numbers_for_rstan, ""))
-  }
-}
-draws_of <- function(fit) {
-  as_draws_array(if (inherits(fit, "stanfit")) as.array(fit) else fit$draws())
-}
-
-if (method != "nuts") {
-  tables <- lapply(files, read_table)
-} else {
-  fits <- lapply(split(files, subspace_of), read_fit)
-  tables <- lapply(fits, draws_of)
-}
-draws <- as_draws_array(do.call(bind_draws, c(unname(tables), along = "chain")))
+draws <- columns
+variables(draws) <- renamed(variables(draws))
 draws_df <- as_draws_df(draws)  # a row for each draw
 
 # With unequal weights, the draws that count are at even distances in each chain.
@@ -80,25 +59,17 @@ cat(if (prior_only) "prior" else "posterior", "draws:", ndraws(draws), "\n")
 cat("chains:", nchains(draws), "\n")
 for (reservation in reservations) cat("not the posterior:", reservation, "\n")
 
-if (method == "nuts") {
-  nuts <- do.call(rbind, Map(function(fit, before) {
-    transform(nuts_params(fit), Chain = as.integer(Chain) + before)
-  }, fits, chains * (seq_len(subspaces) - 1)))
-  sampler <- function(name) subset(nuts, Parameter == name)
-  divergences <- sum(sampler("divergent__")$Value)
-  deepest <- sum(sampler("treedepth__")$Value >= max_treedepth)
-  ebfmi <- tapply(sampler("energy__")$Value, sampler("energy__")$Chain,
-                  function(e) mean(diff(e)^2) / mean((e - mean(e))^2))
+if ("divergent__" %in% variables(draws)) {
+  sampler <- function(name) extract_variable_matrix(draws, name)  # a column for each chain
+  divergences <- sum(sampler("divergent__"))
+  deepest <- sum(sampler("treedepth__") >= max_treedepth)
+  ebfmi <- apply(sampler("energy__"), 2, function(e) mean(diff(e)^2) / mean((e - mean(e))^2))
   cat("divergent transitions:", divergences, "\n")
   cat("transitions at the limit of the tree depth:", deepest, "\n")
   cat("smallest E-BFMI:", format(min(ebfmi), digits = 3), "\n")
 }
 
 # ---- Coefficients ----------------------------------------------------------
-
-# The coefficients under the names of the design's columns.
-coefficients <- subset_draws(draws, variable = names(labels))
-variables(coefficients) <- unname(labels)
 
 # A quantity's draws as a matrix, a column for each chain; and those of them that count.
 by_chain <- function(x) matrix(as.numeric(x), ncol = length(files))
@@ -125,14 +96,21 @@ brms_table <- function(draws) {
   )
 }
 
+coefficients <- subset_draws(draws, variable = unname(parameter_names))
 coefficient_table <- brms_table(coefficients)
 cat("\nCoefficients\n")
+wide <- options(width = 120)
 print(as.data.frame(coefficient_table), digits = 4, row.names = FALSE)
+options(wide)
 
-if (length(dispersion) > 0) {
-  dispersion_table <- brms_table(subset_draws(draws, variable = dispersion))
-  cat("\nDispersion\n")
-  print(as.data.frame(dispersion_table), digits = 4, row.names = FALSE)
+if (length(level_names) > 0) {
+  level_table <- brms_table(subset_draws(draws, variable = unname(level_names)))
+  cat("\n", length(level_names), " effects of levels, as ", level_names[1],
+      ", are in `draws` and `level_table`.\n", sep = "")
+}
+if (length(uncompleted) > 0) {
+  cat("Without what the weights outside the subspace add: ", paste(uncompleted, collapse = ", "),
+      ".\nWith it they are written by\n  semistan export ", shQuote(run), " --to draws\n", sep = "")
 }
 
 # ---- Log-likelihood and replicated responses -------------------------------
@@ -141,11 +119,11 @@ if (length(dispersion) > 0) {
 generated <- file.path(dirname(dirname(files)), "generated", basename(files))
 has_generated <- all(file.exists(generated))
 if (has_generated) {
-  columns <- do.call(rbind, lapply(generated, read.csv, comment.char = "#",
+  of_rows <- do.call(rbind, lapply(generated, read.csv, comment.char = "#",
                                    colClasses = "numeric"))
-  columns <- columns[as.vector(counts), ]
-  log_lik <- as.matrix(columns[startsWith(names(columns), "log_lik.")])
-  y_rep <- as.matrix(columns[startsWith(names(columns), "y_rep.")])
+  of_rows <- of_rows[as.vector(counts), ]
+  log_lik <- as.matrix(of_rows[startsWith(names(of_rows), "log_lik.")])
+  y_rep <- as.matrix(of_rows[startsWith(names(of_rows), "y_rep.")])
 } else {
   cat("\nFor loo and posterior predictive checks, write log_lik and y_rep with\n",
       "  semistan export ", shQuote(run), " --to generated\n", sep = "")
@@ -156,50 +134,58 @@ if (has_generated && !prior_only && temperature != 1) {
       temperature, ".\nUse\n  semistan loo ", shQuote(run), "\n", sep = "")
 } else if (has_generated && !prior_only) {
   # Relative efficiencies are taken as 1, the default of loo since 2.7.
-  loo_result <- loo::loo(log_lik, r_eff = rep(1, ncol(log_lik)))
-  cat("\nPSIS-LOO", if (subspace) ", given a subspace trained on all rows: optimistic", "\n", sep = "")
-  print(loo_result)
-}
-
-# ---- Figures ---------------------------------------------------------------
-
-figures <- file.path(run, "figures-r")
-dir.create(figures, showWarnings = FALSE)
-
-save_figure <- function(name, figure) {
-  path <- file.path(figures, paste0(name, ".pdf"))
-  ggplot2::ggsave(path, figure, width = 8, height = 6)
-  cat(" ", path, "\n")
-}
-
-cat("\nFigures\n")
-# Intercepts are on a scale of their own.
-slopes <- grep("(^|: )Intercept(\\[[0-9]+\\])?$", variables(coefficients),
-               value = TRUE, invert = TRUE)
-few <- subset_draws(coefficients, variable = head(variables(coefficients), 12))
-if (length(slopes) > 0) {
-  save_figure("coefficients",
-              mcmc_intervals(coefficients, pars = slopes, prob_outer = 0.95))
-}
-save_figure("trace", mcmc_trace(few))
-if (nchains(draws) > 1) {
-  save_figure("densities", mcmc_dens_overlay(few))
-  save_figure("ranks", mcmc_rank_overlay(few))
-} else {
-  save_figure("densities", mcmc_dens(few))
+  if (has("loo")) {
+    loo_result <- loo::loo(log_lik, r_eff = rep(1, ncol(log_lik)))
+    cat("\nPSIS-LOO", if (subspace) ", given a subspace trained on all rows: optimistic", "\n", sep = "")
+    print(loo_result)
+  } else {
+    cat("\nFor PSIS-LOO, install the R package loo.\n")
+  }
 }
 
 if (has_generated && !prior_only) {
   lines <- readLines(file.path(folders[1], "data.json"))
   y <- scan(text = gsub('^"y":|[][]|,$', "", grep('^"y":', lines, value = TRUE)),
             sep = ",", quiet = TRUE)
-  some <- unique(round(seq(1, nrow(y_rep), length.out = 50)))
-  check <- if (whole_numbers) ppc_bars else ppc_dens_overlay
-  if (length(categories) > 0) {  # one column of y_rep for each row and category, rows running fastest
-    y <- as.vector(matrix(y, ncol = length(categories), byrow = TRUE))
-    check <- function(y, y_rep) {
-      ppc_bars_grouped(y, y_rep, group = rep(categories, each = length(y) / length(categories)))
-    }
-  }
-  save_figure("responses", check(y, y_rep[some, , drop = FALSE]))
 }
+
+# ---- Figures ---------------------------------------------------------------
+
+save_figures <- function() {
+  figures <- file.path(run, "figures-r")
+  dir.create(figures, showWarnings = FALSE)
+  save_figure <- function(name, figure) {
+    path <- file.path(figures, paste0(name, ".pdf"))
+    ggplot2::ggsave(path, figure, width = 8, height = 6)
+    cat(" ", path, "\n")
+  }
+
+  cat("\nFigures\n")
+  # Intercepts and scales are in units of their own.
+  slopes <- grep("^b_", variables(coefficients), value = TRUE)
+  slopes <- grep("Intercept(\\[[0-9]+\\])?$", slopes, value = TRUE, invert = TRUE)
+  if (length(slopes) > 0) {
+    save_figure("coefficients",
+                bayesplot::mcmc_intervals(coefficients, pars = slopes, prob_outer = 0.95))
+  }
+  few <- subset_draws(coefficients, variable = head(variables(coefficients), 12))
+  save_figure("trace", bayesplot::mcmc_trace(few))
+  if (nchains(draws) > 1) {
+    save_figure("densities", bayesplot::mcmc_dens_overlay(few))
+    save_figure("ranks", bayesplot::mcmc_rank_overlay(few))
+  } else {
+    save_figure("densities", bayesplot::mcmc_dens(few))
+  }
+  if (!has_generated || prior_only) return(invisible())
+  some <- y_rep[unique(round(seq(1, nrow(y_rep), length.out = 50))), , drop = FALSE]
+  if (length(categories) > 0) {  # one column of y_rep for each row and category, rows running fastest
+    counted <- as.vector(matrix(y, ncol = length(categories), byrow = TRUE))
+    of <- rep(categories, each = length(counted) / length(categories))
+    save_figure("responses", bayesplot::ppc_bars_grouped(counted, some, group = of))
+  } else if (whole_numbers) {
+    save_figure("responses", bayesplot::ppc_bars(y, some))
+  } else {
+    save_figure("responses", bayesplot::ppc_dens_overlay(y, some))
+  }
+}
+if (has("bayesplot")) save_figures() else cat("\nFor figures, install the R package bayesplot.\n")

@@ -45,7 +45,7 @@ from semistan.model.table.columns import (
 )
 from semistan.model.table.rows import Block
 from semistan.model.terms.penalised import Penalised
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock
+from semistan.model.terms.term import Elements, Hyperparameter, Lines, TensorBlock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -382,14 +382,11 @@ class Group(Penalised):
             texts[name] = f"correlation of {names[b]} and {names[a]} by {by}"
         return texts
 
-    def element_labels(self) -> dict[str, str]:
-        """Map Stan's names of the effects to brms's: ``r_g[a,Intercept]``."""
-        r, of = self.names[2], f"__{self.of}" if self.of else ""
-        return {
-            f"{r}.{level}.{j}": f"r_{self.name}{of}[{label},{effect}]"
-            for j, effect in enumerate(self.effect_names, start=1)
-            for level, label in enumerate(self.levels, start=1)
-        }
+    @property
+    def elements(self) -> dict[str, Elements]:
+        """The effects, as brms has them: ``r_g[a,Intercept]``."""
+        of = f"__{self.of}" if self.of else ""
+        return {self.names[2]: Elements(f"r_{self.name}{of}", (self.levels, self.effect_names))}
 
     @property
     def _effects(self) -> str:

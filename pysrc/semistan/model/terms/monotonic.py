@@ -36,7 +36,14 @@ from semistan.model.table.columns import evaluate
 from semistan.model.table.kinds import ordered_columns
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import TermKind
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
+from semistan.model.terms.term import (
+    Elements,
+    Hyperparameter,
+    Lines,
+    TensorBlock,
+    View,
+    element_labels,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,19 +244,20 @@ class Monotonic:
     @property
     def reported(self) -> tuple[str, ...]:
         """The average step, and the shares of the steps."""
-        return (self.slope, *self.element_labels().values())
+        return (self.slope, *element_labels(self).values())
 
     def labels(self) -> dict[str, str]:
         """Say what they are."""
         shares = {
             shown: f"share of step {i} of {self.text}"
-            for i, shown in enumerate(self.element_labels().values(), start=1)
+            for i, shown in enumerate(element_labels(self).values(), start=1)
         }
         return {item.name: item.text for item in self.hyperparameters()} | shares
 
-    def element_labels(self) -> dict[str, str]:
-        """Map Stan's names of the shares to brms's: ``simo_mox1[2]``."""
-        return {f"{self.simplex}.{i}": f"{self.simplex}[{i}]" for i in range(1, self.steps + 1)}
+    @property
+    def elements(self) -> dict[str, Elements]:
+        """The shares, as brms has them: ``simo_mox1[2]``."""
+        return {self.simplex: Elements(self.simplex, (tuple(map(str, range(1, self.steps + 1))),))}
 
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:
         """Return the effects of the categories that the training rows have."""

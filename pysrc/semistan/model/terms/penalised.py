@@ -20,7 +20,7 @@ from semistan.model.config import PriorConfig
 from semistan.model.parameter import STANDARD_NORMAL, Centring, Parameter, Shape
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
-from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
+from semistan.model.terms.term import Elements, Hyperparameter, Lines, TensorBlock, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,8 +149,9 @@ class Penalised(ABC):
         """Say what they are."""
         return {item.name: item.text for item in self.hyperparameters()}
 
-    def element_labels(self) -> dict[str, str]:
-        """Name nothing: the coefficients of a basis have no names of their own."""
+    @property
+    def elements(self) -> dict[str, Elements]:
+        """None: the coefficients of a basis have no names of their own."""
         return {}
 
     def quantity_lines(self) -> Lines:

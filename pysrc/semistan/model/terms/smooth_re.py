@@ -16,7 +16,7 @@ from semistan.model.table.columns import Terms
 from semistan.model.table.kinds import is_factor
 from semistan.model.terms.group import Group, learn_group, level_labels
 from semistan.model.terms.smooth import STORED
-from semistan.model.terms.term import Hyperparameter, View
+from semistan.model.terms.term import Elements, Hyperparameter, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,12 +74,10 @@ class SmoothOfLevels(Group):
         elements = np.arange(len(places))
         return (View(self.text, "", self.column, self.spread, elements, places=places),)
 
-    def element_labels(self) -> dict[str, str]:
-        """Map Stan's names of the effects to ``s_sg[a]``."""
-        return {
-            f"{self.names[2]}.{number}.1": f"s_{self.smooth_name}[{label}]"
-            for number, label in enumerate(self.levels, start=1)
-        }
+    @property
+    def elements(self) -> dict[str, Elements]:
+        """The effects: ``s_sg[a]``."""
+        return {self.names[2]: Elements(f"s_{self.smooth_name}", (self.levels, ("",)))}
 
 
 def learn_levels(call: TermCall, table: pd.DataFrame, name: str, key: str) -> SmoothOfLevels:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from semistan.model.arrays import Array, Index
@@ -187,8 +188,9 @@ class Term(Protocol):
     def labels(self) -> dict[str, str]:
         """Say what the reported ones are."""
 
-    def element_labels(self) -> dict[str, str]:
-        """Map Stan's names of the elements of ``made`` to names as in brms, if they have some."""
+    @property
+    def elements(self) -> Mapping[str, Elements]:
+        """The names as in brms of what is in arrays of ``made``, if it has some, by array."""
 
     @property
     def training_size(self) -> int:
@@ -205,6 +207,41 @@ class Term(Protocol):
 
     def start(self, x: Array, scale: float) -> dict[str, Any]:
         """Return the parameters at which a chain starts, given the trained x in its units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Names as in brms of the elements of an array: ``r_g[a,Intercept]``.
+
+    Attributes
+    ----------
+    name : str
+        Of the array: ``r_g``.
+    axes : tuple of tuple of str
+        Along each axis, what each position is of. An axis of one may have no name.
+    """
+
+    name: str
+    axes: tuple[tuple[str, ...], ...]
+
+
+def element_labels(term: Term) -> dict[str, str]:
+    """Map the program's columns of a term's named elements, as ``r_1.2.1``, to their names.
+
+    Blanks in names are dots, as in brms: tidybayes splits at them.
+    """
+    found = {}
+    for made, elements in term.elements.items():
+        axes = [enumerate(map(_without_blanks, axis), start=1) for axis in elements.axes]
+        for backwards in product(*reversed(axes)):  # in the order of Stan's columns
+            place = backwards[::-1]
+            column = ".".join([made, *(str(i) for i, _ in place)])
+            found[column] = f"{elements.name}[{','.join(text for _, text in place if text)}]"
+    return found
+
+
+def _without_blanks(text: str) -> str:
+    return "".join("." if character.isspace() else character for character in text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
