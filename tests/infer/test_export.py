@@ -53,7 +53,7 @@ def draws(path):
 @pytest.mark.parametrize("kernel", ["stan", "cpp"])
 def test_run_sh_has_the_draws_of_semistan_sample(kernel, toolchain, tmp_path):
     bundle, rows, options = exported(tmp_path / "a folder", kernel=kernel)
-    folder = tmp_path / "moved"  # make refuses blanks in names
+    folder = tmp_path / "moved to another place"
     shutil.move(tmp_path / "a folder", folder)
     result = run_script(folder, toolchain, cwd=tmp_path)
     assert result.returncode == 0, result.stderr[-2000:] + result.stdout[-2000:]
@@ -154,7 +154,7 @@ def test_the_scripts_are_short(kernel, keep_metric):
         make(options, keep_metric=keep_metric, kernel=kernel) for make in (shell_script, r_script)
     )
     commands = shell.replace("\\\n", "").splitlines()
-    assert len([line for line in commands if not line.startswith("#")]) <= 10
+    assert len([line for line in commands if not line.startswith("#")]) <= 13
     assert len(r.splitlines()) <= 15
     assert max(len(line) for line in (shell + r).splitlines()) <= 100
 

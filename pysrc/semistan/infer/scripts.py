@@ -54,9 +54,12 @@ def shell_script(
 ) -> str:
     """Return a shell script that compiles the program, runs NUTS and prints the summary."""
     assert options.warmup != "auto"
-    stanc = ["--allow-undefined"] * (kernel == "cpp") + ["--include-paths=$PWD"] * include
-    flags = f'STANCFLAGS="{" ".join(stanc)}" ' * bool(stanc)
-    flags += 'USER_HEADER="$PWD/log_lik.hpp" ' * (kernel == "cpp")
+    flags = ""
+    if kernel == "cpp":
+        flags += 'USER_HEADER="$here/log_lik.hpp" '
+    stanc = {"--allow-undefined": kernel == "cpp", "--include-paths=$here": include}
+    if any(stanc.values()):
+        flags += f'STANCFLAGS="{" ".join(flag for flag, needed in stanc.items() if needed)}" '
     kept = "metric=dense_e metric_file=metric-$i.json"
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
     window = _window(options.warmup, keep_metric)
@@ -65,10 +68,12 @@ def shell_script(
     settings = " ".join(f"{name}={value}" for name, value in KEEP_MEMORY.items())
     return f"""#!/bin/sh
 # Compile, sample into chains/ and summarise: CMDSTAN=/path/to/cmdstan sh run.sh
-# CmdStan's make needs a folder whose path has no blanks.
 set -e; all=; cd "$(dirname "$0")"
+# CmdStan's make stops at blanks, which the path of this folder may have: it gets another one.
+here=$(mktemp -d)/here; ln -s "$PWD" "$here"
 make -C "${{CMDSTAN:?must name the folder of CmdStan}}" STAN_THREADS=1 \\
-  {flags}"$PWD/program"
+  {flags}"$here/program"
+rm "$here"; rmdir "${{here%/here}}"
 # glibc keeps what is freed: small gradients take less time.
 export {settings}
 mkdir -p chains
@@ -90,14 +95,15 @@ def r_script(
 ) -> str:
     """Return an R script that does the same by cmdstanr, in the folder."""
     assert options.warmup != "auto"
-    header = ', user_header = "log_lik.hpp"' * (kernel == "cpp")
-    header += ', include_paths = "."' * include
+    header = ', user_header = "log_lik.hpp"' if kernel == "cpp" else ""
+    if include:
+        header += ', include_paths = "."'
     kept = 'metric = "dense_e", metric_file = sprintf("metric-%d.json", chains)'
     metric = kept if options.metric == "ggn" else f'metric = "{options.metric}"'
     window = _window(options.warmup, keep_metric)
     phases = "".join(f", {name} = {value}" for name, value in window.items())
     settings = ", ".join(f"{name} = {value}" for name, value in KEEP_MEMORY.items())
-    return f"""# Compile and sample with cmdstanr, in this folder: Rscript run.R
+    return f"""# Compile and sample with cmdstanr (0.9 takes CmdStan 2.35 and later), in this folder: Rscript run.R
 n <- {options.chains}
 chains <- seq_len(n)
 # glibc keeps what is freed: small gradients take less time.

@@ -1,24 +1,5 @@
 # The functions of cmdstanr that our scripts call, with the arguments that it documents.
 
-as_cmdstan_fit <- function(files, check_diagnostics = TRUE,
-                           format = getOption("cmdstanr_draws_format")) {
-  tables <- lapply(files, read.csv, comment.char = "#", check.names = FALSE)
-  sampler <- c("accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__",
-               "energy__")
-  part <- function(names) {
-    chains <- lapply(tables, function(table) {
-      table <- table[intersect(names, names(table))]
-      names(table) <- sub("\\.([0-9]+)$", "[\\1]", names(table))
-      posterior::as_draws_array(as.matrix(table))
-    })
-    do.call(posterior::bind_draws, c(chains, along = "chain"))
-  }
-  all <- names(tables[[1]])
-  structure(list(draws = function() part(setdiff(all, sampler)),
-                 sampler_diagnostics = function() part(sampler)),
-            class = "CmdStanMCMC")
-}
-
 cmdstan_model <- function(stan_file = NULL, exe_file = NULL, compile = TRUE, quiet = TRUE,
                           dir = NULL, pedantic = FALSE, include_paths = NULL, user_header = NULL,
                           cpp_options = list(), stanc_options = list(),
