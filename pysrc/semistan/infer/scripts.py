@@ -70,10 +70,10 @@ def shell_script(
 # Compile, sample into chains/ and summarise: CMDSTAN=/path/to/cmdstan sh run.sh
 set -e; all=; cd "$(dirname "$0")"
 # CmdStan's make stops at blanks, which the path of this folder may have: it gets another one.
-here=$(mktemp -d)/here; ln -s "$PWD" "$here"
+here=$(mktemp -u); ln -s "$PWD" "$here"
 make -C "${{CMDSTAN:?must name the folder of CmdStan}}" STAN_THREADS=1 \\
   {flags}"$here/program"
-rm "$here"; rmdir "${{here%/here}}"
+rm "$here"
 # glibc keeps what is freed: small gradients take less time.
 export {settings}
 mkdir -p chains
