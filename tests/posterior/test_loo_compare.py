@@ -28,6 +28,7 @@ from semistan.posterior.scoring.folds import KFold
 from semistan.posterior.scoring.loo import CONDITIONAL, Loo, leave_one_out, psis_loo
 from semistan.workflow.compare import caveat, check_same_response, compare, resolved_by
 from support.drawn import random_draws
+from support.manifests import manifest
 from support.untrained import random_bundle
 
 
@@ -190,7 +191,7 @@ def two_runs(monkeypatch):
     """Two runs of random draws, one of them with a row whose response is far from all else."""
     bundle, rows = random_bundle("gaussian")
     drawn = {"run": random_draws(bundle), "other": random_draws(bundle, seed=9)}
-    runs = [Run(Path(name), bundle, {"prior_only": False, "sample": {}}) for name in drawn]
+    runs = [Run(Path(name), bundle, manifest()) for name in drawn]
     monkeypatch.setattr(Run, "rows", lambda _: rows)
     monkeypatch.setattr(
         "semistan.workflow.score.read_posterior",
@@ -243,7 +244,7 @@ def test_folds_are_preferred_where_a_subspace_is_compared(two_runs, monkeypatch)
 
 def test_all_weights_need_no_folds_and_no_caveat(monkeypatch):
     bundle, rows = random_bundle("gaussian", subspace={"construction": "full"})
-    run = Run(Path("run"), bundle, {"prior_only": False, "sample": {}})
+    run = Run(Path("run"), bundle, manifest())
     monkeypatch.setattr("semistan.workflow.compare.read_kfold", None)
     assert resolved_by([run, run]) == "loo"
     assert caveat([run, run], "loo") == ""
