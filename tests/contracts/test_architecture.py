@@ -51,6 +51,7 @@ class Convolution:
     activation: str = "tanh"
     outputs: int = 1
     in_stan: ClassVar[bool] = True
+    also: ClassVar[tuple] = ()
 
     @property
     def filters(self):

@@ -4,7 +4,7 @@ A network f(u; w) is a pure function of flat weights, with one output or, where 
 its hidden layers, several. An architecture is one file that says the same in PyTorch, in ONNX and,
 with a file of functions in ``stan/``, in Stan. Its leading layers may be constants
 (``leading.py``): what they make of the inputs is what the network behind them, its head, takes as
-inputs. One that derives from another has Stan functions that compute both.
+inputs. The Stan functions of one may compute others too, which it names.
 """
 
 from __future__ import annotations
@@ -100,6 +100,8 @@ class Architecture(Protocol):
         The layers' sizes, as ``2-16-16-1``.
     in_stan : bool
         Whether Stan can compute it; otherwise PyTorch alone.
+    also : tuple of type
+        Other architectures that its Stan functions compute, beside which it may stand.
     """
 
     @property
@@ -116,6 +118,8 @@ class Architecture(Protocol):
     def text(self) -> str: ...  # noqa: D102
     @property
     def in_stan(self) -> bool: ...  # noqa: D102
+    @property
+    def also(self) -> tuple[type, ...]: ...  # noqa: D102
 
     def layers(self, start: int = 0) -> list[Layer]:
         """Return the layers; their weights are w, from a position on, without gaps."""

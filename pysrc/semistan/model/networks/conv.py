@@ -77,6 +77,7 @@ class Convolutional:
     skip: bool = False
     norm: bool = False
     in_stan: ClassVar[bool] = False
+    also: ClassVar[tuple[type, ...]] = ()
 
     def __post_init__(self) -> None:
         check_activation(self.activation)
@@ -113,7 +114,7 @@ class Convolutional:
         return prod(self.shape)
 
     @property
-    def top(self) -> FullyConnected:
+    def top(self) -> FullyConnected | Residual:
         """The fully connected network behind the convolutional layers."""
         layers = prod(self.sizes[-1].after), self.hidden, self.activation
         if self.skip or self.norm:

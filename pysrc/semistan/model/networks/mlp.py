@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FullyConnected:
-    """A fully connected network, as ``Architecture`` says.
+class Layered:
+    """The layers of a fully connected network, of whatever options; of no use by itself.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class FullyConnected:
         """Return the layers."""
         return layer_slices(self.widths, start)
 
-    def head(self, frozen: int) -> FullyConnected:
+    def head(self, frozen: int) -> Self:
         """Return the layers behind the first ones."""
         if not 0 <= frozen <= len(self.hidden):
             raise InputError(
@@ -94,15 +94,23 @@ class FullyConnected:
             )
         return replace(self, n_inputs=self.widths[frozen], hidden=self.hidden[frozen:])
 
+    def initial(self, generator: Generator) -> Tensor:
+        """Draw weights as PyTorch does."""
+        return initial_weights(self.widths, generator)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FullyConnected(Layered):
+    """A fully connected network, as ``Architecture`` says."""
+
+    also: ClassVar[tuple[type, ...]] = ()
+
     def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
         """Pass inputs through the first layers, each followed by the activation."""
         for layer in self.layers()[:frozen]:
             u = activate(affine(u, w, *layer), self.activation)
         return u
-
-    def initial(self, generator: Generator) -> Tensor:
-        """Draw weights as PyTorch does."""
-        return initial_weights(self.widths, generator)
 
     def forward(self, w: Tensor, u: Tensor) -> Tensor:
         """Evaluate the layers."""
@@ -207,7 +215,7 @@ class FullyConnected:
         )
 
     @staticmethod
-    def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
+    def stan_sizes(parts: Sequence[Layered]) -> dict[str, Any]:
         """Return the values of what ``stan_text`` declares as data."""
         longest = max(len(part.widths) for part in parts)
         several = len(parts) > 1 or parts[0].outputs > 1

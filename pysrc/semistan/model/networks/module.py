@@ -66,6 +66,7 @@ class ModuleNetwork:
     activation: ClassVar[str] = ""
     outputs: ClassVar[int] = 1
     in_stan: ClassVar[bool] = False
+    also: ClassVar[tuple[type, ...]] = ()
 
     @property
     def n_inputs(self) -> int:

@@ -127,14 +127,11 @@ class Networks:
 
     @property
     def kind(self) -> type[Architecture]:
-        """The architecture of all parts, or that of some which the others' derive from.
-
-        Its Stan functions compute them all.
-        """
+        """The architecture of all parts, or that of some whose Stan functions compute them all."""
         kinds = {type(part) for part in self.parts}
-        for kind in kinds:
-            if all(issubclass(kind, other) for other in kinds):
-                return kind
+        for part in self.parts:
+            if kinds <= {type(part), *part.also}:
+                return type(part)
         raise SemistanError(f"the networks {self.text} have no Stan functions in common")
 
     @property

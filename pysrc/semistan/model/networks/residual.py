@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from semistan.model.networks.activations import activate, onnx_activation, onnx_
 from semistan.model.networks.architecture import Graph, Layer, StanText
 from semistan.model.networks.mlp import (
     FullyConnected,
+    Layered,
     affine,
     onnx_affine,
     onnx_affine_along,
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
 EPSILON = 1e-5  # as PyTorch's; in stan/residual.stanfunctions too
 
 
+@final
 @dataclass(frozen=True, slots=True)
-class Residual(FullyConnected):
+class Residual(Layered):
     """A fully connected network with options, as ``Architecture`` says.
 
     Its Stan functions compute ``FullyConnected`` too, which has neither option.
@@ -67,6 +69,7 @@ class Residual(FullyConnected):
 
     skip: bool = False
     norm: bool = False
+    also: ClassVar[tuple[type, ...]] = (FullyConnected,)
 
     @property
     def text(self) -> str:
@@ -160,7 +163,7 @@ class Residual(FullyConnected):
         )
 
     @staticmethod
-    def stan_sizes(parts: Sequence[FullyConnected]) -> dict[str, Any]:
+    def stan_sizes(parts: Sequence[Layered]) -> dict[str, Any]:
         """Return the values of what ``stan_text`` declares as data."""
         options = [(p.skip, p.norm) if isinstance(p, Residual) else (False, False) for p in parts]
         skip, norm = ([int(value) for value in values] for values in zip(*options, strict=True))

@@ -147,7 +147,7 @@ class Vectors:
         return fully_connected(len(self.loc), options, outputs)
 
 
-def fully_connected(n_inputs: int, options: NetworkConfig, outputs: int) -> FullyConnected:
+def fully_connected(n_inputs: int, options: NetworkConfig, outputs: int) -> Architecture:
     """Return a fully connected network, as its options say."""
     layers = n_inputs, options.hidden, options.activation
     if options.skip or options.norm:
