@@ -54,7 +54,8 @@ def adopt(name: str, module: Module, shape: tuple[int, ...], u: Tensor) -> Modul
     with seeded(0), torch.no_grad():
         widest = _evaluated_as_given(network, u)
         network = replace(network, widest=max(network.n_inputs, widest))
-        w = _initial(network)
+        drawn = network
+        w = _or_refused(drawn, lambda: drawn.initial(torch.Generator().manual_seed(0)))
         _check_output(network, w, u)
         network = replace(network, batches=_batches(network, w, u))
         network = replace(network, output=_output_layer(network, w, u))
@@ -159,12 +160,6 @@ def _evaluated_as_given(network: ModuleNetwork, u: Tensor) -> int:
             "which it does nothing"
         )
     return max(numbers)
-
-
-def _initial(network: ModuleNetwork) -> Tensor:
-    """Draw weights with which training could start."""
-    w: Tensor = _or_refused(network, lambda: network.initial(torch.Generator().manual_seed(0)))
-    return w
 
 
 def _check_shape(network: ModuleNetwork, f: Any, n: int) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from semistan.model.arrays import Array
 from semistan.model.formula.expression import variables
-from semistan.model.formula.formula import Formula, Network
+from semistan.model.formula.formula import Network
 from semistan.model.spelling import spelled
 from semistan.model.table.columns import (
     Terms,
@@ -93,8 +92,8 @@ def _learn(network: Network, frame: pd.DataFrame) -> tuple[TermInputs, Array]:
     return TermInputs(known), numbers
 
 
-def _from_plain(content: Mapping[str, Any], formula: Formula, _: Network) -> TermInputs:
-    return TermInputs(terms_from_plain(content, formula))
-
-
-KIND = InputKind(takes=lambda network: not network.call, learn=_learn, from_plain=_from_plain)
+KIND = InputKind(
+    takes=lambda network: not network.call,
+    learn=_learn,
+    from_plain=lambda content, formula, _: TermInputs(terms_from_plain(content, formula)),
+)
