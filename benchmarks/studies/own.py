@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from semistan.posterior.predictive import log_lik, posterior_linpred
-from semistan.workflow.fit import Fit, fit_model
+from semistan.workflow.fit import Fitted, fit_model
 from semistan.workflow.prepare import new_rows
 from studies.problem import Found, Problem, agreement, mixed
 
@@ -54,7 +54,7 @@ def own(settings: Configuration, problem: Problem) -> Found:
         return _found(fit, problem)
 
 
-def _found(fit: Fit, problem: Problem) -> Found:
+def _found(fit: Fitted, problem: Problem) -> Found:
     posterior, structured = fit.posterior, problem.facts.structured
     first = posterior.members[0]
     rows = new_rows(first.bundle, problem.new, response=True)

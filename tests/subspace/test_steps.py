@@ -16,11 +16,11 @@ FORMULA = "y ~ x + nn(u)"
     ("rows", "overrides", "expected"),
     [
         (4096, {}, 3000),
-        (14_000, {}, 3000),  # 13 batches of 1024 of the 12,600 that are trained on
-        (1_000_000, {}, 45),  # 879 batches
-        (1_000_000, {"train.batch_size": 4096}, 181),  # 220 batches
+        (6000, {}, 3000),  # 6 batches of 1024 of the 5,400 that are trained on
+        (1_000_000, {}, 22),  # 879 batches
+        (1_000_000, {"train.batch_size": 4096}, 90),  # 220 batches
         (1_000_000, {"train.steps": 10}, 1),
-        (1_000_000, {"train.epochs": 40}, 40),
+        (1_000_000, {"train.epochs": 20}, 20),
         (1000, {"train.steps": 700}, 700),
         (1000, {"train.steps": 700, "train.batch_size": 100}, 77),
     ],

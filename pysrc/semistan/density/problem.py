@@ -36,6 +36,8 @@ from semistan.model.terms.term import TensorBlock, Term
 if TYPE_CHECKING:
     from torch import Tensor
 
+MANY_ROWS = 4096  # beyond which training computes networks in single precision
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
@@ -111,6 +113,22 @@ class Problem:
             return self
         return replace(self, inputs=self.inputs.single())
 
+    def for_training(self) -> Problem:
+        """Return it with networks in single precision where steps are small and many.
+
+        These are convolutions, and the networks of many rows; but no module of the user's, which
+        may hold numbers in double precision. What is added to the networks stays double.
+        """
+        if len(self) <= MANY_ROWS or self.network.modules:
+            return self.single()
+        return replace(self, inputs=self.inputs.single())
+
+    def f(self, w: Tensor, predictor: str = MU) -> Tensor:
+        """Return a predictor's networks (..., N), in the precision of the inputs."""
+        if not self.network.convolves:  # whose own layers see to it
+            w = w.to(self.inputs.dtype or torch.float64)
+        return forward(self.network, w, self.U, predictor)
+
     @property
     def U(self) -> Tensor:
         """The standardised inputs of the networks, (N, Q); of images, made at each call."""
@@ -179,7 +197,7 @@ class Problem:
         """
         found = {}
         for name in self.others:
-            value = self.linear(name, theta) + forward(self.network, w, self.U, name)
+            value = self.linear(name, theta) + self.f(w, name)
             offset = self.columns[name].offset
             found[name] = value if offset is None else value + offset
         return found
@@ -225,8 +243,7 @@ class Problem:
 
     def row_losses(self, state: Weights) -> Tensor:
         """Return each row's negative log-likelihood and its share of the penalty, (..., N)."""
-        f = forward(self.network, state.w, self.U)
-        eta = self.eta(state.theta, f)
+        eta = self.eta(state.theta, self.f(state.w))
         loss = -self.log_lik(eta, self.dispersion_at(state))
         for _, *parts in self.slices.values():
             if parts:

@@ -300,7 +300,7 @@ class TrainConfig(_Section):
     """
 
     epochs: int = Field(default=3000, ge=1, le=10**9)
-    steps: int = Field(default=40_000, ge=1, le=10**12)
+    steps: int = Field(default=20_000, ge=1, le=10**12)
     learning_rate: float = Field(default=5e-3, gt=0, le=100)
     batch_size: int = Field(default=0, ge=0, le=10**9)
     validation: float = Field(default=0.1, ge=0, lt=0.9)

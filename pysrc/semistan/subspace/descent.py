@@ -89,8 +89,8 @@ def descend(
 ) -> tuple[Parameters, dict[str, Array]]:
     """Run Adam with a cosine-annealed rate; return the state of least validation loss.
 
-    One control point is a single network. Convolutions are computed in single precision. Of
-    them, and of large tables, the training loss is recorded of as many rows as are held out.
+    One control point is a single network. Convolutions, and the networks of large tables, are
+    computed in single precision; their training loss is recorded of as many rows as are held out.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def descend(
     SemistanError
         If the loss is not finite.
     """
-    training, validation = split_rows(problem.single(), options.validation, generator)
+    training, validation = split_rows(problem.for_training(), options.validation, generator)
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training

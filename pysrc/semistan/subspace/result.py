@@ -57,7 +57,7 @@ def trained_result(
             name: float(value) for name, value in problem.dispersion(best.log_dispersion).items()
         },
         history=history,
-        curve={"t": t, "loss": losses(problem.single(), best, t)} if is_curve else {},
+        curve={"t": t, "loss": losses(problem.for_training(), best, t)} if is_curve else {},
         arc_length=arc_length(control_points),
         terms={
             name: np.concatenate(

@@ -109,7 +109,7 @@ def train_and_average(
     """
     start, same = initial_parameters(problem, 1, generator), replica(generator)
     best, history = descend(problem, start, options, generator, progress)
-    rows = split_rows(problem.single(), options.validation, same)
+    rows = split_rows(problem.for_training(), options.validation, same)
     path = continue_training(
         rows, best, snapshots, options, generator, after(progress, options.epochs)
     )
