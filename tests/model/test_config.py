@@ -81,7 +81,10 @@ def test_an_alias_is_replaced_by_the_family_it_names():
         ({"subspace": {"k": "3"}}, "subspace.k: input should be a valid integer, or 'auto', got"),
         ({"train": {"seed": True}}, "train.seed: input should be a valid integer, got True"),
         ({"train": {"epochs": 3.0}}, "train.epochs: input should be a valid integer, got 3.0"),
-        ({"train": {"learning_rate": "0.1"}}, "input should be a valid number, got '0.1'"),
+        (
+            {"train": {"learning_rate": "0.1"}},
+            "input should be a valid number, or 'auto', got '0.1'",
+        ),
         ({"network": {"frozen": True}}, "a valid integer, or 'auto', got True"),
         ({"drop_missing": "yes"}, "drop_missing: input should be a valid boolean, got 'yes'"),
         ({"priors": {"autoscale": 1}}, "priors.autoscale: input should be a valid boolean, got 1"),

@@ -84,7 +84,7 @@ def adam(parameters, gradients, moments, step, rate):
 def by_plain_pytorch(prepared, seed=1):
     """Flat weights of least validation loss, those at the start, and both losses on the way."""
     options = prepared.config.train
-    epochs, rate, patience = options.epochs, 0.2 * options.learning_rate, options.epochs // 5
+    epochs, rate, patience = options.epochs, 0.2 * options.rate, options.epochs // 5
     rows, units, family = prepared.rows, prepared.model.units, prepared.model.family.name
     single = partial(torch.tensor, dtype=torch.float32)
     Z, U = single((rows.X - units.x_loc) / units.x_scale), (rows.U - units.u_loc) / units.u_scale
@@ -376,7 +376,7 @@ def test_as_many_steps_are_taken_as_training_has_epochs(widest, rows, given, siz
     assert (found.batch_size, found.epochs) == (size, epochs)
     steps = sum(1 for _ in batches(problem, found.batch_size, torch.Generator()))
     assert 100 <= steps * epochs < 100 + steps
-    assert found.learning_rate == pytest.approx(options.learning_rate / 5)
+    assert found.learning_rate == pytest.approx(options.rate / 5)
     same = {name: getattr(options, name) for name in ("batch_size", "epochs", "learning_rate")}
     assert found.model_copy(update=same) == options
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semistan.model.config import ModelConfig, with_overrides
-from semistan.subspace.steps import within_steps
+from semistan.subspace.steps import with_rate, within_steps
 from semistan.workflow.prepare import prepare
 from semistan.workflow.train import train
 from support.small import small_frame
@@ -32,6 +32,21 @@ def test_epochs_fit_the_steps(rows, overrides, expected):
     assert (said is not None) == (expected < config.train.epochs)
     assert within_steps(fewer, rows) == (fewer, None) or expected == 1
     assert with_overrides(fewer, {"train.epochs": config.train.epochs}) == config
+
+
+@pytest.mark.parametrize(
+    ("rows", "overrides", "of_images", "expected"),
+    [
+        (1000, {}, False, 0.005),
+        (1000, {"train.batch_size": 100}, False, 0.01),
+        (20_000, {}, False, 0.01),
+        (20_000, {}, True, 0.005),
+        (20_000, {"train.learning_rate": 0.003}, False, 0.003),
+    ],
+)
+def test_the_rate_is_that_of_batches_or_of_all_rows(rows, overrides, of_images, expected):
+    config = with_overrides(ModelConfig(formula=FORMULA), overrides)
+    assert with_rate(config, rows, of_images=of_images).train.learning_rate == expected
 
 
 def test_all_stages_of_a_construction_count():

@@ -56,7 +56,7 @@ class Settings(TypedDict, total=False):
     # train
     epochs: int
     steps: int
-    learning_rate: float
+    learning_rate: float | Auto
     batch_size: int
     validation: float
     device: Literal["auto", "cpu", "cuda"]

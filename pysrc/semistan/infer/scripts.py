@@ -103,7 +103,7 @@ def r_script(
     window = _window(options.warmup, keep_metric)
     phases = "".join(f", {name} = {value}" for name, value in window.items())
     settings = ", ".join(f"{name} = {value}" for name, value in KEEP_MEMORY.items())
-    return f"""# Compile and sample with cmdstanr (0.9 takes CmdStan 2.35 and later), in this folder: Rscript run.R
+    return f"""# Compile and sample by cmdstanr, which takes CmdStan 2.35 or later: Rscript run.R
 n <- {options.chains}
 chains <- seq_len(n)
 # glibc keeps what is freed: small gradients take less time.

@@ -123,7 +123,7 @@ def descend(
         If the loss is not finite.
     """
     training, validation = split_rows(problem.for_training(), options.validation, generator)
-    optimiser = torch.optim.Adam(parameters.tensors(), lr=options.learning_rate)
+    optimiser = torch.optim.Adam(parameters.tensors(), lr=options.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training
     large = len(training) > FULL_BATCH or training.inputs.dtype == torch.float32
@@ -150,7 +150,7 @@ def descend(
     if not np.isfinite(at.least):
         raise SemistanError(
             f"training diverged: the loss is {at.records[-1][1]:g} after {at.epoch} epochs; lower "
-            f"learning_rate (now {options.learning_rate:g})"
+            f"learning_rate (now {options.rate:g})"
         )
     history = np.array(at.records, dtype=float).T
     return Parameters(*at.best), dict(zip(RECORDED, history, strict=True))

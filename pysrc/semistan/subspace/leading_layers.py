@@ -91,7 +91,7 @@ def batched(whole: Problem, train: TrainConfig) -> TrainConfig:
     most = max(FEWEST, ACTIVATIONS // whole.network.widest)
     size = train.batch_size or min(default_batch(rows), most)
     steps = -(-rows // min(size, rows))
-    own = {"epochs": -(-train.epochs // steps), "learning_rate": RATE * train.learning_rate}
+    own = {"epochs": -(-train.epochs // steps), "learning_rate": RATE * train.rate}
     return train.model_copy(update={"batch_size": size, **own})
 
 

@@ -145,7 +145,7 @@ def continue_training(
     weights, *others = parameters.tensors()
     decay = PRIOR_PRECISION / len(rows[0]) if rows[0].prior_scale is None else 0.0
     prior: dict[str, Any] = {"params": [weights], "weight_decay": decay}
-    optimiser = torch.optim.Adam([prior, {"params": others}], lr=RATE * options.learning_rate)
+    optimiser = torch.optim.Adam([prior, {"params": others}], lr=RATE * options.rate)
     size = path_batch_size(len(rows[0]), options.batch_size)
     every = path_spacing(snapshots, options.epochs)
     mean = [torch.zeros_like(tensor) for tensor in start.tensors()]
@@ -163,7 +163,7 @@ def continue_training(
         if progress is not None:
             progress(epoch, loss, held_out)
     average = Parameters(*mean)
-    _check(records, average, options.learning_rate)
+    _check(records, average, options.rate)
     return Trajectory(
         average,
         np.array(kept) - average.control_points[0].cpu().numpy(),

@@ -56,7 +56,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
-from semistan.subspace.steps import within_steps
+from semistan.subspace.steps import with_rate, within_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,6 +190,8 @@ def prepare(
     check_options(config, modules)
     config, fewer = within_steps(config, len(rows))
     said += [fewer] if fewer else []
+    of_images = any(inputs.pixels_of for inputs in design.networks)
+    config = with_rate(config, len(rows), of_images=of_images)
     spec = network_spec(config, design, modules)
     config = anywhere(_with_given_dimension(config, formula, spec))
     check_construction(config.subspace, spec)

@@ -164,7 +164,7 @@ def _subspace_facts(results: Results) -> Iterator[Fact]:
             yield Fact("Curve", f"length {significant(trained.arc_length)} through {points}")
     yield Fact(
         "Training",
-        f"{count(train.epochs, 'epoch')}, learning rate {train.learning_rate:g}, "
+        f"{count(train.epochs, 'epoch')}, learning rate {train.rate:g}, "
         f"{100 * train.validation:g}% of the rows for validation",
     )
     seeds = ", ".join(str(bundle.config.train.seed) for bundle in bundles)
