@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from semistan.model.config import ModelConfig
     from semistan.posterior.diagnostics import Convergence
-    from semistan.posterior.effects.answers import Answer
+    from semistan.posterior.effects.answers import EffectTable
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.workflow.doctor import Finding
@@ -140,7 +140,7 @@ def plain_table(table: pd.DataFrame) -> Table:
     return laid
 
 
-def say_basis(answer: Answer) -> None:
+def say_basis(answer: EffectTable) -> None:
     """Say on what estimates rest if that is not all draws and rows alike."""
     if answer.partial or answer.weights:
         say(f"From {answer.basis}.")

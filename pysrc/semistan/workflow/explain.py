@@ -9,7 +9,7 @@ import numpy as np
 
 from semistan.data.frames import Table
 from semistan.posterior.categories import category_position
-from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
+from semistan.posterior.effects.answers import EffectTable, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.options import EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
@@ -144,7 +144,7 @@ def slopes(
 
 def answered_slopes(
     run: RunLike, variables: str | Sequence[str] | None = None, **options: Any
-) -> Answer:
+) -> EffectTable:
     """Return what ``slopes`` does, and on which draws and rows it rests."""
     run = opened(run)
     names = [variables] if isinstance(variables, str) else variables
@@ -202,7 +202,7 @@ def answered_importance(
     *,
     variables: str | Sequence[str] | None = None,
     **options: Any,
-) -> Answer:
+) -> EffectTable:
     """Return what ``importance`` does, and on which draws and rows it rests."""
     run = posterior_run(run)
     names = [variables] if isinstance(variables, str) else variables

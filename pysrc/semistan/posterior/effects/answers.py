@@ -28,7 +28,7 @@ REPEATS, SEED = 5, 1  # defaults of the commands
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class EffectTable:
     """A table of estimates, and on what it rests.
 
     Attributes
@@ -61,7 +61,9 @@ class Answer:
     def basis(self) -> str:
         """On what it rests, as ``1,000 of 4,000 draws, 442 rows, weighted by w``."""
         parts = [_part(*self.draws, "draw"), _part(*self.rows, "row")]
-        return ", ".join(parts + [self.weights] * bool(self.weights))
+        if self.weights:
+            parts.append(self.weights)
+        return ", ".join(parts)
 
 
 def marginal_answer(
@@ -73,7 +75,7 @@ def marginal_answer(
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = SEED,
-) -> Answer:
+) -> EffectTable:
     """Average marginal effects over a table's rows; arguments as of the command.
 
     Raises
@@ -100,7 +102,7 @@ def importance_answer(
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = SEED,
-) -> Answer:
+) -> EffectTable:
     """Rank columns by what permuting them costs; arguments as of the command.
 
     Raises
@@ -125,9 +127,9 @@ def _answer(
     table: pd.DataFrame,
     rows: int | None,
     weights: str,
-) -> Answer:
+) -> EffectTable:
     number = len(table) if rows is None else min(rows, len(table))
-    return Answer(frame, (used.size, posterior.size), (number, len(table)), weights)
+    return EffectTable(frame, (used.size, posterior.size), (number, len(table)), weights)
 
 
 def _affordable(

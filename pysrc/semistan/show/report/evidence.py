@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.posterior.effects.answers import Answer, importance_answer, marginal_answer
+from semistan.posterior.effects.answers import EffectTable, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import conditional_effect, partial_dependence
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.scoring.loo import Loo, leave_one_out, loo_obstacle
@@ -127,7 +127,7 @@ def _or_fault(compute: Callable[[Results], T], results: Results) -> T | str:
         return f"{error}."
 
 
-def _estimates(answer: Answer) -> Estimates:
+def _estimates(answer: EffectTable) -> Estimates:
     return Estimates(answer.frame, answer.basis)
 
 
