@@ -35,6 +35,11 @@
 #define SEMISTAN_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Int{__VA_ARGS__})
 #endif
 
+// Vectors are passed between functions that are inlined: their ABI does not matter.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
 namespace semistan {
 
 constexpr int LINE = 8;            // doubles in a cache line

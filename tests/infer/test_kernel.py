@@ -33,7 +33,7 @@ def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):
     compiler_version()
     for name in KERNEL_HEADERS:
         (tmp_path / name).write_text(stan_source(name), "utf-8")
-    command = ["g++", *flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", f"-I{tmp_path}",
+    command = ["g++", *flags, "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}",
                ROOT / "tests" / "infer" / "kernel.cpp", "-o", tmp_path / "kernel"]  # fmt: skip
     subprocess.run(command, check=True)
     result = subprocess.run([tmp_path / "kernel"], capture_output=True, text=True, check=False)
