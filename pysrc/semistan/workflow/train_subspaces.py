@@ -363,16 +363,17 @@ def _finish(path: Path, begun: Begun, seconds: float, modules: Modules) -> Run:
     first, options = members[0], begun.config.sample
     program = stan_program(first.bundle.model, kernel=first.kernel)
     write_program(first.bundle.model, program, path, first.kernel)
-    manifest = Manifest(
-        **{name: getattr(begun, name) for name in begun.model_fields_set},
-        bundle_sha256=[member.bundle.sha256 for member in members],
-        sample=_shared_options(options, members),
-        warmups=sorted({int(member.options.warmup) for member in members}),
-        keep_metric=all(member.keep_metric for member in members),
-        plan=first.manifest.plan,
-        kernel=first.kernel,
-        seconds={"train": seconds},
-    )
+    known = {name: getattr(begun, name) for name in begun.model_fields_set}
+    found = {
+        "bundle_sha256": [member.bundle.sha256 for member in members],
+        "sample": _shared_options(options, members),
+        "warmups": sorted({int(member.options.warmup) for member in members}),
+        "keep_metric": all(member.keep_metric for member in members),
+        "plan": first.manifest.plan,
+        "kernel": first.kernel,
+        "seconds": {"train": seconds},
+    }
+    manifest = Manifest(**(known | found))
     own = [item for item in path.iterdir() if item.is_file() and not item.name.startswith(".")]
     stamps = {item.name: stamp_of(item) for item in own if item.name != MARKER}
     write_manifest(path, manifest, stamps)
