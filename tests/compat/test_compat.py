@@ -93,9 +93,9 @@ def test_the_summary_is_the_one_of_then(folder, command, capsys):
     assert list(table.columns) == then["columns"]
     assert_same(table, then["data"])
     assert command("summary", folder, "--json") in (0, 3)
-    shown = json.loads(capsys.readouterr().out)["coefficients"]
-    assert list(shown) == then["index"]
-    assert_same([list(line.values()) for line in shown.values()], then["data"])
+    shown = json.loads(capsys.readouterr().out)["rows"]
+    assert [line.pop("variable") for line in shown] == then["index"]
+    assert_same([list(line.values()) for line in shown], then["data"])
 
 
 @folders

@@ -107,7 +107,7 @@ def test_trainings_in_processes_of_their_own_are_the_same(fit, tmp_path, monkeyp
         config(subspace__subspaces=2), small_frame(40), out=tmp_path / "run",
         progress=lambda epoch, *_: told.append(epoch),
     )  # fmt: skip
-    assert again.run.manifest["bundle_sha256"] == fit.run.manifest["bundle_sha256"]
+    assert again.run.manifest.bundle_sha256 == fit.run.manifest.bundle_sha256
     assert max(told) == 2 * EPOCHS
 
 
