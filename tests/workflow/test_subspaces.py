@@ -172,7 +172,7 @@ COMMANDS = (
     ("summary", "run", "--interval", "0.9"),
     ("hypothesis", "run", "b_x > 0", "b_x = 0", "--rope=-1,1"),
     ("score", "run", "--r2"),
-    ("comparisons", "run", "--variables", "x", "--contrast", "sd"),
+    ("comparisons", "run", "x", "--contrast", "sd"),
     ("pp-check", "run", "--stat", "max,sd"),
     ("plot", "run", "--kind", "loo_pit"),
     ("plot", "run", "--kind", "pairs"),

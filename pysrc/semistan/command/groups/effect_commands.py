@@ -31,6 +31,14 @@ from semistan.command.flags import (
 from semistan.errors import InputError
 from semistan.terminal import bars, screen
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Columns of the data; by default all but those that only name groups or stand in an "
+        "offset."
+    ),
+]
+
 
 @configurable(*TABLE_FLAGS, into="dialect")
 @configurable(*WHERE_FLAGS, into="where")
@@ -48,7 +56,7 @@ def predict(
     ] = None,
     out: AnswerOut = None,
     draws: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet with one line per row and draw.")
+        Path | None, typer.Option(help="CSV, Parquet or JSON file with one line per row and draw.")
     ] = None,
     weights: Annotated[
         str | None,
@@ -147,13 +155,7 @@ def effect(
 @answering
 def slopes(
     run: RunFolder,
-    variables: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Columns of the data; by default all but those that only name groups or stand in "
-            "an offset."
-        ),
-    ] = None,
+    variables: Columns = None,
     scale: Scale = "response",
     rows: SomeRows = None,
     interval: Central = 0.95,
@@ -178,13 +180,7 @@ def slopes(
 @answering
 def comparisons(
     run: RunFolder,
-    variables: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns that change, as x,g; by default all but those that only name groups or "
-            "stand in an offset."
-        ),
-    ] = None,
+    variables: Columns = None,
     contrast: Annotated[
         str | None,
         typer.Option(
@@ -216,7 +212,7 @@ def comparisons(
     opened = read_run(run)
     frame = rows_of(newdata, dialect, opened) if newdata else None
     table = criticise.comparisons(
-        opened, variables.split(",") if variables else None,
+        opened, variables or None,
         newdata=frame,
         contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
         interval=interval, seed=seed,

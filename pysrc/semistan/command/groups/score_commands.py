@@ -91,7 +91,8 @@ def _explained_variance(run: "Run", interval: float, seed: int, reply: Reply) ->
 def loo(
     run: RunFolder,
     pointwise: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet with elpd and Pareto k of each row.")
+        Path | None,
+        typer.Option(help="CSV, Parquet or JSON file with elpd and Pareto k of each row."),
     ] = None,
     moment_match: Annotated[
         bool,

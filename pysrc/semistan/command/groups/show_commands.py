@@ -93,7 +93,7 @@ def export(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="CSV or Parquet file of draws; R file, RUN/read.R by default."
+            "--out", "-o", help="CSV, Parquet or JSON file of draws; R file, RUN/read.R by default."
         ),
     ] = None,
     seed: Annotated[

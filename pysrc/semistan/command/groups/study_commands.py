@@ -26,7 +26,7 @@ def simulate(
     model: Annotated[
         str, typer.Argument(metavar="RUN|MODEL", help="A run, or a model.toml or formula.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="CSV or Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV, Parquet or JSON file to write.")],
     times: Annotated[int, typer.Option(help="New responses of each row.")] = 1,
     prior_only: Annotated[
         bool, typer.Option("--prior-only", help="From the prior of a run, not its posterior.")
