@@ -204,7 +204,7 @@ def test_generated_quantities_are_ours(command, folder):
 
 def test_the_r_script_is_written_into_the_run(command, folder):
     succeeds(command, "export", "run", "--to", "r")
-    assert "read_stan_csv" in (folder / "run" / "read.R").read_text()
+    assert "coefficient_table" in (folder / "run" / "read.R").read_text()
     code, _, err = command("export", "run", "--to", "r")
     assert code == 2
     assert "--overwrite" in err
@@ -265,13 +265,19 @@ REFUSED = {
         ["plot", "run", "--kind", "subspace", "--directions", "a,b"],
         "two numbers as 1,2",
     ),
-    "draws' suffix": (["export", "run", "--to", "draws", "--out", "draws.rds"], "ends in .csv or"),
+    "draws' suffix": (
+        ["export", "run", "--to", "draws", "--out", "draws.rds"],
+        "ends in .csv, .parquet or .json",
+    ),
     "no response": (["score", "run", "--newdata", "no-y.csv"], "rows have no column 'y'"),
     "no column": (["predict", "run", "--newdata", "no-x.csv"], "names column 'x'"),
     "unseen level": (["predict", "run", "--newdata", "level.csv"], "not trained on: 'z'"),
     "no rows": (["score", "run", "--newdata", "empty.csv"], "has a header but no rows"),
     "nor Parquet": (["predict", "run", "--newdata", "d.parquet"], "no readable Parquet"),
-    "suffix": (["predict", "run", "--newdata", "d.csv", "--out", "a.xlsx"], "ends in .csv or"),
+    "suffix": (
+        ["predict", "run", "--newdata", "d.csv", "--out", "a.xlsx"],
+        "ends in .csv, .parquet or .json",
+    ),
     "other data": (["compare", "run", "elsewhere"], "different responses: row 1 is"),
     "other rows": (["compare", "run", "shorter"], "has 40 rows and 'shorter' has 39"),
     "one run": (["compare", "run"], "at least two models"),
