@@ -224,7 +224,7 @@ def descend(model: Model, inputs: Tensor, y: Tensor, train: TrainConfig, seed: i
     training, validation = held_out(len(y), train, seed)
     rows, others = ((inputs[i], y[i]) for i in (training, validation))
     epochs = train.epochs
-    optimiser = torch.optim.Adam(model.parameters(), lr=train.learning_rate)
+    optimiser = torch.optim.Adam(model.parameters(), lr=train.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     best, least = deepcopy(model.state_dict()), np.inf
     for epoch in range(1, epochs + 1):

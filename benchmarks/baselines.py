@@ -34,7 +34,7 @@ from semistan.model.networks.mlp import FullyConnected
 from semistan.posterior.predictive import posterior_epred
 from semistan.posterior.scoring.compare import compare_elpd
 from semistan.posterior.scoring.scores import crps
-from semistan.workflow.fit import Fit, fit_model
+from semistan.workflow.fit import Fitted, fit_model
 from semistan.workflow.prepare import new_rows
 from tables import Split, TableOptions, read_split, read_table_options
 
@@ -168,7 +168,9 @@ def judge_semistan(
     seconds = sum(fit.run.manifest.seconds.values())
     rows = new_rows(fit.run.bundle, split.test, response=True)
     mean = posterior_epred(fit.posterior, rows)
-    sigma = fit.posterior.draws.flat(fit.posterior.draws.dispersion["sigma"])[:, None]
+    sigma = fit.posterior.members[0].draws.flat(fit.posterior.members[0].draws.dispersion["sigma"])[
+        :, None
+    ]
     predictive = Predictive(mean, np.broadcast_to(sigma, mean.shape))
     found = judge(split, name, predictive, fit.run.bundle.subspace.k, seconds, fit)
     _check(found, semistan.score(fit.run, split.test, interval=INTERVAL))
@@ -176,7 +178,12 @@ def judge_semistan(
 
 
 def judge(
-    split: Split, name: str, predictive: Predictive, k: int, seconds: float, fit: Fit | None = None
+    split: Split,
+    name: str,
+    predictive: Predictive,
+    k: int,
+    seconds: float,
+    fit: Fitted | None = None,
 ) -> Judged:
     """Judge a predictive distribution of the held-out rows."""
     y, generator = split.test[split.response].to_numpy(), np.random.default_rng(SEED)
@@ -193,7 +200,7 @@ def judge(
         covered=((lower <= y) & (y <= upper)).astype(float),
         seconds=seconds,
         rhat=_rhat(fit) if fit else np.nan,
-        divergences=int(fit.posterior.draws.sampler["diverging"].sum()) if fit else 0,
+        divergences=int(fit.posterior.members[0].draws.sampler["diverging"].sum()) if fit else 0,
     )
     console.print(f"{split.table} {name}: LPPD {found.lpd.mean():.3f}, {seconds:.0f} s")
     return found
@@ -241,7 +248,7 @@ def _keys(name: str, settings: Configuration) -> Configuration:
     return named | {f"subspace.{k}": v for k, v in settings.items()}
 
 
-def _rhat(fit: Fit) -> float:
+def _rhat(fit: Fitted) -> float:
     rows = [row.rhat for row in fit.summary.rows]
     return float(np.nanmax([*rows, fit.summary.eta.rhat]))
 

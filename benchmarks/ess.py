@@ -57,8 +57,9 @@ from semistan.model.table.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.run import Run
 from semistan.program.parts import Kernel
-from semistan.workflow.fit import compile_model, train
+from semistan.workflow.compiled import compile_model
 from semistan.workflow.prepare import prepare
+from semistan.workflow.train import train
 
 VALUES = 20  # of eta, at rows spread over the table
 LENGTH = (1000, 1000)  # warm-up and draws of each of a peer's chains

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common import AIRFOIL, Case, Record, console, read_options, record, report
-from ess import Figures, Model, sample_semistan, summarise, train_model
+from ess import Figures, Model, quantities, sample_semistan, summarise, train_model
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.posterior.draws import read_draws
 
@@ -62,7 +62,8 @@ def _figures(model: Model, path: Path, seed: int) -> Figures:
     seconds = time.perf_counter() - started
     warmup = int(run.manifest.sample.warmup)
     steps = float(read_draws(run).sampler["n_steps"].mean())
-    return summarise(model, draws, seconds, warmup) | {"leapfrog steps per draw": steps}
+    values = quantities(model, draws)
+    return summarise(values, values, seconds, warmup) | {"leapfrog steps per draw": steps}
 
 
 if __name__ == "__main__":

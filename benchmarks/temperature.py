@@ -30,7 +30,8 @@ from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import quiet_arviz
-from semistan.workflow.fit import Fit, compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.compiled import compile_model, trusted_kernel
+from semistan.workflow.fit import Fitted, new_run, sample
 from semistan.workflow.prepare import configure, prepare
 from semistan.workflow.train import train
 
@@ -130,12 +131,12 @@ def measure(
         fit = sample(run, toolchain)
         seconds = time.perf_counter() - started
         lppd = semistan.score(fit.run, test).set_index("score")["Estimate"]["LPPD"]
-    return _record(setting, fit, float(lppd), seconds), fit.posterior.draws.theta
+    return _record(setting, fit, float(lppd), seconds), fit.posterior.members[0].draws.theta
 
 
-def _record(setting: Setting, fit: Fit, lppd: float, seconds: float) -> dict:
+def _record(setting: Setting, fit: Fitted, lppd: float, seconds: float) -> dict:
     """Summarise theta's posterior, with what is needed to judge the chains."""
-    arviz, theta = quiet_arviz(), fit.posterior.draws.theta
+    arviz, theta = quiet_arviz(), fit.posterior.members[0].draws.theta
     record = {**asdict(setting), "lppd": lppd, "seconds": round(seconds, 1)}
     for j, name in enumerate(NAMES):
         draws = theta[..., j]
@@ -147,9 +148,9 @@ def _record(setting: Setting, fit: Fit, lppd: float, seconds: float) -> dict:
             f"rhat_{name}": float(arviz.rhat(draws)),
         }
     return record | {
-        "mean_sigma": float(fit.posterior.draws.dispersion["sigma"].mean()),
-        "divergent": int(fit.posterior.draws.sampler["diverging"].sum()),
-        "leapfrog_steps": float(fit.posterior.draws.sampler["n_steps"].mean()),
+        "mean_sigma": float(fit.posterior.members[0].draws.dispersion["sigma"].mean()),
+        "divergent": int(fit.posterior.members[0].draws.sampler["diverging"].sum()),
+        "leapfrog_steps": float(fit.posterior.members[0].draws.sampler["n_steps"].mean()),
     }
 
 

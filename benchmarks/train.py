@@ -20,8 +20,8 @@ from common import AIRFOIL, Case, Record, read_options, record, report, take_tur
 from semistan.density.problem import Problem, make_problem
 from semistan.model.networks.mlp import FullyConnected
 from semistan.subspace.descent import RECORDS
-from semistan.workflow.fit import train
 from semistan.workflow.prepare import Prepared, prepare
+from semistan.workflow.train import train
 
 DIMENSIONS = (0, 1, 3, 7, 15)
 PLAIN = "plain network"
@@ -73,7 +73,7 @@ def train_plain(prepared: Prepared) -> dict[str, Tensor]:
     training, validation = split_problem(prepared)
     epochs = prepared.config.train.epochs
     model = PlainNetwork(training).double()
-    optimiser = torch.optim.Adam(model.parameters(), lr=prepared.config.train.learning_rate)
+    optimiser = torch.optim.Adam(model.parameters(), lr=prepared.config.train.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     best, least = model.state_dict(), float("inf")
     for epoch in range(1, epochs + 1):

@@ -36,7 +36,7 @@ import torch
 from scipy import stats
 
 from semistan.model.arrays import Array
-from semistan.workflow.fit import Fit, fit_model
+from semistan.workflow.fit import Fitted, fit_model
 from studies.markdown import number, table, verdict
 from studies.own import QUICK
 from studies.study import Cell, Options, Record, Study, main
@@ -161,7 +161,7 @@ def _priors(prior: str, family: str, k: int | str) -> dict[str, Any]:
     return around | (FIXED if prior == "paper" and family == "gaussian" else {})
 
 
-def figures(fit: Fit, theta: Array) -> Record:
+def figures(fit: Fitted, theta: Array) -> Record:
     """Return what is kept of a fit; lists have an element for each coefficient.
 
     ``below`` is the share of draws below the true coefficient: a central interval of level a holds
@@ -186,7 +186,7 @@ def figures(fit: Fit, theta: Array) -> Record:
     }
 
 
-def _followed(fit: Fit) -> Record:
+def _followed(fit: Fitted) -> Record:
     """Return the curve's length during training."""
     history = fit.run.bundle.trained.history
     every = max(1, len(history["epoch"]) // KEPT)
