@@ -32,7 +32,7 @@ test-all: lint cmdstan
 	$(PYTEST) -m "not (tutorials or faults)"
 
 test-r: .venv/installed-dev cmdstan
-	$(PYTEST) tests/show/test_r.py
+	$(PYTEST) tests/show/test_r.py tests/r
 
 test-docs: .venv/installed-dev cmdstan
 	$(PYTEST) -m tutorials

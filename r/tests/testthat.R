@@ -1,0 +1,4 @@
+library(testthat)
+library(semistan)
+
+test_check("semistan")
