@@ -151,7 +151,7 @@ def test_a_csv_of_ten_digit_draws_reads_back_the_same(drawn, tmp_path):
 
 
 def test_another_format_is_refused_before_anything_is_written(drawn, tmp_path):
-    with pytest.raises(InputError, match=r"ends in \.csv or \.parquet, got .*draws\.rds'"):
+    with pytest.raises(InputError, match=r"ends in \.csv, \.parquet or \.json, got .*draws\.rds'"):
         write_table(draws_table(SubspacePosterior(drawn[0], drawn[2])), tmp_path / "draws.rds")
     assert not list(tmp_path.iterdir())
 

@@ -456,10 +456,8 @@ def _check_r(fit, rscript):
     assert found["draws"] == fit.posterior.size
     assert found["ebfmi"] == pytest.approx(ebfmi(fit.posterior.sampler["energy"]).min(), rel=1e-2)
     for row in fit.summary.rows:
-        label = {"b_Intercept": "Intercept", "b_x": "x"}.get(row.name)
-        if label is not None:
-            line = table.loc[label]
-            assert line["Estimate"] == pytest.approx(row.estimate, rel=1e-6)
-            assert line["Est.Error"] == pytest.approx(row.est_error, rel=1e-6)
-            assert line["Rhat"] == pytest.approx(row.rhat, rel=1e-3)
-            assert line["Bulk_ESS"] == pytest.approx(row.bulk_ess, rel=0.02)
+        line = table.loc[row.name]
+        assert line["Estimate"] == pytest.approx(row.estimate, rel=1e-6)
+        assert line["Est.Error"] == pytest.approx(row.est_error, rel=1e-6)
+        assert line["Rhat"] == pytest.approx(row.rhat, rel=1e-3)
+        assert line["Bulk_ESS"] == pytest.approx(row.bulk_ess, rel=0.02)
