@@ -1,69 +1,106 @@
-# The Python module; an error says what to do where it is not found.
-module <- function() {
-  python <- getOption("semistan.python")
-  if (!is.null(python)) reticulate::use_python(python, required = TRUE)
-  tryCatch(reticulate::import("semistan", convert = FALSE), error = function(e) {
-    stop("Python with the module semistan was not found. Install it with 'pip install semistan' ",
-         "and name its Python, before anything else uses Python: ",
-         "options(semistan.python = \"/path/to/python\"), or the variable RETICULATE_PYTHON.\n",
-         "Python said: ", conditionMessage(e), call. = FALSE)
-  })
+# The Python process: how it is found, and how it is asked.
+
+state <- new.env(parent = emptyenv())
+
+#' The Python side of this package; started on first use, and then kept.
+bridge <- function() {
+  if (is.null(state$bridge)) {
+    start_python()
+    folder <- system.file("python", package = "semistan", mustWork = TRUE)
+    state$bridge <- tryCatch(
+      reticulate::import_from_path("semistan_r", folder, convert = FALSE),
+      error = function(e) stop(not_found(conditionMessage(e)), call. = FALSE)
+    )
+    check_version()
+  }
+  state$bridge
 }
 
-# Evaluate a call of Python; its errors have their message only.
-python <- function(call) {
-  tryCatch(call, error = function(e) {
-    text <- sub("\n*(Run `?reticulate::|Detailed traceback).*$", "", conditionMessage(e))
-    stop(sub("^[A-Za-z_.]*(Error|Exception): ", "", text), call. = FALSE)
-  })
+start_python <- function() {
+  if (reticulate::py_available()) return(invisible())
+  chosen <- getOption("semistan.python")
+  if (!is.null(chosen)) {
+    return(use_place(chosen))
+  }
+  if (nzchar(Sys.getenv("RETICULATE_PYTHON"))) return(invisible())
+  # reticulate would otherwise offer to install a Python of its own.
+  if (is.na(Sys.getenv("RETICULATE_MINICONDA_ENABLED", NA))) {
+    Sys.setenv(RETICULATE_MINICONDA_ENABLED = "FALSE")
+  }
+  command <- python_of_command(Sys.which("semistan"))
+  if (nzchar(command)) reticulate::use_python(command, required = FALSE)
+  invisible()
 }
 
-absent_as_none <- function(x) lapply(seq_along(x), function(i) if (is.na(x[[i]])) NULL else x[[i]])
+use_place <- function(place) {
+  place <- path.expand(place)
+  if (!file.exists(place)) {
+    stop("options(semistan.python = \"", place, "\"): there is nothing there. Name a Python, or the ",
+         "folder of a virtual environment.", call. = FALSE)
+  }
+  if (dir.exists(place)) reticulate::use_virtualenv(place, required = TRUE)
+  else reticulate::use_python(place, required = TRUE)
+  invisible()
+}
 
-# A column for pandas. Levels keep their order, whole numbers and truth values stay what they are.
-column <- function(x, pd) {
-  if (is.factor(x)) {
-    pd$Categorical(absent_as_none(as.character(x)), categories = as.list(levels(x)),
-                   ordered = is.ordered(x))
-  } else if (inherits(x, c("Date", "POSIXt"))) {
-    pd$to_datetime(absent_as_none(format(x)))
-  } else if (is.character(x)) {
-    absent_as_none(x)
-  } else if ((is.integer(x) || is.logical(x)) && anyNA(x)) {
-    pd$array(absent_as_none(x), dtype = if (is.integer(x)) "Int64" else "boolean")
-  } else if (is.numeric(x) || is.logical(x)) {
-    if (length(x) == 1) as.list(x) else as.vector(x)
-  } else {
-    stop("a column of class ", class(x)[1], " cannot be used; expected numbers, truth values, ",
-         "strings, a factor or dates", call. = FALSE)
+# The Python that a command written in Python begins with: "#!/path/to/python".
+python_of_command <- function(command) {
+  if (!nzchar(command)) return("")
+  first <- tryCatch(readLines(command, n = 1, warn = FALSE), error = function(e) "")
+  python <- sub("^#!\\s*(\\S+).*", "\\1", first)
+  if (startsWith(first, "#!") && grepl("python", basename(python)) && file.exists(python)) python
+  else ""
+}
+
+not_found <- function(reason) {
+  used <- tryCatch(reticulate::py_config()$python, error = function(e) NULL)
+  paste0(
+    if (is.null(used)) "Python was not found. "
+    else paste0("Python's package semistan cannot be used from ", used, " (",
+                strsplit(reason, "\n")[[1]][1], "). "),
+    "Install it into a virtual environment, and before the first use of this package say where it ",
+    "is: options(semistan.python = \"~/my-environment\"), or reticulate::use_virtualenv(). A ",
+    "Python that R has started stays until R ends."
+  )
+}
+
+check_version <- function() {
+  theirs <- ask("version")
+  ours <- as.character(utils::packageVersion("semistan"))
+  if (theirs != ours) {
+    warning("this is semistan ", ours, " for R, and semistan ", theirs, " of Python: install the ",
+            "same version of both", call. = FALSE)
   }
 }
 
-rows <- function(data) {
-  if (is.null(data)) return(NULL)
-  pd <- reticulate::import("pandas", convert = FALSE)
-  pd$DataFrame(lapply(as.data.frame(data), column, pd = pd))
-}
-
-# Tables and arrays come as lists: reticulate's own way needs the NumPy that it was built for.
-table_of <- function(table) {
-  frame <- as.data.frame(reticulate::py_to_r(table$to_dict("list")), optional = TRUE)
-  if (!is.null(reticulate::py_to_r(table$index$name))) {
-    rownames(frame) <- reticulate::py_to_r(table$index$tolist())
+#' Ask the Python side, and raise its errors as R's.
+ask <- function(verb, ...) {
+  found <- reticulate::py_to_r(bridge()$attempt(verb, ...))
+  if (isTRUE(found$interrupted)) {
+    message("interrupted")
+    invokeRestart("abort")
   }
-  frame
+  if (!is.null(found$error)) stop(in_r(found$error), call. = FALSE)
+  found$value
 }
 
-array_of <- function(values) {
-  shape <- unlist(reticulate::py_to_r(values$shape))
-  aperm(array(reticulate::py_to_r(values$ravel()$tolist()), rev(shape)))
+# Advice in the words of R: an argument in place of the command line's flag.
+in_r <- function(text) {
+  text <- gsub("--drop-missing", "drop_missing = TRUE", text, fixed = TRUE)
+  gsub("--allow-new-levels", "allow_new_levels = TRUE", text, fixed = TRUE)
 }
 
-# A setting as Python expects it: whole numbers are integers, hidden and channels are lists.
-setting <- function(name, value) {
-  if (is.numeric(value) && all(is.finite(value)) && all(abs(value) < 2^31) &&
-      all(value == round(value))) {
-    value <- as.integer(value)
+semistan_available <- function() {
+  found <- tryCatch(!is.null(suppressWarnings(bridge())), error = function(e) FALSE)
+  isTRUE(found)
+}
+
+# A Python value of an R one: whole numbers are whole there, and vectors are lists.
+plain <- function(value) {
+  if (is.numeric(value) && all(is.finite(value)) && all(value == round(value)) &&
+      all(abs(value) < 2^31)) {
+    value <- stats::setNames(as.integer(value), names(value))
   }
-  if (name %in% c("hidden", "channels", "priors")) as.list(value) else value
+  if (is.atomic(value) && (length(value) != 1 || !is.null(names(value)))) value <- as.list(value)
+  value
 }
