@@ -13,7 +13,7 @@ import pytest
 from semistan.infer.stan_csv import Origin, stan_csv
 from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import ebfmi
-from semistan.posterior.draws import draws_of_columns, elements
+from semistan.posterior.draws import draws_of_columns, level_effects
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import psis_loo
@@ -183,7 +183,7 @@ def test_every_kind_of_model_is_read(name, completed, rscript, tmp_path):
     tables = {path.stem: pd.read_csv(path).set_index("variable") for path in tmp_path.glob("*.csv")
               if path.stem in ("coefficients", "levels")}  # fmt: skip
     draws = draws_of_columns(bundle, columns, run.options)
-    named = draws.interpreted | elements(bundle.design, draws)
+    named = draws.interpreted | level_effects(bundle.design, draws)
     shown = [name for table in tables.values() for name in table.index]
     assert shown == list(named)
     parts = [name for name in shown if uncompleted(printed).isdisjoint({name, name.split("[")[0]})]

@@ -36,7 +36,7 @@ from semistan.model.terms.term import TensorBlock, Term
 if TYPE_CHECKING:
     from torch import Tensor
 
-MANY_ROWS = 4096  # beyond which training computes networks in single precision
+MANY_ROWS = 4096  # beyond which training is in batches, and computes networks in single precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,12 +54,14 @@ def shell_script(
 ) -> str:
     """Return a shell script that compiles the program, runs NUTS and prints the summary."""
     assert options.warmup != "auto"
-    flags = ""
+    flags, stanc = "", []
     if kernel == "cpp":
         flags += 'USER_HEADER="$here/log_lik.hpp" '
-    stanc = {"--allow-undefined": kernel == "cpp", "--include-paths=$here": include}
-    if any(stanc.values()):
-        flags += f'STANCFLAGS="{" ".join(flag for flag, needed in stanc.items() if needed)}" '
+        stanc.append("--allow-undefined")
+    if include:
+        stanc.append("--include-paths=$here")
+    if stanc:
+        flags += f'STANCFLAGS="{" ".join(stanc)}" '
     kept = "metric=dense_e metric_file=metric-$i.json"
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
     window = _window(options.warmup, keep_metric)

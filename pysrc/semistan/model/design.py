@@ -144,6 +144,11 @@ class Design:
         return side_by_side(self.networks)
 
     @property
+    def of_images(self) -> bool:
+        """Whether some networks take pixels."""
+        return any(inputs.pixels_of for inputs in self.networks)
+
+    @property
     def trunks(self) -> dict[str, TrunkFile]:
         """The file that made the embeddings of each column that has some."""
         return {name: file for item in self.networks for name, file in item.trunks.items()}

@@ -21,7 +21,7 @@ from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
-from semistan.model.terms.term import Term, element_labels
+from semistan.model.terms.term import element_labels
 from semistan.posterior.chain_csv import ChainForm, copied, read_chain
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
@@ -229,28 +229,19 @@ def draws_of_columns(
 ) -> Draws:
     """Collect draws from the columns that the program writes, given for each chain by name."""
     design, method, columns = bundle.design, method_of(options), _Columns(chains)
-    scalar = columns.scalar
     sheared, depth = bundle.model.samples_orthogonal, options.max_treedepth
-    further = further_names(bundle.config, design) if sheared else {}
-    varying = [name for item in design.others for name in item.names]
-    intercepts = _intercepts(columns, bundle.family.categories, design.intercept)
     groups = bundle.model.weight_scales
     draws = Draws(
         phi=columns.vector("phi", bundle.subspace.k),
         theta=columns.vector("theta_raw" if sheared else "theta", len(design.coefficients)),
-        coefficients=intercepts
-        | {name: scalar(name) for name in (*design.coefficients, *further, *varying)},
-        dispersion={name: scalar(name) for name in bundle.model.scalars},
-        lprior=scalar("lprior"),
-        sampler={name: scalar(column) for name, column in method.columns.items()},
+        coefficients=columns.scalars(_coefficient_columns(bundle)),
+        dispersion=columns.scalars({name: name for name in bundle.model.scalars}),
+        lprior=columns.scalar("lprior"),
+        sampler=columns.scalars(method.columns),
         max_treedepth=0 if depth == "auto" else depth,
         method=method,
         reservations=reservations(options),
-        spread={
-            shown: scalar(column)
-            for term in design.terms
-            for shown, column in _columns_of(term).items()
-        },
+        spread=columns.scalars(_term_columns(design)),
         terms={
             name: columns.array(name, shape)
             for term in design.terms
@@ -262,9 +253,10 @@ def draws_of_columns(
         return completed(bundle, draws, columns.vector(PSI, bundle.completion.K))
     if not sheared:
         return draws
+    further = tuple(further_names(bundle.config, design))
     orthogonal, theta = bundle.model.orthogonal, columns.vector("theta", len(design.x.loc))
     gamma = (theta - draws.theta)[..., list(orthogonal)]
-    return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, tuple(further)))
+    return replace(draws, orthogonal=Orthogonal(orthogonal, gamma, True, further))
 
 
 def completed(bundle: Bundle, draws: Draws, psi: Array) -> Draws:
@@ -278,9 +270,8 @@ def completed(bundle: Bundle, draws: Draws, psi: Array) -> Draws:
     theta = draws.theta + change.get(design.mean.theta, 0.0)
     of_terms = {name: _shaped(change[name], made.shape) for name, made in draws.terms.items()}
     spread = dict(draws.spread)
-    for term in design.terms:
-        for shown, column in _columns_of(term).items():
-            spread[shown] = spread[shown] + _change_of(column, change, of_terms)
+    for shown, column in _term_columns(design).items():
+        spread[shown] = spread[shown] + _change_of(column, change, of_terms)
     terms = {name: made + of_terms[name] for name, made in draws.terms.items()}
     return replace(draws, theta=theta, terms=terms, spread=spread, psi=psi)
 
@@ -295,11 +286,17 @@ def _change_of(
     column: str, change: Mapping[str, Array], terms: Mapping[str, Array]
 ) -> Array | float:
     """Return how a reported column changes: a parameter, or an element of what terms make."""
-    name, *numbers = column.split(".")
+    name = column.split(".")[0]
     if name in terms:
-        every: tuple[slice | int, ...] = (slice(None), slice(None))
-        return terms[name][every + tuple(int(number) - 1 for number in numbers)]
+        return _element(column, terms)
     return change[name][..., 0] if name in change else 0.0
+
+
+def _element(column: str, terms: Mapping[str, Array]) -> Array:
+    """Return the element (C, S) of what terms make that a column has."""
+    name, *numbers = column.split(".")
+    every: tuple[slice | int, ...] = (slice(None), slice(None))
+    return terms[name][every + tuple(int(number) - 1 for number in numbers)]
 
 
 def table_columns(bundle: Bundle) -> dict[str, str]:
@@ -307,38 +304,43 @@ def table_columns(bundle: Bundle) -> dict[str, str]:
 
     Those are missing that no program writes: coefficients orthogonalised afterwards.
     """
+    scalars = {name: name for name in bundle.model.scalars}
+    return _term_columns(bundle.design) | _coefficient_columns(bundle) | scalars
+
+
+def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
+    """Return the program's columns of intercepts, or thresholds, and coefficients."""
     design, K = bundle.design, bundle.family.categories
-    of_terms = {
-        shown: column for term in design.terms for shown, column in _columns_of(term).items()
-    }
     written = column_names(design.intercept, (K - 1,) if K else ())
     raw = further_names(bundle.config, design) if bundle.model.samples_orthogonal else ()
     varying = (name for item in design.others for name in item.names)
-    return (
-        of_terms
-        | dict(zip(intercept_names(K, design.intercept), written, strict=True))
-        | {name: name for name in (*design.coefficients, *raw, *varying, *bundle.model.scalars)}
-    )
+    intercepts = dict(zip(intercept_names(K, design.intercept), written, strict=True))
+    return intercepts | {name: name for name in (*design.coefficients, *raw, *varying)}
 
 
-def elements(design: Design, draws: Draws) -> dict[str, Array]:
-    """Return the effects of levels (C, S) by name, as ``r_g[a,Intercept]``: not in the table."""
-    found = {}
+def _term_columns(design: Design) -> dict[str, str]:
+    """Return the program's columns of what terms report; elements have names of their own."""
+    found: dict[str, str] = {}
     for term in design.terms:
-        labels = element_labels(term)
-        for made in term.elements:
-            values = draws.terms[made]
-            for column, place in column_names(made, values.shape[2:]).items():
-                if labels[column] not in term.reported:
-                    where: tuple[slice | int, ...] = (slice(None), slice(None), *place)
-                    found[labels[column]] = values[where]
+        elements = {shown: column for column, shown in element_labels(term).items()}
+        found |= {name: elements.get(name, name) for name in term.reported}
     return found
 
 
-def _columns_of(term: Term) -> dict[str, str]:
-    """Return the program's column of each reported name; elements have names of their own."""
-    elements = {shown: column for column, shown in element_labels(term).items()}
-    return {name: elements.get(name, name) for name in term.reported}
+def level_columns(design: Design) -> dict[str, str]:
+    """Map columns of the effects of levels, which are not in the table, to their names."""
+    return {
+        column: shown
+        for term in design.terms
+        for column, shown in element_labels(term).items()
+        if shown not in term.reported
+    }
+
+
+def level_effects(design: Design, draws: Draws) -> dict[str, Array]:
+    """Return the effects of levels (C, S) by name, as ``r_g[a,Intercept]``."""
+    columns = level_columns(design).items()
+    return {shown: _element(column, draws.terms) for column, shown in columns}
 
 
 def level(bundle: Bundle, draws: Draws) -> Array:
@@ -359,6 +361,10 @@ class _Columns:
         """Return one column (C, S)."""
         return np.stack([chain[name] for chain in self.chains])
 
+    def scalars(self, columns: Mapping[str, str]) -> dict[str, Array]:
+        """Return columns (C, S) under other names."""
+        return {name: self.scalar(column) for name, column in columns.items()}
+
     def vector(self, name: str, size: int) -> Array:
         """Return a vector's elements (C, S, size)."""
         return self.array(name, (size,))
@@ -370,15 +376,6 @@ class _Columns:
         for column, position in column_names(name, shape).items():
             found[every + position] = self.scalar(column)
         return found
-
-
-def _intercepts(columns: _Columns, K: int, name: str) -> dict[str, Array]:
-    """Return the intercept, or the thresholds in its place, as they are called in the table."""
-    written = column_names(name, (K - 1,) if K else ())
-    return {
-        shown: columns.scalar(column)
-        for shown, column in zip(intercept_names(K, name), written, strict=True)
-    }
 
 
 def orthogonalised(bundle: Bundle, draws: Draws, gamma: Array) -> Draws:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.posterior.draws import draw_index, elements
+from semistan.posterior.draws import draw_index, level_effects
 from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def draws_table(posterior: Posterior) -> pd.DataFrame:
     """
     import pandas as pd
 
-    levels = posterior.pooled_by_name(lambda draws: elements(posterior.design, draws))
+    levels = posterior.pooled_by_name(lambda draws: level_effects(posterior.design, draws))
     values = posterior.interpreted | levels | _coordinates(posterior)
     values |= {"lprior": posterior.lprior, **_sampler(posterior)}
     columns = {name: array.ravel() for name, array in values.items()}

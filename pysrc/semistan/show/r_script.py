@@ -15,11 +15,9 @@ from pathlib import Path
 from semistan.bundle.files import atomic_file
 from semistan.infer.methods import reservations
 from semistan.infer.trees import WHOLE
-from semistan.model.design import Design
 from semistan.model.formula.patterns import shortened
 from semistan.model.orthogonal import in_model, orthogonal_columns
-from semistan.model.terms.term import element_labels
-from semistan.posterior.draws import table_columns
+from semistan.posterior.draws import level_columns, table_columns
 from semistan.posterior.posterior import shares_of
 from semistan.posterior.run import Run
 from semistan.version import __version__
@@ -53,7 +51,7 @@ def write_r_script(run: Run, path: Path | None = None) -> Path:
 
 def _settings(run: Run, relative: str) -> str:
     bundle = run.bundle
-    table, levels = table_columns(bundle), _levels(bundle.design)
+    table, levels = table_columns(bundle), level_columns(bundle.design)
     lines = [
         f"# Reads a run of semistan {__version__} in R; written by 'semistan export --to r'.",
         f"# formula: {shortened(' '.join(run.bundle.config.formula.split()))}",
@@ -107,16 +105,6 @@ def _elsewhere(run: Run) -> list[str]:
     if in_model(config, design) or not orthogonal_columns(config, design):
         return []
     return ["# The chains have no orthogonalised coefficients: they are in summary.csv."]
-
-
-def _levels(design: Design) -> dict[str, str]:
-    """Map columns of the chains to names of effects that are not in the table."""
-    return {
-        column: shown
-        for term in design.terms
-        for column, shown in element_labels(term).items()
-        if shown not in term.reported
-    }
 
 
 def _uncompleted(run: Run, table: Mapping[str, str]) -> tuple[str, ...]:

@@ -39,14 +39,13 @@ read_chain <- function(file) {
   names(table) <- gsub(".", ",", sub("^([^.]+)\\.(.+)$", "\\1[\\2]", names(table)), fixed = TRUE)
   as_draws_matrix(as.matrix(table))
 }
-columns <- as_draws_array(do.call(bind_draws, c(lapply(files, read_chain), along = "chain")))
+draws <- as_draws_array(do.call(bind_draws, c(lapply(files, read_chain), along = "chain")))
 
 # Names as in the coefficient table and in brms, as b_x and r_g[a,Intercept].
 renamed <- function(found) {
   known <- match(found, names(c(parameter_names, level_names)))
   ifelse(is.na(known), found, unname(c(parameter_names, level_names))[known])
 }
-draws <- columns
 variables(draws) <- renamed(variables(draws))
 draws_df <- as_draws_df(draws)  # a row for each draw
 

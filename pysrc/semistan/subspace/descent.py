@@ -14,7 +14,7 @@ import numpy as np
 
 from semistan.density.features import NUMBERS
 from semistan.density.pieces import pieces_of
-from semistan.density.problem import Problem, Weights
+from semistan.density.problem import MANY_ROWS, Problem, Weights
 from semistan.errors import SemistanError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, float, float], None]  # epoch, training loss, validation loss
 
-FULL_BATCH = 4096  # rows up to which a step is of all
 LOSS_NODES = 9  # t at which a loss along the curve is looked at
 RECORDED = ("epoch", "loss", "validation_loss", "validation_error", "arc_length")
 RECORDS = 200  # states looked at during training, at the most
@@ -126,7 +125,7 @@ def descend(
     optimiser = torch.optim.Adam(parameters.tensors(), lr=options.rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, options.epochs)
     looked_at = training
-    large = len(training) > FULL_BATCH or training.inputs.dtype == torch.float32
+    large = len(training) > MANY_ROWS or training.inputs.dtype == torch.float32
     if large and validation is not training:
         # Looks at all rows, or at all images, would outlast the steps.
         few = evenly_spaced(len(training), len(validation))
@@ -267,7 +266,7 @@ def held_out_rows(problem: Problem, share: float, generator: Generator) -> Tenso
 
 def default_batch(rows: int) -> int:
     """Return the rows in a batch where the user does not say."""
-    return rows if rows <= FULL_BATCH else 1024
+    return rows if rows <= MANY_ROWS else 1024
 
 
 def batches(problem: Problem, size: int, generator: Generator) -> Iterator[Problem]:

@@ -190,8 +190,7 @@ def prepare(
     check_options(config, modules)
     config, fewer = within_steps(config, len(rows))
     said += [fewer] if fewer else []
-    of_images = any(inputs.pixels_of for inputs in design.networks)
-    config = with_rate(config, len(rows), of_images=of_images)
+    config = with_rate(config, len(rows), of_images=design.of_images)
     spec = network_spec(config, design, modules)
     config = anywhere(_with_given_dimension(config, formula, spec))
     check_construction(config.subspace, spec)
@@ -222,10 +221,9 @@ def prepare(
 def _size_notes(record: Family, design: Design, rows: Rows) -> Iterator[str]:
     """Yield warnings of the sizes of the response, and of the columns but those of images."""
     assert rows.y is not None
-    of_images = any(inputs.pixels_of for inputs in design.networks)
     matrices = [rows.predictors[item.name].X for item in design.predictors]
     names = [name for item in design.predictors for name in item.x.columns]
-    if not of_images:
+    if not design.of_images:
         matrices, names = [*matrices, rows.U], [*names, *design.u.columns]
     seen = dict(zip(names, np.hstack(matrices).T, strict=True))  # each column once
     counts = record.integer and not record.dispersion and not record.categories
