@@ -29,7 +29,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain
 from semistan.model.bundle import Bundle
 from semistan.model.config import with_overrides
 from semistan.model.table.rows import Rows
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.arviz import mcse, rhat
 from semistan.workflow.compiled import compile_model, trusted_kernel
 from semistan.workflow.fit import Fitted, new_run, sample
 from semistan.workflow.prepare import configure, prepare
@@ -136,16 +136,16 @@ def measure(
 
 def _record(setting: Setting, fit: Fitted, lppd: float, seconds: float) -> dict:
     """Summarise theta's posterior, with what is needed to judge the chains."""
-    arviz, theta = quiet_arviz(), fit.posterior.members[0].draws.theta
+    theta = fit.posterior.members[0].draws.theta
     record = {**asdict(setting), "lppd": lppd, "seconds": round(seconds, 1)}
     for j, name in enumerate(NAMES):
         draws = theta[..., j]
         record |= {
             f"mean_{name}": float(draws.mean()),
             f"sd_{name}": float(draws.std()),
-            f"mcse_mean_{name}": float(arviz.mcse(draws, method="mean")),
-            f"mcse_sd_{name}": float(arviz.mcse(draws, method="sd")),
-            f"rhat_{name}": float(arviz.rhat(draws)),
+            f"mcse_mean_{name}": mcse(draws),
+            f"mcse_sd_{name}": mcse(draws, "sd"),
+            f"rhat_{name}": rhat(draws),
         }
     return record | {
         "mean_sigma": float(fit.posterior.members[0].draws.dispersion["sigma"].mean()),

@@ -20,7 +20,6 @@ from semistan.infer.folder import write_stan_folder
 from semistan.infer.methods import check_version, method_named, reservations
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.diagnostics import diagnose, pareto_k, worst
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import read_run
@@ -28,6 +27,7 @@ from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
 from semistan.workflow.fit import fit_model, new_run, sample
 from semistan.workflow.outputs import generate, plot_effect
+from support import arviz_oracle
 from support.chains import complete_folder
 from support.drawn import random_draws
 from support.small import small_config, small_frame
@@ -84,7 +84,7 @@ def test_it_is_marked_wherever_it_is_shown(fit, tmp_path, monkeypatch, capsys):
     assert f"Not the posterior: {TEXT}." in repr(fit)
     assert fit.run.facts()["Method"] == TEXT
     assert fit.run.facts()["Draws"] == "2 approximations x 300 draws"
-    data = quiet_arviz().from_netcdf(str(fit.run.path / "posterior.nc"))
+    data = arviz_oracle.read(fit.run.path / "posterior.nc")
     assert (data.attrs["method"], data.attrs["reservations"]) == ("fullrank", TEXT)
     assert set(data.sample_stats.data_vars) == {"log_p", "log_g"}
     for kind in ("coefficients", "trace", "ppc"):

@@ -17,7 +17,7 @@ from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
 from semistan.model.table.rows import Columns
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.psis import pareto_smoothed
 from semistan.subspace.start_values import curve_states
 from support.assertions import assert_mean
 from support.chains import draw_chains
@@ -52,7 +52,7 @@ def written(bundle, rows, folder, steps, progress=None):
 
 
 def pareto_k(log_p, log_g):
-    return float(quiet_arviz().psislw(np.asarray(log_p - log_g))[1])
+    return float(pareto_smoothed(np.asarray(log_p - log_g)[None])[1][0])
 
 
 def bent(n, mode=None):

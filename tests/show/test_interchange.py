@@ -9,13 +9,14 @@ import pytest
 import xarray
 
 from semistan.errors import InputError
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.run import Run
 from semistan.show.export import draws_table
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.tables import write_table
 from semistan.workflow.fit import fit_model
+from support import arviz_oracle
+from support.arviz_oracle import group_names
 from support.drawn import random_draws
 from support.manifests import manifest
 from support.small import category_bundle, category_frame, small_config
@@ -53,15 +54,10 @@ def by_arviz_base(path):
 
 
 def by_arviz(path):
-    return quiet_arviz().from_netcdf(path)
+    return arviz_oracle.read(path)
 
 
 readers = pytest.mark.parametrize("read", [by_xarray, by_arviz_base, by_arviz])
-
-
-def group_names(data):
-    names = data.groups() if callable(data.groups) else data.groups
-    return {name.strip("/") for name in names} - {""}
 
 
 @readers
@@ -109,7 +105,7 @@ def test_arviz_finds_no_log_likelihood_of_a_tempered_run(drawn, tmp_path):
     assert group_names(data) == GROUPS - {"log_likelihood"}
     assert "log_likelihood is left out" in data.attrs["note"]
     with pytest.raises(TypeError, match="log likelihood not found"):
-        quiet_arviz().loo(data)
+        arviz_oracle.loo(data)
 
 
 def test_the_table_has_a_line_for_each_draw_and_posteriors_names(drawn):
@@ -166,11 +162,11 @@ def test_arviz_finds_how_sensitive_a_run_is_to_its_prior_and_its_data(tmp_path, 
         sample={"method": "elliptical-slice", "chains": 2, "draws": 400},
     )  # fmt: skip
     fit = fit_model(config, frame, out=tmp_path / "run")
-    arviz, data = quiet_arviz(), by_arviz(fit.run.path / "posterior.nc")
+    data = by_arviz(fit.run.path / "posterior.nc")
     lprior = fit.posterior.draws.lprior
     assert np.array_equal(data["log_prior"]["lprior"].values, lprior)
     by_prior, by_data = (
-        float(arviz.psens(data, component=component)["b_x"])
+        float(arviz_oracle.sensitivity(data, component)["b_x"])
         for component in ("prior", "likelihood")
     )
     assert (by_prior > 0.05) == sensitive  # ArviZ's limit of an informative prior
@@ -186,4 +182,4 @@ def test_draws_of_several_subspaces_have_no_prior_weights(drawn, tmp_path):
             SubspacePosterior(bundle, random_draws(bundle, chains=3, iterations=20)),
         )
     )
-    assert "log_prior" not in inference_data(run, both, rows).groups()
+    assert "log_prior" not in group_names(inference_data(run, both, rows))

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.arviz import mcse
 from semistan.program.program import stan_program
 from semistan.workflow.dimension import with_dimension
 from semistan.workflow.fit import fit_model
@@ -56,7 +56,6 @@ def case_program(name):
 
 
 def long_run(folder):
-    arviz = quiet_arviz()
     with tempfile.TemporaryDirectory() as out:
         fit = fit_model(folder / "model.toml", out=Path(out) / "run", overrides=LONG)
     assert fit.summary.passed, folder
@@ -64,7 +63,7 @@ def long_run(folder):
         row.name: {
             "mean": row.estimate,
             "sd": row.est_error,
-            "mcse": float(arviz.mcse(fit.posterior.interpreted[row.name])),
+            "mcse": mcse(fit.posterior.interpreted[row.name]),
         }
         for row in fit.summary.rows
     }

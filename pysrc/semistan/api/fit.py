@@ -27,6 +27,7 @@ from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.modules import Given, codes
 from semistan.model.table.rows import Rows
 from semistan.posterior import predictive
+from semistan.posterior.arviz import as_installed
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
@@ -208,8 +209,14 @@ class Fit:
         return predictive.log_lik(self.posterior, self._rows(newdata, response=True))
 
     def to_inference_data(self) -> Any:
-        """Return the fit for ArviZ: posterior, sample_stats, log_likelihood and other groups."""
-        return inference_data(self.run, self.posterior, self.run.rows())
+        """Return the fit for ArviZ: posterior, sample_stats, log_likelihood and other groups.
+
+        Returns
+        -------
+        xarray.DataTree or arviz.InferenceData
+            What the installed ArviZ takes: the tree from its release 1 on.
+        """
+        return as_installed(inference_data(self.run, self.posterior, self.run.rows()))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Fit:
         """Copy the run's folder, and return the fit there.

@@ -27,7 +27,7 @@ import numpy as np
 from semistan.infer.trees import CUT, trees_of
 from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.arviz import ess, rhat
 from semistan.posterior.draws import Draws
 from semistan.posterior.posterior import Posterior, SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
@@ -70,13 +70,12 @@ class Convergence:
 
 def convergence(values: Array) -> Convergence:
     """Return rank-normalised Rhat, bulk ESS and tail ESS of draws (C, S); NaN if constant."""
-    arviz = quiet_arviz()
     if np.ptp(values) == 0:
         return Convergence(np.nan, np.nan, np.nan)
     return Convergence(
-        float(arviz.rhat(values)) if values.shape[0] > 1 else np.nan,
-        float(arviz.ess(values, method="bulk")),
-        float(arviz.ess(values, method="tail")),
+        rhat(values) if values.shape[0] > 1 else np.nan,
+        ess(values, "bulk"),
+        ess(values, "tail"),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.arviz import mcse
 from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def mcse_table(posterior: Posterior) -> pd.DataFrame:
 
 def mcse_mean(several: Sequence[Array]) -> float:
     """Return the error of the pooled mean of independent posteriors' draws, (C, S) each."""
-    arviz, total = quiet_arviz(), sum(values.size for values in several)
+    total = sum(values.size for values in several)
     if any(np.ptp(values) == 0 for values in several):
         return float("nan")
-    each = [values.size / total * float(arviz.mcse(values)) for values in several]
+    each = [values.size / total * mcse(values) for values in several]
     return float(np.sqrt(np.sum(np.square(each))))
 
 
@@ -60,16 +60,12 @@ def mcse_quantile(several: Sequence[Array], p: float) -> float:
     if any(np.ptp(values) == 0 for values in several):
         return float("nan")
     if len(several) == 1:
-        return float(quiet_arviz().mcse(several[0], method="quantile", prob=p))
+        return mcse(several[0], "quantile", p)
     pooled = np.concatenate([values.ravel() for values in several])
     at = np.quantile(pooled, p)
     below = [(values <= at).astype(float) for values in several]
     # A member with all its draws on one side of the quantile adds next to nothing to the error.
-    shares = [
-        values.size / pooled.size * float(quiet_arviz().mcse(values))
-        for values in below
-        if np.ptp(values) > 0
-    ]
+    shares = [values.size / pooled.size * mcse(values) for values in below if np.ptp(values) > 0]
     error = float(np.sqrt(np.sum(np.square(shares))))
     lower, upper = np.quantile(pooled, np.clip([p - error, p + error], 0, 1))
     return float(upper - lower) / 2

@@ -1,4 +1,8 @@
-"""The posterior as ArviZ's InferenceData, for ``posterior.nc``."""
+"""The posterior in the groups of ArviZ's InferenceData, for ``posterior.nc``.
+
+They are a tree of data sets of xarray, which ArviZ 1 takes as it is; earlier releases make their
+own ``InferenceData`` of it, and read the same file.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ import numpy as np
 from semistan.bundle.files import write_bytes
 from semistan.infer.methods import reservations
 from semistan.model.arrays import Array
+from semistan.model.bundle import Bundle
 from semistan.model.design import Design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.table.rows import Rows
 from semistan.model.terms.term import element_labels
-from semistan.posterior.arviz import quiet_arviz
 from semistan.posterior.categories import category_names
 from semistan.posterior.draws import Draws
 from semistan.posterior.posterior import Posterior
@@ -26,19 +30,20 @@ from semistan.posterior.run import Run
 from semistan.version import __version__
 
 POINTWISE_LIMIT = 20_000_000  # S * N above which the pointwise groups are left out
+FROM_1 = ("subspace", "subspace_dim")  # dims that are numbered from 1; others are from 0
 
 
 def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
-    """Collect a run as InferenceData.
+    """Collect a run as a tree of groups.
 
     The response has the same name in ``observed_data``, ``posterior_predictive`` and
     ``log_likelihood``; the last two are left out above ``POINTWISE_LIMIT`` elements. The
     log-likelihood of a tempered run is left out too: ``az.loo`` would take the draws as those of
-    temperature 1. ``log_prior`` has the log prior density of each draw, with which ``az.psens``
-    says how sensitive the posterior is to the prior and, with ``log_likelihood``, to the data; it
-    is left out where the draws of several subspaces stand side by side, because ArviZ would weight
-    them together. Draws from the prior are in ``prior`` instead of ``posterior``. Categories are
-    numbered from 1, the attribute ``categories`` has their names.
+    temperature 1. ``log_prior`` has the log prior density of each draw, with which ``az.psense``
+    (``az.psens`` before ArviZ 1) says how sensitive the posterior is to the prior and, with
+    ``log_likelihood``, to the data; it is left out where the draws of several subspaces stand side
+    by side, because ArviZ would weight them together. Draws from the prior are in ``prior`` instead
+    of ``posterior``. Categories are numbered from 1, the attribute ``categories`` has their names.
 
     With several subspaces, ``posterior`` and ``sample_stats`` have the dim ``subspace`` after
     ``chain`` and ``draw``, so that ArviZ judges chains within a subspace. What is said of rows is
@@ -47,60 +52,73 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
 
     Returns
     -------
-    arviz.InferenceData
+    xarray.DataTree
         With dims ``coef``, ``subspace_dim``, ``__obs__`` and, if there are several, ``subspace``;
         effects of levels, as ``r_g``, by ``r_g_level`` and ``r_g_term``; the groups of sampled
         scales of the weights are ``weights_of``, and counted categories ``category``.
     """
-    arviz = quiet_arviz()
+    from xarray import DataTree
+
     group = "prior" if run.prior_only else "posterior"
     # netCDF has no slash in a name: that of 'I(z / 3)' is written as the sign of a fraction.
     response = parse_formula(run.bundle.config.formula).response.replace("/", "\N{DIVISION SLASH}")
-    counted = run.bundle.family.counted
-    by_category = f"{response}_dim_1"  # ArviZ's name of the axis that counts have behind the rows
     levels = _levels(run.bundle.design)
     variables = _by_subspace(lambda draws: _variables(draws, levels), posterior)
     sampler = _by_subspace(_sampler, posterior)
-    subspace, scales = ["subspace"] * (len(posterior.members) > 1), run.bundle.model.weight_scales
-    groups: dict[str, Any] = {
+    groups: dict[str, dict[str, Array]] = {
         group: variables,
         "sample_stats_prior" if run.prior_only else "sample_stats": sampler,
-        "observed_data": {response: rows.y},
+        "observed_data": {response: np.asarray(rows.y)},
     }
-    if not run.prior_only and not subspace:
-        groups["log_prior"] = {"lprior": posterior.lprior}
     if posterior.size * len(rows) <= POINTWISE_LIMIT:
         groups |= _pointwise(run, posterior, rows, group, response)
-    prior = groups.pop("log_prior", None)
-    data = arviz.from_dict(
-        **groups,
-        coords={
-            "coef": list(run.bundle.design.coefficients),
-            "subspace_dim": np.arange(1, run.bundle.subspace.k + 1),
-            "__obs__": np.arange(len(rows)),
-            **({"subspace": np.arange(1, len(posterior.members) + 1)} if subspace else {}),
-            **({"weights_of": list(scales.names)} if scales else {}),
-            **{dim: texts for level in levels for dim, texts in level.dims.items()},
-            **({by_category: list(run.bundle.design.categories)} if counted else {}),
-        },
-        dims={
-            **dict.fromkeys([*variables, *sampler], subspace),
-            "theta": [*subspace, "coef"],
-            "theta_raw": [*subspace, "coef"],
-            "phi": [*subspace, "subspace_dim"],
-            SD_W: [*subspace, "weights_of"],
-            **{level.name: [*subspace, *level.dims] for level in levels},
-            response: ["__obs__"],
-        },
-        attrs=_attributes(run, posterior),
-    )
-    if prior is not None:
-        data.add_groups(log_prior=prior)
-    return data.rename({by_category: "category"}) if counted else data
+    subspace = ["subspace"] * (len(posterior.members) > 1)
+    if not run.prior_only and not subspace:
+        groups["log_prior"] = {"lprior": posterior.lprior}
+    dims = {
+        **dict.fromkeys([*variables, *sampler], subspace),
+        "theta": [*subspace, "coef"],
+        "theta_raw": [*subspace, "coef"],
+        "phi": [*subspace, "subspace_dim"],
+        SD_W: [*subspace, "weights_of"],
+        **{level.name: [*subspace, *level.dims] for level in levels},
+        response: ["__obs__", "category"],
+    }
+    names = _names_along(run.bundle, levels)
+    made = {name: _group(name, arrays, dims, names) for name, arrays in groups.items()}
+    tree = DataTree.from_dict(made)
+    tree.attrs = _attributes(run, posterior)
+    return tree
+
+
+def _names_along(bundle: Bundle, levels: list[_Levels]) -> dict[str, list[str]]:
+    """Return what stands along dims that are not numbered."""
+    scales = bundle.model.weight_scales
+    return {
+        "coef": list(bundle.design.coefficients),
+        "weights_of": list(scales.names) if scales else [],
+        "category": list(bundle.design.categories) if bundle.family.counted else [],
+        **{dim: texts for level in levels for dim, texts in level.dims.items()},
+    }
+
+
+def _group(
+    name: str, arrays: dict[str, Array], dims: dict[str, list[str]], names: dict[str, list[str]]
+) -> Any:
+    """Return arrays as a data set; all but observed data have chains and draws first."""
+    from xarray import Dataset
+
+    first = [] if name == "observed_data" else ["chain", "draw"]
+    along = {key: [*first, *dims.get(key, [])][: np.ndim(x)] for key, x in arrays.items()}
+    sizes = {
+        dim: n for key, x in arrays.items() for dim, n in zip(along[key], np.shape(x), strict=True)
+    }
+    coords = {dim: names.get(dim) or np.arange(n) + (dim in FROM_1) for dim, n in sizes.items()}
+    return Dataset({key: (along[key], x) for key, x in arrays.items()}, coords)
 
 
 def write_inference_data(data: Any, path: Path) -> None:
-    """Write InferenceData as netCDF.
+    """Write a tree of groups as netCDF.
 
     It is made in memory: on a full disk, HDF5 would end the whole process.
 
@@ -109,12 +127,11 @@ def write_inference_data(data: Any, path: Path) -> None:
     SemistanError
         If the file cannot be written.
     """
-    tree = data.to_datatree()
     compressed = {
         group.path: {name: {"zlib": True} for name, x in group.data_vars.items() if _packs(x)}
-        for group in tree.subtree
+        for group in data.subtree
     }
-    write_bytes(path, tree.to_netcdf(engine="h5netcdf", encoding=compressed))
+    write_bytes(path, data.to_netcdf(engine="h5netcdf", encoding=compressed))
 
 
 def _packs(variable: Any) -> bool:

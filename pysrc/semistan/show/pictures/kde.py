@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.posterior.arviz import quiet_arviz
+from semistan.posterior.arviz import kde
 
 
 def density(values: Array, *, bounded: bool = True) -> tuple[Array, Array]:
@@ -18,5 +18,5 @@ def density(values: Array, *, bounded: bool = True) -> tuple[Array, Array]:
     if np.ptp(flat) == 0:
         return np.repeat(flat[:1], 2), np.array([0.0, 1.0])
     beyond = {} if bounded else {"bound_correction": False, "extend": True, "extend_fct": 1.0}
-    grid, pdf = quiet_arviz().kde(flat, **beyond)
+    grid, pdf = kde(flat, **beyond)
     return np.asarray(grid), np.asarray(pdf)
