@@ -1,12 +1,8 @@
 """CmdStan's approximations: against a closed form, and marked wherever they are shown."""
 
-import inspect
 import json
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
-import cmdstanpy
 import numpy as np
 import pytest
 
@@ -158,21 +154,16 @@ def test_what_cmdstan_does_not_have_yet_is_refused():
     check_version(method_named("pathfinder"), (2, 36, 0))
 
 
-def test_pathfinder_is_asked_of_cmdstanpy_for_independent_draws(monkeypatch, toolchain, tmp_path):
+def test_cmdstan_is_asked_for_one_path_of_pathfinder_and_independent_draws(
+    monkeypatch, toolchain, tmp_path
+):
     asked = {}
 
-    def fake(self, *, draws, seed, output_dir, **others):
-        asked[seed] = others
+    def fake(executable, method, call, output, report):
+        asked[call.seed] = dict(word.split("=") for word in method)
+        return b"lp__\n" + b"0\n" * int(asked[call.seed]["num_draws"])
 
-        def save(dir):
-            Path(dir).mkdir(parents=True)
-            (Path(dir) / "a.csv").write_text("lp__\n" + "0\n" * draws)
-
-        return SimpleNamespace(save_csvfiles=save)
-
-    known = set(inspect.signature(cmdstanpy.CmdStanModel.pathfinder).parameters)
-    monkeypatch.setattr(cmdstanpy.CmdStanModel, "__init__", lambda *_, **__: None)
-    monkeypatch.setattr(cmdstanpy.CmdStanModel, "pathfinder", fake)
+    monkeypatch.setattr(process, "run_cmdstan", fake)
     monkeypatch.setattr(process, "compile_program", lambda *_: Compiled(tmp_path / "exe", True))
     options = OPTIONS.model_copy(update={"method": "pathfinder"})
     bundle, rows = random_bundle("gaussian")
@@ -180,7 +171,10 @@ def test_pathfinder_is_asked_of_cmdstanpy_for_independent_draws(monkeypatch, too
     write_stan_folder(bundle, rows, tmp_path, starts, grainsize=len(rows))
     complete_folder(tmp_path, bundle, options)
     assert len(asked) == 2
-    assert all(set(others) <= known for others in asked.values())
+    draws = str(options.per_chain)
+    for words in asked.values():
+        assert words == {"method": "pathfinder", "num_psis_draws": draws, "num_paths": "1",
+                         "num_draws": draws, "psis_resample": "0"}  # fmt: skip
     assert (tmp_path / "chains" / "chain-2.csv").is_file()
 
 

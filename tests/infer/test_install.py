@@ -86,7 +86,10 @@ def test_a_usable_cmdstan_is_left_alone(machine, monkeypatch):
     monkeypatch.setattr(install, "find_toolchain", lambda: FOUND)
     assert install_cmdstan(machine.lines.append) == FOUND
     assert machine.calls == []
-    assert machine.lines == ["CmdStan 2.36.0 is installed: /opt/cmdstan"]
+    assert machine.lines == [
+        "CmdStan 2.36.0 is installed: /opt/cmdstan",
+        "2.27 and later are taken; the tests sample with 2.27.0",
+    ]
 
 
 def test_the_official_release_comes_first(machine):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from semistan.bundle.files import atomic_file
 from semistan.infer.environment import KEEP_MEMORY
-from semistan.infer.methods.nuts import step_size_only
+from semistan.infer.methods.nuts import nuts_words, step_size_only
 from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.model.config import SampleConfig
 from semistan.program.parts import Kernel
@@ -53,7 +53,6 @@ def shell_script(
     options: SampleConfig, *, keep_metric: bool, kernel: Kernel, include: bool = False
 ) -> str:
     """Return a shell script that compiles the program, runs NUTS and prints the summary."""
-    assert options.warmup != "auto"
     flags, stanc = "", []
     if kernel == "cpp":
         flags += 'USER_HEADER="$here/log_lik.hpp" '
@@ -64,8 +63,7 @@ def shell_script(
         flags += f'STANCFLAGS="{" ".join(stanc)}" '
     kept = "metric=dense_e metric_file=metric-$i.json"
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
-    window = _window(options.warmup, keep_metric)
-    phases = "".join(f" {name}={value}" for name, value in window.items())
+    words = " ".join(nuts_words(options, keep_metric=keep_metric))
     chains = " ".join(str(chain) for chain in range(1, options.chains + 1))
     settings = " ".join(f"{name}={value}" for name, value in KEEP_MEMORY.items())
     return f"""#!/bin/sh
@@ -81,9 +79,7 @@ export {settings}
 mkdir -p chains
 for i in {chains}; do
   ./program id=$i random seed={options.seed} data file=data.json init=inits-$i.json \\
-    method=sample num_warmup={options.warmup} num_samples={options.per_chain} \\
-    adapt delta={options.adapt_delta}{phases} \\
-    algorithm=hmc engine=nuts max_depth={options.max_treedepth} {metric} \\
+    {words} {metric} \\
     output file=chains/chain-$i.csv sig_figs={SIGNIFICANT_DIGITS} >chains/chain-$i.txt &
   all="$all $!"
 done
@@ -102,7 +98,7 @@ def r_script(
         header += ', include_paths = "."'
     kept = 'metric = "dense_e", metric_file = sprintf("metric-%d.json", chains)'
     metric = kept if options.metric == "ggn" else f'metric = "{options.metric}"'
-    window = _window(options.warmup, keep_metric)
+    window = step_size_only(options.warmup) if keep_metric else {}
     phases = "".join(f", {name} = {value}" for name, value in window.items())
     settings = ", ".join(f"{name} = {value}" for name, value in KEEP_MEMORY.items())
     return f"""# Compile and sample by cmdstanr, which takes CmdStan 2.35 or later: Rscript run.R
@@ -121,15 +117,3 @@ fit <- model$sample(
 print(fit$summary())
 fit$cmdstan_diagnose()
 """
-
-
-def _window(warmup: int, keep_metric: bool) -> dict[str, int]:
-    """Return CmdStan's names for the phases of an adaptation of the step size alone."""
-    if not keep_metric:
-        return {}
-    phases = step_size_only(warmup)
-    return {
-        "init_buffer": phases["adapt_init_phase"],
-        "window": phases["adapt_metric_window"],
-        "term_buffer": phases["adapt_step_size"],
-    }

@@ -12,7 +12,13 @@ from typing import Any
 
 from semistan.errors import ToolchainError
 from semistan.infer.cmdstan.compile import cache_folder
-from semistan.infer.cmdstan.toolchain import compiler_version, find_cmdstan, find_make
+from semistan.infer.cmdstan.toolchain import (
+    as_text,
+    compiler_version,
+    find_cmdstan,
+    find_make,
+    versions_text,
+)
 from semistan.infer.plan import plan_threads
 from semistan.infer.processors import usable_cores
 from semistan.model.config import SampleConfig
@@ -71,7 +77,7 @@ def _tool(name: str, look: Callable[[], str]) -> Finding:
 
 def _cmdstan() -> str:
     path, number = find_cmdstan()
-    return f"{'.'.join(map(str, number))} in {path}"
+    return f"{as_text(number)} in {path}; {versions_text(number)}"
 
 
 def _cores() -> Finding:

@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -196,27 +195,26 @@ def _make_program(folder: Path, toolchain: Toolchain, kernel: Kernel, own: Path 
     """
     with in_plain_path(folder) as plain:
         headers = [plain / name for name in _headers(kernel)]
-        header = {"user_header": str(headers[0])} if headers else {}
+        header = headers[0] if headers else None
         executable = _executable(plain)
         if own is None:
-            _make(folder, toolchain, (executable,), **header)
+            _make(folder, toolchain, (executable,), header)
             return
-        _make(folder, toolchain, ("RM=:", executable), **header)
+        _make(folder, toolchain, ("RM=:", executable), header)
         first = executable.rename(plain / "by_cmdstan")
         with in_plain_path(own.parent) as place:
             settings = (f"CMDSTAN_MAIN={place / own.name}", "COMPILE.cpp=:")
-            _make(folder, toolchain, (*settings, executable), **header)
+            _make(folder, toolchain, (*settings, executable), header)
         executable.rename(_executable(plain, own.stem))
         first.rename(executable)
 
 
-def _make(folder: Path, toolchain: Toolchain, made: Sequence[str | Path], **header: str) -> None:
+def _make(
+    folder: Path, toolchain: Toolchain, made: Sequence[str | Path], user_header: Path | None = None
+) -> None:
     """Let CmdStan's make make something; an interruption ends the compiler too."""
-    options = import_module("cmdstanpy.compilation").CompilerOptions
-    chosen = options(cpp_options=dict(CPP_OPTIONS), **header)
-    chosen.validate()
     with in_plain_path(toolchain.cmdstan) as tree:
-        command = [find_make(), *chosen.compose(f"{MODEL_NAME}.stan"), *made]
+        command = [find_make(), *_settings(user_header), *made]
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as console,
             own_children().process(
@@ -232,6 +230,14 @@ def _make(folder: Path, toolchain: Toolchain, made: Sequence[str | Path], **head
             printed = console.read()
     if status:
         raise ToolchainError(_failure(printed, folder))
+
+
+def _settings(user_header: Path | None) -> list[str]:
+    """Return what CmdStan's make is told of stanc and of the compiler."""
+    chosen = [f"STANCFLAGS+=--filename-in-msg={MODEL_NAME}.stan"]
+    if user_header:
+        chosen += ["STANCFLAGS+=--allow-undefined", f"USER_HEADER={user_header}"]
+    return [*chosen, *(f"{name}={value}" for name, value in CPP_OPTIONS.items())]
 
 
 def _environment(toolchain: Toolchain) -> dict[str, str]:

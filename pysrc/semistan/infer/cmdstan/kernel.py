@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from semistan.density.integral import integrated_constant, log_integrated
 from semistan.density.target import log_likelihood, make_target
-from semistan.infer.cmdstan.toolchain import quiet_cmdstanpy
+from semistan.errors import SemistanError
+from semistan.infer.cmdstan.process import Call, run_cmdstan
 from semistan.infer.stan_json import write_stan_json
 from semistan.infer.starts import initial_values
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
+from semistan.model.layout import column_names
 from semistan.model.table.rows import Rows
 from semistan.program.data import stan_data
 from semistan.subspace.start_values import curve_states
 
 ROWS = 10
 STATES = 3
+DIGITS = 18
 VALUE_TOLERANCE = 1e-9  # relative, of the log density
 WORST_CONDITION = 1e3  # of the columns onto which the program projects
 GRADIENT_TOLERANCE = 1e-4  # relative, against finite differences
@@ -39,15 +41,15 @@ def kernel_failure(bundle: Bundle, rows: Rows, executable: Path) -> str | None:
         What is wrong, or None if nothing is.
     """
     some = kernel_rows(bundle, rows)
-    model = quiet_cmdstanpy().CmdStanModel(exe_file=str(executable))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_stan_json(folder / "data.json", stan_data(bundle, some))
         start = initial_values(bundle, curve_states(bundle, 1)[0])
         write_stan_json(folder / "init.json", start)
         try:
-            return _value_failure(bundle, some, model, folder) or _gradient_failure(model, folder)
-        except (RuntimeError, ValueError, OSError) as error:
+            failure = _value_failure(bundle, some, executable, folder)
+            return failure or _gradient_failure(executable, folder)
+        except (SemistanError, ValueError, OSError) as error:
             return str(error).splitlines()[0]
 
 
@@ -63,49 +65,64 @@ def kernel_rows(bundle: Bundle, rows: Rows) -> Rows:
     return rows.first(n)
 
 
-def _value_failure(bundle: Bundle, rows: Rows, model: Any, folder: Path) -> str | None:
-    fit = model.sample(
-        data=str(folder / "data.json"), inits=str(folder / "init.json"), chains=1,
-        iter_warmup=0, iter_sampling=STATES, adapt_engaged=False, step_size=0.02,
-        max_treedepth=3, seed=1, sig_figs=18, output_dir=str(folder), show_progress=False,
-    )  # fmt: skip
-    expected = _log_density(bundle, rows, fit)
-    got = fit.method_variables()["lp__"][:, 0]
+def _call(folder: Path) -> Call:
+    data, start = folder / "data.json", folder / "init.json"
+    return Call(data=data, start=start, seed=1, sig_figs=DIGITS)
+
+
+def _value_failure(bundle: Bundle, rows: Rows, executable: Path, folder: Path) -> str | None:
+    method = [
+        "method=sample", f"num_samples={STATES}", "num_warmup=0", "adapt", "engaged=0",
+        "algorithm=hmc", "engine=nuts", "max_depth=3", "stepsize=0.02",
+    ]  # fmt: skip
+    drawn = _table(run_cmdstan(executable, method, _call(folder), folder / "chain.csv"))
+    expected = _log_density(bundle, rows, drawn)
+    got = drawn["lp__"]
     error = float(np.max(np.abs(got - expected) / np.abs(expected)))
     if error < VALUE_TOLERANCE:
         return None
     return f"its log density is off by {error:.2g}, expected below {VALUE_TOLERANCE:g}"
 
 
-def _log_density(bundle: Bundle, rows: Rows, fit: Any) -> Array:
+def _table(csv: bytes) -> dict[str, Array]:
+    """Return the columns of a Stan CSV by name, each of shape (STATES,)."""
+    header, *lines = (line for line in csv.decode().splitlines() if not line.startswith("#"))
+    values = np.array([line.split(",") for line in lines], dtype=float)
+    return dict(zip(header.split(","), values.T, strict=True))
+
+
+def _log_density(bundle: Bundle, rows: Rows, drawn: dict[str, Array]) -> Array:
     """Return log prior, tempered log-likelihood and log Jacobian of each draw, shape (S,).
 
     Where something is integrated out, it is out of their sum too.
     """
     target, layout = make_target(bundle, rows), bundle.layout
-    states = [torch.tensor(layout.pack(values)) for values in _drawn_parameters(bundle, fit)]
+    states = [torch.tensor(layout.pack(values)) for values in _drawn_parameters(bundle, drawn)]
     if bundle.model.integral:
         constant, sampled = integrated_constant(target), layout.sampled
         return np.array([float(log_integrated(target, q[sampled])) + constant for q in states])
     log_lik = [float(log_likelihood(target, q)) for q in states]
     jacobian = [float(layout.log_jacobian(q)) + layout.log_units for q in states]
-    return np.asarray(fit.stan_variable("lprior") + log_lik + jacobian)
+    return np.asarray(drawn["lprior"] + log_lik + jacobian)
 
 
-def _drawn_parameters(bundle: Bundle, fit: Any) -> list[dict[str, Any]]:
+def _drawn_parameters(bundle: Bundle, drawn: dict[str, Array]) -> list[dict[str, Array]]:
     """Return the parameters of each draw by name; an empty vector has no columns."""
-    drawn = {
-        p.name: fit.stan_variable(p.name) if np.prod(p.shape) else np.zeros((STATES, *p.shape))
-        for p in bundle.layout.parameters
-    }
-    return [{name: values[state] for name, values in drawn.items()} for state in range(STATES)]
+    values = {p.name: np.zeros((STATES, *p.shape)) for p in bundle.layout.parameters}
+    for p in bundle.layout.parameters:
+        for column, at in column_names(p.name, p.shape).items():
+            element: tuple[slice | int, ...] = (slice(None), *at)
+            values[p.name][element] = drawn[column]
+    return [{name: each[state] for name, each in values.items()} for state in range(STATES)]
 
 
-def _gradient_failure(model: Any, folder: Path) -> str | None:
-    table = model.diagnose(
-        data=str(folder / "data.json"), inits=str(folder / "init.json"), require_gradients_ok=False
-    )
-    gradient, differences = (table[name].to_numpy() for name in ("model", "finite_diff"))
+def _gradient_failure(executable: Path, folder: Path) -> str | None:
+    method = ["method=diagnose", "test=gradient", "error=1e300"]  # which is judged below
+    printed = run_cmdstan(executable, method, _call(folder), folder / "gradient.csv").decode()
+    lines = (line.lstrip("# ").split() for line in printed.splitlines())
+    # Each line has the parameter's number, its value, both gradients and their difference.
+    table = np.array([line for line in lines if len(line) == 5 and line[0].isdigit()], dtype=float)
+    gradient, differences = table[:, 2], table[:, 3]
     error = float(np.max(np.abs(gradient - differences)) / np.max(np.abs(gradient)))
     if error < GRADIENT_TOLERANCE:
         return None

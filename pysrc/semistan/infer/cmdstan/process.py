@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,29 @@ from semistan.errors import SemistanError, file_error
 from semistan.infer.backends.backend import SILENT, Report
 from semistan.infer.children import Children, own_children
 from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.cmdstan.toolchain import find_toolchain, quiet_cmdstanpy
+from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.content import Content
 from semistan.infer.environment import environment
+from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.infer.task import ChainTask
 
 SCRATCH = "semistan"
+ERRORS = ("exception", "mismatch", "error")
 ITERATION = re.compile(r"Iteration:\s+(\d+) / (\d+)")
+
+Word = str | tuple[str, Content]
 
 
 def cmdstan_chain(
-    task: ChainTask, service: str, *, report: Report = SILENT, **options: Any
+    task: ChainTask,
+    method: Sequence[Word],
+    *,
+    seed: int,
+    chain: int | None = None,
+    refresh: int | None = None,
+    report: Report = SILENT,
 ) -> bytes:
-    """Run a service of CmdStan on a task's program.
+    """Run a method of CmdStan on a task's program, and return the CSV file that it writes.
 
     The program is compiled, or found in the cache, on the machine that does the task.
 
@@ -35,12 +46,17 @@ def cmdstan_chain(
     ----------
     task : ChainTask
         Program, data and start.
-    service : str
-        The method of ``CmdStanModel`` that runs it.
+    method : sequence
+        What CmdStan's command line says of the method, beginning with its name; an option of the
+        user's file is a pair of its name and content.
+    seed : int
+        Seed of the random numbers.
+    chain : int, optional
+        The number that tells this chain's random numbers from others of the same seed.
+    refresh : int, optional
+        Iterations between two lines that CmdStan prints.
     report : Report, optional
         Where iterations are told to.
-    **options
-        Other arguments. A ``Content`` becomes a list of its file's name.
 
     Raises
     ------
@@ -49,21 +65,59 @@ def cmdstan_chain(
     """
     executable = compile_program(task.program, find_toolchain(), task.kernel).executable
     with scratch_folder() as folder:
-        arguments = {
-            "data": str(task.data.file(folder)),
-            "inits": str(task.start.file(folder)),
-            "output_dir": str(folder / "output"),
-            **{key: _named(option, folder) for key, option in options.items()},
-        }
-        with cmdstan_model(executable, report) as model:
-            try:
-                fitted = getattr(model, service)(**arguments)
-                fitted.save_csvfiles(dir=str(folder / "draws"))
-            except (RuntimeError, ValueError, TimeoutError) as error:
-                message = console_error(folder / "output", str(error))
-                raise SemistanError(f"CmdStan failed: {message}") from None
-        (written,) = (folder / "draws").glob("*.csv")
-        return written.read_bytes()
+        call = Call(
+            data=task.data.file(folder), start=task.start.file(folder), seed=seed, chain=chain,
+            sig_figs=SIGNIFICANT_DIGITS, refresh=refresh, threads=task.threads,
+        )  # fmt: skip
+        words = [_word(item, folder) for item in method]
+        return run_cmdstan(executable, words, call, folder / "chain.csv", report)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What all methods of CmdStan are told; None is left to CmdStan."""
+
+    data: Path
+    seed: int
+    start: Path | None = None
+    chain: int | None = None
+    sig_figs: int | None = None
+    refresh: int | None = None
+    threads: int = 1
+
+
+def run_cmdstan(
+    executable: Path, method: Sequence[str], call: Call, output: Path, report: Report = SILENT
+) -> bytes:
+    """Run a compiled program, and return the file that it writes; what it prints is beside it.
+
+    Its options have the same names in all releases from 2.27 on.
+
+    Raises
+    ------
+    SemistanError
+        If it fails, or writes nothing, with what it printed.
+    """
+    chain = [] if call.chain is None else [f"id={call.chain}"]
+    start = [] if call.start is None else [f"init={call.start}"]
+    numbers = {"refresh": call.refresh, "sig_figs": call.sig_figs}
+    chosen = [f"{name}={value}" for name, value in numbers.items() if value is not None]
+    command: list[str | Path] = [
+        executable, *chain, "random", f"seed={call.seed}", "data", f"file={call.data}", *start,
+        "output", f"file={output}", *chosen, *method,
+    ]  # fmt: skip
+    console = console_of(output)
+    env = environment() | {"STAN_NUM_THREADS": str(call.threads)}
+    status = _watched(command, env, console, report, own_children())
+    if status or not output.is_file():
+        said = console_error(console) or f"it ended with status {status}"
+        raise SemistanError(f"CmdStan failed: {said}")
+    return output.read_bytes()
+
+
+def console_of(output: Path) -> Path:
+    """Return where what is printed goes."""
+    return output.with_suffix(".txt")
 
 
 def own_chain(task: ChainTask, main: str, report: Report = SILENT, **options: Any) -> bytes:
@@ -118,35 +172,12 @@ def scratch_folder() -> Iterator[Path]:
         raise type(explained)(f"{explained}; {hint}") from error
 
 
-def _named(option: Any, folder: Path) -> Any:
-    return [_path(option, folder)] if isinstance(option, Content) else option
+def _word(item: Word, folder: Path) -> str:
+    return item if isinstance(item, str) else f"{item[0]}={_path(item[1], folder)}"
 
 
 def _path(option: Any, folder: Path) -> str:
     return str(option.file(folder) if isinstance(option, Content) else option)
-
-
-@contextmanager
-def cmdstan_model(executable: Path, report: Report = SILENT) -> Iterator[Any]:
-    """Yield CmdStanPy's model of a program, whose processes end with the block."""
-    children = own_children()
-    try:
-        yield _telling(report, children)(exe_file=str(executable))
-    except KeyboardInterrupt:  # CmdStanPy waits for its processes in threads of its own
-        children.end()
-        raise
-
-
-def _telling(report: Report, children: Children) -> Any:
-    """Return CmdStanPy's model, which tells what each line that CmdStan prints says."""
-
-    class Telling(quiet_cmdstanpy().CmdStanModel):  # type: ignore[misc]
-        def _run_cmdstan(self, runset: Any, idx: int = 0, *_: Any, **__: Any) -> None:
-            console = Path(runset.stdout_files[idx])
-            status = _watched(runset.cmd(idx), environment(), console, report, children)
-            runset._set_retcode(idx, status)
-
-    return Telling
 
 
 def _watched(
@@ -170,11 +201,11 @@ def _watched(
         return process.wait()
 
 
-def console_error(folder: Path, fallback: str) -> str:
-    """Return the first error that CmdStan printed."""
-    for path in sorted(folder.glob("*-stdout.txt")):
-        lines = path.read_text("utf-8", errors="replace").splitlines()
-        for number, line in enumerate(lines):
-            if "Exception" in line or "error" in line.lower():
-                return "\n".join(lines[number : number + 6])
-    return fallback
+def console_error(console: Path) -> str:
+    """Return the first error that CmdStan printed, otherwise its last lines."""
+    text = console.read_text("utf-8", errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if any(word in line.lower() for word in ERRORS):
+            return "\n".join(lines[number : number + 6])
+    return "\n".join(lines[-6:])

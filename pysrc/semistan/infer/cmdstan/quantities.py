@@ -13,7 +13,13 @@ from pathlib import Path
 from semistan.errors import SemistanError
 from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.compile import compile_program
-from semistan.infer.cmdstan.process import cmdstan_model, scratch_folder
+from semistan.infer.cmdstan.process import (
+    Call,
+    console_error,
+    console_of,
+    run_cmdstan,
+    scratch_folder,
+)
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.content import Content
 from semistan.infer.stan_csv import NUTS_COLUMNS
@@ -73,24 +79,18 @@ class QuantitiesTask:
 
 
 def _generate(executable: Path, task: QuantitiesTask, folder: Path) -> bytes:
-    output = folder / "output"
-    try:
-        with cmdstan_model(executable) as model:
-            model.generate_quantities(
-                data=str(task.data.file(folder)),
-                previous_fit=[str(_fitted(task, folder))],
-                seed=chain_seed(task.seed, task.number),
-                gq_output_dir=str(output),
-                sig_figs=SIGNIFICANT_DIGITS,
-            )
-    except (RuntimeError, ValueError) as error:
-        raise SemistanError(f"CmdStan failed: {_console(output) or error}") from None
-    (written,) = (path.read_bytes() for path in output.glob("*.csv"))
+    call = Call(
+        data=task.data.file(folder), seed=chain_seed(task.seed, task.number), chain=1,
+        sig_figs=SIGNIFICANT_DIGITS,
+    )  # fmt: skip
+    method = ["method=generate_quantities", f"fitted_params={_fitted(task, folder)}"]
+    output = folder / "quantities.csv"
+    written = run_cmdstan(executable, method, call, output)
     expected, got = _draw_lines(task.fitted.read()), _draw_lines(written)
     if got != expected:
         raise SemistanError(
             f"CmdStan computed the quantities of {got} of the {expected} draws of chain "
-            f"{task.number}: {_console(output)}"
+            f"{task.number}: {console_error(console_of(output))}"
         )
     return written
 
@@ -122,17 +122,3 @@ def _draw_lines(csv: bytes) -> int:
     """Count the lines of a Stan CSV but its comments and its header."""
     lines = (line for line in csv.splitlines() if line.strip() and not line.startswith(b"#"))
     return sum(1 for _ in lines) - 1
-
-
-def _console(output: Path) -> str:
-    """Return what CmdStan printed, from the first exception on; otherwise its last lines."""
-    lines = [
-        line
-        for path in sorted(output.glob("*.txt"))
-        for line in path.read_text("utf-8", errors="replace").splitlines()
-        if line.strip()
-    ]
-    words = ("exception", "mismatch", "error")
-    first = (i for i, line in enumerate(lines) if any(word in line.lower() for word in words))
-    start = next(first, max(0, len(lines) - 6))
-    return "\n".join(lines[start : start + 6])

@@ -15,6 +15,7 @@ from typing import Any
 from semistan.errors import ToolchainError, file_error
 
 MINIMUM_VERSION = (2, 27)
+TESTED_VERSION = (2, 27, 0)  # with which the tests sample
 INSTALL_HINT = "Install CmdStan with 'semistan install-cmdstan'."
 
 
@@ -39,7 +40,20 @@ class Toolchain:
     @property
     def version_text(self) -> str:
         """The version as people write it."""
-        return ".".join(str(part) for part in self.version)
+        return as_text(self.version)
+
+
+def as_text(version: tuple[int, ...]) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+def versions_text(version: tuple[int, ...]) -> str:
+    """Return which versions are taken and tried, beside the one that was found."""
+    taken = f"{as_text(MINIMUM_VERSION)} and later are taken"
+    if version == TESTED_VERSION:
+        return f"{taken}; the tests sample with this one"
+    return f"{taken}; the tests sample with {as_text(TESTED_VERSION)}"
 
 
 def find_toolchain() -> Toolchain:
@@ -73,7 +87,7 @@ def find_cmdstan() -> tuple[Path, tuple[int, ...]]:
         raise ToolchainError(f"CmdStan is needed to sample: {looked}. {INSTALL_HINT}") from None
     version = _makefile_version(path)
     if version < MINIMUM_VERSION:
-        needed, got = (".".join(map(str, parts)) for parts in (MINIMUM_VERSION, version))
+        needed, got = as_text(MINIMUM_VERSION), as_text(version)
         raise ToolchainError(
             f"CmdStan {needed} or newer is needed, '{path}' is {got}. {INSTALL_HINT}"
         )
@@ -83,9 +97,11 @@ def find_cmdstan() -> tuple[Path, tuple[int, ...]]:
 def quiet_cmdstanpy() -> Any:
     """Import CmdStanPy without its log: what goes wrong reaches the user as an error."""
     import cmdstanpy
-    from cmdstanpy.utils import get_logger
 
-    get_logger().setLevel(logging.CRITICAL)
+    logger = logging.getLogger("cmdstanpy")
+    if not logger.handlers:  # without one CmdStanPy sets its own, and another level
+        logger.addHandler(logging.NullHandler())
+    logger.setLevel(logging.CRITICAL)
     return cmdstanpy
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.process import cmdstan_chain
 from semistan.infer.method import Method
-from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.infer.task import ChainTask
 
 
 def pathfinder_chain(task: ChainTask, _: Report) -> bytes:
     """Follow one path without resampling: the weights of its draws are judged afterwards."""
     draws = task.options.per_chain
-    return cmdstan_chain(
-        task, "pathfinder", num_paths=1, psis_resample=False, draws=draws, num_single_draws=draws,
-        seed=task.seed, sig_figs=SIGNIFICANT_DIGITS,
-    )  # fmt: skip
+    words = [
+        "method=pathfinder", f"num_psis_draws={draws}", "num_paths=1", f"num_draws={draws}",
+        "psis_resample=0",
+    ]  # fmt: skip
+    return cmdstan_chain(task, words, seed=task.seed)
 
 
 PATHFINDER = Method(

@@ -14,7 +14,6 @@ from typing import Literal
 from semistan.infer.backends.backend import Report
 from semistan.infer.cmdstan.process import cmdstan_chain
 from semistan.infer.method import Method
-from semistan.infer.stan_csv import SIGNIFICANT_DIGITS
 from semistan.infer.task import ChainTask
 
 TOLERANCE = 1e-4  # relative change of the ELBO at which ADVI ends
@@ -26,11 +25,11 @@ def variational_chain(
 ) -> bytes:
     """Fit an approximation and draw from it; the first line is its mean."""
     # A start at the mode is near enough for ADVI to call its first evaluations converged.
-    return cmdstan_chain(
-        task, "variational", algorithm=algorithm, draws=task.options.per_chain, seed=task.seed,
-        tol_rel_obj=TOLERANCE, grad_samples=GRADIENTS, require_converged=False,
-        sig_figs=SIGNIFICANT_DIGITS,
-    )  # fmt: skip
+    words = [
+        "method=variational", f"algorithm={algorithm}", f"grad_samples={GRADIENTS}",
+        f"tol_rel_obj={TOLERANCE}", f"output_samples={task.options.per_chain}",
+    ]  # fmt: skip
+    return cmdstan_chain(task, words, seed=task.seed)
 
 
 def _record(name: Literal["meanfield", "fullrank"], text: str) -> Method:

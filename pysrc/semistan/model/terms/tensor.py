@@ -139,7 +139,7 @@ class Surface(Several, Common):
     @property
     def spread_text(self) -> str:
         """The standard deviation of each coefficient, by its kind of product."""
-        return f"[{', '.join(self.spread)}]'[of_t2{self.key}]"
+        return f"([{', '.join(self.spread)}]')[of_t2{self.key}]"  # newer stancs need the brackets
 
     @property
     def names(self) -> tuple[str, str, str]:
