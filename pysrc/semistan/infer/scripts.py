@@ -7,6 +7,7 @@ same metrics and seed. They name only files of their own folder, which can be mo
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 
 from semistan.bundle.files import atomic_file
 from semistan.infer.environment import KEEP_MEMORY
@@ -63,7 +64,8 @@ def shell_script(
         flags += f'STANCFLAGS="{" ".join(stanc)}" '
     kept = "metric=dense_e metric_file=metric-$i.json"
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
-    words = " ".join(nuts_words(options, keep_metric=keep_metric))
+    method = " ".join([*nuts_words(options, keep_metric=keep_metric), metric])
+    words = " \\\n    ".join(wrap(method, 90))
     chains = " ".join(str(chain) for chain in range(1, options.chains + 1))
     settings = " ".join(f"{name}={value}" for name, value in KEEP_MEMORY.items())
     return f"""#!/bin/sh
@@ -79,7 +81,7 @@ export {settings}
 mkdir -p chains
 for i in {chains}; do
   ./program id=$i random seed={options.seed} data file=data.json init=inits-$i.json \\
-    {words} {metric} \\
+    {words} \\
     output file=chains/chain-$i.csv sig_figs={SIGNIFICANT_DIGITS} >chains/chain-$i.txt &
   all="$all $!"
 done
