@@ -6,7 +6,7 @@
 # make test-docs   run the tutorials that take several minutes each
 # make test-faults run what breaks things on purpose, for minutes, and print its totals
 # make coverage    run every test and print the share of pysrc/ that they reach; at least 93%
-# make dist        build the packages and try them in fresh environments
+# make dist [PYTHONS=python3.12]   build the packages and try them in fresh environments
 # make docs        build the documentation site into site/
 # make bench-NAME [ARGS=--quick]   see benchmarks/README.md
 # make study-NAME ARGS=--quick|--full   see benchmarks/README.md
@@ -63,11 +63,12 @@ golden: .venv/installed
 docs: .venv/installed-dev
 	$(BIN)/python docs/make_site.py site
 
-# Build the wheel and the source distribution, and try both in environments of their own.
+# Build the wheel and the source distribution, and try both in environments of their own; the wheel
+# with other Pythons too, as make dist PYTHONS="python3.12 python3.13". PyTorch is gigabytes there.
 dist: .venv/installed-dev cmdstan
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	cd tests && ../$(BIN)/python -m support.dist ../dist
+	cd tests && ../$(BIN)/python -m support.dist ../dist $(PYTHONS)
 
 $(BENCHMARKS): bench-%: .venv/installed-bench cmdstan
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/$*.py $(ARGS)

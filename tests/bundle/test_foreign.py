@@ -195,7 +195,10 @@ def tar_of(name="run/a.txt", content=b"a", *, mode="w", **header):
     for key, value in header.items():
         setattr(member, key, value)
     with tarfile.open(fileobj=file, mode=mode) as archive:
-        archive.addfile(member, io.BytesIO(content) if content else None)
+        if content:
+            archive.addfile(member, io.BytesIO(content))
+        else:  # the header alone, which may claim what is not there
+            archive.fileobj.write(member.tobuf())
     return file.getvalue()
 
 

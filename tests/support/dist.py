@@ -1,9 +1,10 @@
-"""Try the packages that were built: ``python -m support.dist FOLDER``, which ``make dist`` calls.
+"""Try the packages that were built: ``python -m support.dist FOLDER [PYTHON ...]``.
 
 The wheel is installed beside the newest versions of what it needs, the source distribution beside
-the oldest that pyproject.toml allows. PyTorch is that of constraints.txt in both, because other
-versions can be gigabytes of GPU packages. Each fits a worked model, predicts by both engines, and
-writes the report.
+the oldest that pyproject.toml allows, both with this Python; with each other Python that is named,
+the wheel is installed beside the newest versions for that one, as ArviZ 1 for 3.12. PyTorch is that
+of constraints.txt in all, because other versions can be gigabytes of GPU packages. Each fits a
+worked model, predicts by both engines, hands the fit to ArviZ and writes the report.
 """
 
 import re
@@ -11,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +19,14 @@ INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 TYPED = """
 from importlib.resources import files
 assert (files("semistan") / "py.typed").is_file()
+"""
+TO_ARVIZ = """
+import arviz, semistan
+data = semistan.read_fit("run").to_inference_data()
+read = arviz.from_netcdf("run/posterior.nc")
+assert type(data) is type(read)
+assert len(arviz.summary(data, var_names=["sigma"])) == 1
+print(f"ArviZ {arviz.__version__}: {type(data).__name__}")
 """
 SMALL = ("--chains", "2", "--draws", "100", "--warmup", "100", "--epochs", "50")
 
@@ -36,9 +44,9 @@ def required():
     return others, torch
 
 
-def attempt(folder, package, requirements):
+def attempt(folder, package, requirements, python=sys.executable):
     """Install a package with these requirements into a fresh environment, and use it."""
-    venv.create(folder / "venv", with_pip=True)
+    call([python, "-m", "venv", "venv"], folder)
     python = folder / "venv" / "bin" / "python"
     call([python, *INSTALL, *requirements, package], folder)
     semistan = [python, "-m", "semistan"]
@@ -49,6 +57,7 @@ def attempt(folder, package, requirements):
     call([*semistan, "predict", "run", "--newdata", newdata, "--engine", "onnx"], folder)
     call([*semistan, "report", "run"], folder)
     call([python, "-c", TYPED], folder)
+    return call([python, "-W", "ignore", "-c", TO_ARVIZ], folder).strip()
 
 
 def call(command, folder, allowed=(0,)):
@@ -57,17 +66,20 @@ def call(command, folder, allowed=(0,)):
     result = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     if result.returncode not in allowed:
         sys.exit(f"{' '.join(words)}\n{result.stdout}{result.stderr}")
+    return result.stdout
 
 
-def main(folder):
+def main(folder, pythons=()):
     """Try the wheel and the source distribution of a folder."""
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     others, torch = required()
-    for package, name, versions in ((wheel, "newest", others), (source, "oldest", oldest(others))):
+    tried = [(wheel, "newest", others, python) for python in (sys.executable, *pythons)]
+    tried.append((source, "oldest", oldest(others), sys.executable))
+    for package, name, versions, python in tried:
         with tempfile.TemporaryDirectory() as place:
-            attempt(Path(place), package, [torch, *versions])
-        print(f"{package.name}: works with the {name} versions of what it needs")
+            found = attempt(Path(place), package, [torch, *versions], python)
+        print(f"{package.name}: {name} versions of what it needs, {python}, {found}", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(Path(sys.argv[1]).resolve(), sys.argv[2:])
