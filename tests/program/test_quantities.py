@@ -172,7 +172,7 @@ def test_a_draw_whose_quantities_fail_is_reported(toolchain, tmp_path):
     path.write_text("\n".join(lines) + "\n")
     rewrite(run.path)
     run = read_run(run.path)
-    with pytest.raises(SemistanError, match=r"failed: Exception: bernoulli_logit_rng: .* finite"):
+    with pytest.raises(SemistanError, match=r"chain 2: .*bernoulli_logit_rng: .* finite"):
         generate_quantities(run, toolchain)
     assert [path.name for path in (run.path / "generated").glob("*.csv")] == ["chain-1.csv"]
 
