@@ -14,9 +14,9 @@ HEAVY = {
 }  # fmt: skip
 COMMANDS = (
     "new", "fit", "update", "subspace", "stan", "sample", "jobs", "reproduce", "summary", "priors",
-    "predict", "effect", "slopes", "comparisons", "importance", "score", "loo", "kfold", "compare",
-    "pp-check", "hypothesis", "sensitivity", "terms", "baseline", "simulate", "sbc", "plot",
-    "export", "report", "check", "doctor", "install-cmdstan",
+    "predict", "effect", "slopes", "comparisons", "importance", "decompose", "score", "loo",
+    "kfold", "compare", "pp-check", "hypothesis", "sensitivity", "terms", "baseline",
+    "simulate", "sbc", "plot", "export", "report", "check", "doctor", "install-cmdstan",
 )  # fmt: skip
 
 

@@ -168,6 +168,7 @@ COMMANDS = (
     ("effect", "run", "u", "--picture", "effect.png"),
     ("slopes", "run", "x"),
     ("importance", "run", "--repeats", "1"),
+    ("decompose", "run"),
     ("summary", "run", "--interval", "0.9"),
     ("hypothesis", "run", "b_x > 0", "b_x = 0", "--rope=-1,1"),
     ("score", "run", "--r2"),

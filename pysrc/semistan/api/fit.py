@@ -37,7 +37,7 @@ from semistan.show.inference_data import inference_data
 from semistan.terminal import bars, screen
 from semistan.workflow.baseline import baseline
 from semistan.workflow.criticise import bayes_r2, comparisons, hypothesis, pp_check, sensitivity
-from semistan.workflow.explain import effect, importance, slopes
+from semistan.workflow.explain import decompose, effect, importance, slopes
 from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import draws, plot, plot_effect, report
@@ -90,6 +90,7 @@ class Fit:
     marginal = slopes
     comparisons = comparisons
     importance = importance
+    decompose = decompose
     hypothesis = hypothesis
     bayes_r2 = bayes_r2
     pp_check = pp_check

@@ -45,6 +45,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "effect": effect_commands.effect,
     "slopes": effect_commands.slopes,
     "importance": effect_commands.importance,
+    "decompose": effect_commands.decompose,
     "comparisons": effect_commands.comparisons,
     "pp-check": inquiry_commands.pp_check,
     "hypothesis": inquiry_commands.hypothesis,

@@ -30,6 +30,7 @@ from semistan.posterior.draws import Draws, by_network, read_draws
 from semistan.posterior.engine import GRAPH, Engine, engine_named
 from semistan.posterior.predictors import (
     NetworkOutputs,
+    network_draws,
     network_outputs_at,
     parameter_draws,
     predictor_draws,
@@ -78,6 +79,10 @@ class Posterior(Protocol):
             (the network, centred) or ``penalised`` (smooths without their straight parts, and
             group-level effects).
         """
+
+    @abstractmethod
+    def network(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return draws (S, N) of what networks add to a predictor, as they are, in its units."""
 
     @abstractmethod
     def parameters(self, rows: Rows) -> dict[str, Array]:
@@ -271,6 +276,12 @@ class SubspacePosterior(Posterior):
             ]
         )
 
+    def network(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return draws (S, N) of what networks add to a predictor."""
+        return _joined(
+            [network_draws(bundle, draws, rows, name) for bundle, draws, _ in self._by_network]
+        )
+
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""
         return _joined_by_name(
@@ -363,6 +374,10 @@ class Mixture(Posterior):
     def predictor(self, rows: Rows, name: str = MEAN, part: str = "all") -> Array:
         """Return draws (S, N) of a predictor."""
         return np.concatenate([member.predictor(rows, name, part) for member in self.counted])
+
+    def network(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return draws (S, N) of what networks add to a predictor."""
+        return np.concatenate([member.network(rows, name) for member in self.counted])
 
     def parameters(self, rows: Rows) -> dict[str, Array]:
         """Return draws of the dispersion parameters."""

@@ -100,6 +100,12 @@ def predictor_draws(
     return eta + _rest(bundle.design.mean, draws, rows)
 
 
+def network_draws(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+    """Return draws (S, N) of what networks add to a predictor, in its units; ``mu`` is eta."""
+    scale = bundle.units.eta_scale if name == MU else 1.0
+    return np.asarray(scale * _output(bundle, draws, rows, name, None))
+
+
 def parameter_draws(
     bundle: Bundle, draws: Draws, rows: Rows, known: NetworkOutputs | None = None
 ) -> dict[str, Array]:

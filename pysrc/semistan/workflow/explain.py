@@ -9,6 +9,7 @@ import numpy as np
 
 from semistan.data.frames import Table
 from semistan.posterior.categories import category_position
+from semistan.posterior.effects import decomposition
 from semistan.posterior.effects.answers import EffectTable, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
 from semistan.posterior.options import EffectOptions
@@ -208,3 +209,44 @@ def answered_importance(
     names = [variables] if isinstance(variables, str) else variables
     table = run.table() if newdata is None else new_table(run.bundle, newdata, response=True)
     return importance_answer(read_posterior(run), table, variables=names, **options)
+
+
+def decompose(
+    run: RunLike,
+    newdata: Table | None = None,
+    *,
+    dpar: str | None = None,
+    rows: int | None = None,
+    seed: int = 1,
+) -> decomposition.Decomposition:
+    """Say what the network found: shares of its variance by main effects and interactions.
+
+    Parameters
+    ----------
+    run : Fit, Run or path
+        A finished run.
+    newdata : pandas.DataFrame or a table of another library, optional
+        Rows over which components are averaged; the training rows by default.
+    dpar : str, optional
+        A parameter of the response's distribution, as ``sigma``, whose predictor has a network.
+    rows : int, optional
+        Use so many rows, drawn by the seed; all up to 10,000 by default.
+    seed : int
+        Draws the rows.
+
+    Returns
+    -------
+    Decomposition
+        ``table()`` has a line for each component, ``totals()`` their sums, ``additive()`` the
+        probability that the network is additive up to a small share.
+
+    Raises
+    ------
+    InputError
+        If there is no such network, or rows or an option cannot be used.
+    """
+    run = opened(run)
+    table = run.table() if newdata is None else new_table(run.bundle, newdata)
+    return decomposition.decompose(
+        read_posterior(run), table, dpar=dpar, rows=rows, generator=np.random.default_rng(seed)
+    )

@@ -250,3 +250,45 @@ def importance(
     reply.table(found.frame, found.facts)
     screen.say_basis(found)
     screen.say_caveat(opened)
+
+
+@configurable(*TABLE_FLAGS, into="dialect")
+@answering
+def decompose(
+    run: RunFolder,
+    newdata: Annotated[
+        str | None, typer.Option(help="Rows over which to average; the training rows by default.")
+    ] = None,
+    dpar: Annotated[
+        str | None, typer.Option(help="A parameter, as sigma, whose predictor has a network.")
+    ] = None,
+    below: Annotated[
+        float, typer.Option(help="The share below which what is not additive is as good as none.")
+    ] = 0.05,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Use this many rows, drawn by the seed; all up to 10,000 by default."),
+    ] = None,
+    interval: Central = 0.95,
+    seed: Seed = 1,
+    *,
+    reply: Reply,
+    dialect: dict[str, str],
+) -> None:
+    """Say what the network found: shares of its variance by main effects and interactions."""
+    from semistan.posterior.run import read_run
+    from semistan.workflow import explain
+
+    opened = read_run(run)
+    found = explain.decompose(
+        opened, rows_of(newdata, dialect, opened) if newdata else None,
+        dpar=dpar, rows=rows, seed=seed,
+    )  # fmt: skip
+    probability = found.additive(below)
+    facts = {"below": below, "additive": probability, "functions": found.space.size}
+    tables = {"components": found.table(interval), "totals": found.totals(interval)}
+    reply.tables(tables, facts)
+    screen.say(found.basis)
+    screen.say(f"Probability that less than {below:g} is not additive: {probability:.3g}.")
+    screen.say_weighting(opened.bundle.config, opened.table().columns)
+    screen.say_caveats(opened)
