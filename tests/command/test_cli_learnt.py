@@ -167,6 +167,19 @@ def test_marginal_effects_and_importance(command, folder):
     assert {line["term"] for line in json.loads(out)["rows"]} == {"x", "g", "u", "v"}
 
 
+def test_the_network_is_decomposed(command, folder):
+    out, said = succeeds(
+        command, "decompose", "run", "--below", "0.2", "--picture", "parts.svg", "--json"
+    )
+    found = json.loads(out)
+    names = [line["component"] for line in found["rows"] if line["table"] == "components"]
+    assert set(names) == {"u", "v", "u:v", "rest"}
+    shares = [line["Estimate"] for line in found["rows"] if line["table"] == "components"]
+    assert sum(shares) == pytest.approx(1)
+    assert f"Probability that less than 0.2 is not additive: {found['additive']:.3g}." in said
+    assert "<svg" in (folder / "parts.svg").read_text()
+
+
 @pytest.mark.parametrize("kind", ["coefficients", "densities", "trace", "calibration"])
 def test_pictures_are_written(command, folder, kind):
     succeeds(command, "plot", "run", "--kind", kind, "--out", f"{kind}.svg")

@@ -10,19 +10,22 @@ from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.model.bundle import Bundle
+from semistan.model.names import MU
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import read_draws
 from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.decomposition import Decomposition
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.generated import generate_quantities
 from semistan.posterior.posterior import read_posterior
 from semistan.show.export import draws_table
 from semistan.show.pictures import draw
+from semistan.show.pictures.decomposition import draw_decomposition
 from semistan.show.pictures.effect import draw_effect
 from semistan.show.pictures.material import run_material
 from semistan.show.pictures.measures import Measured, draw_measures
 from semistan.show.pictures.style import reserve
-from semistan.show.pictures.words import categorised, effect_words
+from semistan.show.pictures.words import categorised, effect_words, eta_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
@@ -132,6 +135,32 @@ def plot_effect(
         effect, table=table, label=effect_words(material, effect), response=categorised(material)
     )
     reserve(figure, material.reservations)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_decomposition(run: RunLike, found: Decomposition, out: Path | str | None = None) -> Figure:
+    """Draw the main effects and the largest interactions that ``decompose`` found.
+
+    Parameters
+    ----------
+    run : Fit, Run or path
+        The run.
+    found : Decomposition
+        What ``decompose`` has computed of it.
+    out : path, optional
+        PNG or SVG file to write.
+
+    Raises
+    ------
+    InputError
+        If the file's suffix is unknown.
+    """
+    material = run_material(opened(run))
+    mean = found.predictor == MU
+    label = eta_words(material) if mean else f"the predictor of {found.predictor}"
+    figure = reserve(draw_decomposition(found, label=label), material.reservations)
     if out is not None:
         write_picture(figure, Path(out))
     return figure

@@ -270,20 +270,30 @@ def decompose(
         typer.Option(help="Use this many rows, drawn by the seed; all up to 10,000 by default."),
     ] = None,
     interval: Central = 0.95,
+    picture: Annotated[Path | None, typer.Option(help="PNG or SVG with the picture.")] = None,
     seed: Seed = 1,
+    overwrite: Overwrite = False,
     *,
     reply: Reply,
     dialect: dict[str, str],
 ) -> None:
     """Say what the network found: shares of its variance by main effects and interactions."""
+    from semistan.bundle.files import check_output_file
     from semistan.posterior.run import read_run
+    from semistan.show.pictures.write import check_suffix
     from semistan.workflow import explain
+    from semistan.workflow.outputs import plot_decomposition
 
+    if picture is not None:
+        check_suffix(picture)
+        check_output_file(picture, overwrite=overwrite)
     opened = read_run(run)
     found = explain.decompose(
         opened, rows_of(newdata, dialect, opened) if newdata else None,
         dpar=dpar, rows=rows, seed=seed,
     )  # fmt: skip
+    if picture is not None:
+        plot_decomposition(opened, found, picture)
     probability = found.additive(below)
     facts = {"below": below, "additive": probability, "functions": found.space.size}
     tables = {"components": found.table(interval), "totals": found.totals(interval)}
@@ -292,3 +302,4 @@ def decompose(
     screen.say(f"Probability that less than {below:g} is not additive: {probability:.3g}.")
     screen.say_weighting(opened.bundle.config, opened.table().columns)
     screen.say_caveats(opened)
+    wrote(picture)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWS, MOST_ROWS = 1000, 10_000
 MOST_FUNCTIONS = 1000
-SHARE_OF_SINGLES, SHARE_OF_ALL = 0.25, 0.5  # functions for each row
+SHARE_OF_SINGLES, SHARE_OF_ALL = 0.15, 0.5  # functions for each row
 SCREENING_DRAWS, SCREENING_ROWS = 50, 2000
 FEWEST_ROWS = 10
 REST, SINGLES, PAIRS, BEYOND = "rest", "main effects", "interactions of pairs", "not additive"

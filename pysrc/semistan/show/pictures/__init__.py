@@ -22,6 +22,7 @@ from semistan.show.pictures.chains import (
     trace_alt,
 )
 from semistan.show.pictures.coefficients import coefficients_alt, draw_coefficients
+from semistan.show.pictures.decomposition import decomposition_alt, draw_decomposition
 from semistan.show.pictures.densities import densities_alt, draw_densities
 from semistan.show.pictures.effect import draw_effect, effect_alt
 from semistan.show.pictures.energy import draw_energy, energy_alt, energy_refusal
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KINDS", "PICTURES", "Material", "PictureKind", "alt_text", "available", "check_kind",
-    "check_suffix", "draw", "draw_effect", "draw_importance", "effect_alt", "importance_alt",
-    "memory_material", "reserve", "run_material", "write_picture",
+    "check_suffix", "decomposition_alt", "draw", "draw_decomposition", "draw_effect",
+    "draw_importance", "effect_alt", "importance_alt", "memory_material", "reserve",
+    "run_material", "write_picture",
 ]  # fmt: skip
 
 
