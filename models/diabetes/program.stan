@@ -8,6 +8,12 @@
 //     (x - x_loc)' theta
 //   x = (age, sex, bmi)
 //   w = p_bar + phi, all weights
+//   Integrated out, and drawn given y in the generated quantities, is beta:
+//   y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is
+//     sampled has
+//   y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')
+//   beta = theta and those coordinates of phi that move single weights of
+//     output layers
 // Priors as used, in the units of the data:
 //   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
 //   output biases ~ normal(0, 2.5)
@@ -79,17 +85,66 @@ functions {
                   w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
   }
 
-  // Log-likelihood of rows start to end, the slice that one thread computes.
-  real partial_log_lik(array[] int slice, int start, int end, data vector y,
-                       data matrix Xc, data matrix H, data array[] int widths,
-                       data int activation, data vector p_bar,
-                       data real eta_loc, data real eta_scale, vector phi,
-                       vector theta, real sigma) {
-    vector[end - start + 1] f
-      = network(H[start : end], p_bar + phi, widths, activation);
-    return normal_id_glm_lpdf(
-      y[start : end] | Xc[start : end], eta_loc + eta_scale * f,
-      theta, sigma);
+  // Inputs of the output layer, one row for each row of H, and 1 for its bias.
+  matrix output_inputs(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    return append_col(hidden_layers(H, w, widths[1 : last - 1], activation),
+                      rep_vector(1, rows(H)));
+  }
+
+  // What the linear predictor is linear in, integrated out of
+  //
+  //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
+  //
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). `part` has `known` in
+  // its first column, and A behind it. With r = tau (y - known), Z = diag(tau)
+  // A, M = I + Z' Z, which is only as large as z, and b = Z' r, Woodbury's
+  // identity and the determinant lemma give the logarithm of its density,
+  //
+  //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
+  //
+  // and z given y ~ N(M^(-1) b, M^(-1)).
+
+  // The logarithm but for its first sum.
+  real log_integral(vector y, matrix part, vector tau) {
+    int m = cols(part) - 1;
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
+    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
+    return (dot_self(mdivide_left_tri_low(L, Z' * r)) - dot_self(r)) / 2
+           - sum(log(diagonal(L)));
+  }
+
+  // A draw of z given y.
+  vector given_y_rng(vector y, matrix part, vector tau) {
+    int m = cols(part) - 1;
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
+    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
+    vector[m] z = mdivide_left_tri_low(L, Z' * r)
+                  + to_vector(normal_rng(rep_vector(0, m), 1));
+    return mdivide_right_tri_low(z', L)';
+  }
+
+  // The linear predictor with what is integrated out at its prior mean, and
+  // behind it the columns that this multiplies, each in units of its prior sd.
+  matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
+                     data int activation, data vector p_bar, data real eta_loc,
+                     data real eta_scale, data array[] int output,
+                     data array[] int column, data vector phi_sd,
+                     data vector theta_sd, vector phi, vector theta) {
+    vector[num_elements(p_bar)] w = p_bar + phi;
+    matrix[rows(H), size(output)] D
+      = output_inputs(H, w, widths, activation);
+    matrix[rows(H), size(column)] of_phi
+      = eta_scale * diag_post_multiply(D[ : , column], phi_sd);
+    matrix[rows(H), cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);
+    vector[rows(H)] known  // linear predictor at their prior mean
+      = eta_loc
+        + eta_scale
+          * (D * w[output])
+        + Xc * theta;
+    return append_col(known, append_col(of_phi, of_theta));
   }
 }
 data {
@@ -122,6 +177,15 @@ data {
   vector[d] p_bar;  // weights at phi = 0
   vector<lower=0>[k] phi_scale;  // unit of each coordinate
 
+  // Integrated out
+  int<lower=0, upper=k> n_linear;  // coordinates of phi that are integrated out
+  array[n_linear] int<lower=1, upper=k> linear;  // which
+  array[k - n_linear] int<lower=1, upper=k> sampled;  // the others
+  int<lower=1> n_inputs;  // inputs of the output layers, with a 1 for each bias
+  array[n_inputs] int<lower=1, upper=d> output;  // the weight of each
+  // the input of each of them
+  array[n_linear] int<lower=1, upper=n_inputs> column;
+
   // Priors
   vector[k] prior_phi_location;  // normal prior on phi: location
   vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
@@ -133,21 +197,58 @@ data {
 
   // How to sample
   int<lower=0, upper=1> prior_only;  // leave the likelihood out?
-  int<lower=1> grainsize;  // rows per slice of reduce_sum
 }
 transformed data {
-  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
   matrix[N, P] Xc;  // structured design, centred
   matrix[N, Q] H;  // input of the first Bayesian layer
   for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
   for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
 }
 parameters {
-  vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
-  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
+  // those subspace coordinates that are sampled
+  vector<multiplier=phi_scale[sampled]>[k - n_linear] phi_sampled;
   real<lower=0> sigma;  // residual standard deviation
 }
-transformed parameters {
+model {
+  if (!prior_only) {
+    vector[k] phi_0 = prior_phi_location;
+    phi_0[sampled] = phi_sampled;
+    target += N * normal_lpdf(0 | 0, sigma)
+      + log_integral(y,
+                   linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                               eta_scale, output, column,
+                               prior_phi_scale[linear], prior_b_scale, phi_0,
+                               prior_b_location),
+                   rep_vector(inv(sigma), N));
+  }
+  target += normal_lpdf(phi_sampled | prior_phi_location[sampled],
+                        prior_phi_scale[sampled]);
+  target += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+}
+generated quantities {
+  vector[k] phi;  // subspace coordinates
+  vector[P] theta;  // structured coefficients
+  {
+    // What is integrated out, standardised, from its prior or given y
+    vector[k] phi_0 = prior_phi_location;
+    phi_0[sampled] = phi_sampled;
+    vector[n_linear + P] z
+      = to_vector(normal_rng(rep_vector(0, n_linear + P), 1));
+    if (!prior_only) {
+      z = given_y_rng(y,
+                      linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                                  eta_scale, output, column,
+                                  prior_phi_scale[linear], prior_b_scale, phi_0,
+                                  prior_b_location),
+                      rep_vector(inv(sigma), N));
+    }
+    phi = phi_0;
+    phi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];
+    theta = prior_b_location + prior_b_scale .* z[n_linear + 1 : n_linear + P];
+  }
   real lprior = 0;  // log prior density
   lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
   lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
@@ -155,16 +256,6 @@ transformed parameters {
                            prior_sigma_scale)
     - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
                       prior_sigma_scale);
-}
-model {
-  if (!prior_only) {
-    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
-                         activation, p_bar, eta_loc, eta_scale, phi, theta,
-                         sigma);
-  }
-  target += lprior;
-}
-generated quantities {
   real b_Intercept  // mean of eta over the rows, moved to X = 0
     = eta_loc
       + eta_scale

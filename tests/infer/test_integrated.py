@@ -1,4 +1,4 @@
-"""A run whose program integrates theta out: its files, its draws, and what comes later."""
+"""A run whose program integrates out what is linear: its files, draws, and what comes later."""
 
 import json
 import shutil
@@ -22,11 +22,13 @@ from semistan.posterior.scoring.moment_match import unconstrained
 from semistan.workflow.fit import new_run, sample
 from support.untrained import random_bundle
 
-OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5, integrate="auto")
+OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5)
 
 
 def drawn(options, toolchain, folder, **settings):
-    bundle, rows = random_bundle("gaussian")
+    bundle, rows = random_bundle(
+        "gaussian", formula="y ~ x1 + x2 + nn(u1)", hidden=(2,), subspace={"construction": "full"}
+    )
     run = new_run(bundle, rows, folder, options, toolchain, **settings)
     return sample(run, toolchain).run
 
@@ -38,10 +40,10 @@ def run(toolchain, tmp_path_factory):
 
 def test_starts_and_metrics_are_of_what_is_sampled(run):
     inits = json.loads((run.path / "inits-1.json").read_text())
-    assert list(inits) == ["phi", "sigma"]
+    assert list(inits) == ["phi_sampled", "sigma"]
     metric = json.loads((run.path / "metric-1.json").read_text())
-    assert np.shape(metric["inv_metric"]) == (4, 4)
-    assert len(metric["q"]) == 4
+    assert np.shape(metric["inv_metric"]) == (5, 5)
+    assert len(metric["q"]) == 5
 
 
 def standardised(run):

@@ -4,32 +4,37 @@ import pytest
 
 from semistan.errors import InputError
 from semistan.infer.starts import find_starts
-from semistan.infer.trees import BENT, CUT, WHOLE, trees_of
+from semistan.infer.trees import BENT, WHOLE, Trees, are_cut, trees_of
 from semistan.model.config import SampleConfig
 from support.small import small_config
 from support.untrained import random_bundle
 
 ALL = {"subspace": {"construction": "full"}, "hidden": (16,)}  # 81 weights
-AUTO = {"sample": {"integrate": "auto"}}
+NONE = {"sample": {"integrate": "none"}}
 
 
-def trees(**settings):
+def trees(rows=300, **settings):
     bundle, _ = random_bundle("gaussian", **settings)
-    return trees_of(bundle.model, bundle.subspace.k)
+    found = trees_of(bundle.model, bundle.subspace.k, rows)
+    assert are_cut(bundle.model, bundle.subspace.k) == (found not in (BENT, WHOLE))
+    return found
 
 
-def test_they_are_cut_where_the_output_layer_is_integrated_out_of_many_weights():
-    assert trees(**ALL, **AUTO) == CUT
+@pytest.mark.parametrize(
+    ("rows", "depth"), [(20, 7), (500, 7), (501, 8), (5000, 9), (5001, 10), (100_000, 10)]
+)
+def test_they_are_cut_where_the_output_layer_is_integrated_out_of_many_weights(rows, depth):
+    assert trees(rows, **ALL) == Trees(0.9, depth)
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        ALL,
-        {**ALL, **AUTO, "hidden": (4,)},
-        {**ALL, **AUTO, "formula": "y ~ x1 + (1 | g) + nn(u1, u2, u3)"},
-        {**ALL, **AUTO, "priors": {"b": "horseshoe(2)"}},
-        {**ALL, **AUTO, "priors": {"phi": None, "sd_w": "lognormal(0, 0.7)"}},
+        {**ALL, **NONE},
+        {**ALL, "hidden": (4,)},
+        {**ALL, "formula": "y ~ x1 + (1 | g) + nn(u1, u2, u3)"},
+        {**ALL, "priors": {"b": "horseshoe(2)"}},
+        {**ALL, "priors": {"phi": None, "sd_w": "lognormal(0, 0.7)"}},
     ],
     ids=["sampled", "few weights", "groups", "horseshoe", "scales of weights"],
 )
@@ -37,17 +42,16 @@ def test_they_are_whole_elsewhere(settings):
     assert trees(**settings) == WHOLE
 
 
-@pytest.mark.parametrize("settings", [{}, AUTO], ids=["sampled", "theta integrated out"])
-def test_steps_are_small_in_the_span_of_a_curve(settings):
-    assert trees(**settings) == BENT
+def test_steps_are_small_in_the_span_of_a_curve():
+    assert trees() == BENT
 
 
 def test_numbers_that_were_given_stay():
-    bundle, rows = random_bundle("gaussian", **ALL, **AUTO)
+    bundle, rows = random_bundle("gaussian", **ALL)
     for given in ({}, {"adapt_delta": 0.99}, {"max_treedepth": 9}):
-        options = SampleConfig(**AUTO["sample"], chains=1, **given)
+        options = SampleConfig(chains=1, **given)
         found = find_starts(bundle, rows, options).resolve(options)
-        expected = {"adapt_delta": 0.8, "max_treedepth": 6} | given
+        expected = {"adapt_delta": 0.9, "max_treedepth": 7} | given
         assert {name: getattr(found, name) for name in expected} == expected
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from semistan.infer.trees import CUT
 from semistan.posterior.diagnostics import chains_apart, convergence, diagnose, worst
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from support.drawn import random_draws
@@ -87,7 +86,7 @@ def test_trees_at_their_limit_fail_only_chains_that_do_not_mix(drawn, monkeypatc
     depth[0, 40:160] = 0
     few = SubspacePosterior(bundle, replace(draws, sampler=draws.sampler | {"tree_depth": depth}))
     assert not checks(few)["tree depth"].costly
-    monkeypatch.setattr("semistan.posterior.diagnostics.trees_of", lambda *_: CUT)
+    monkeypatch.setattr("semistan.posterior.diagnostics.are_cut", lambda *_: True)
     assert not checks(deep)["tree depth"].costly  # they are cut by intention
     apart = np.random.default_rng(0).normal(size=(4, 1000)) + np.array([[9.0], [0.0], [0.0], [0.0]])
     unmixed = replace(deep.draws, sampler=deep.draws.sampler | {"lp": apart})

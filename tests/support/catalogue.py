@@ -19,7 +19,7 @@ SHEARED = {"orthogonalise": "all", "orthogonalise_in": "model"}
 NAIVE = {"subspace": {"construction": "naive", "k": 3}}
 BOTH = {"feature": "axes", "subspace": {"free": "bias", "k": 3}}
 AXES = {"feature": "axes", "subspace": {"construction": "subnetwork", "k": 3}}
-INTEGRATED = {"sample": {"integrate": "auto"}}
+PURE = {"sample": {"kernel": "stan"}}
 ALL = {"feature": "axes", "subspace": {"construction": "full"}}
 
 
@@ -64,7 +64,8 @@ def _program(name, family, likelihood, terms="linear", *, formula=None, kernel="
 PROGRAMS = (
     # the plain ones, which most tests use
     _program("gaussian", "gaussian", "kernel"),
-    _program("gaussian, kernel", "gaussian", "kernel", kernel="cpp", **ALL),
+    _program("gaussian, kernel", "gaussian", "kernel", kernel="cpp", **ALL,
+             sample={"integrate": "none"}),
     _program("poisson", "poisson", "kernel", **BOTH, frozen=1, hidden=(4, 3)),
     _program("poisson, kernel", "poisson", "kernel", kernel="cpp", **BOTH),
     _program("bernoulli", "bernoulli", "kernel"),
@@ -141,20 +142,17 @@ PROGRAMS = (
              priors={"b": "normal(0, 2)"}, **tempered(2.5, "subspace")),
     # what is linear integrated out
     _program("output layers and theta", "gaussian", "kernel",
-             "linear offset smooth group networks", **ALL, **INTEGRATED,
+             "linear offset smooth group networks", **ALL, **PURE,
              formula=f"y | weights(w) ~ {TERMS} + nn(v, hidden=[2, 3], activation='relu')"),
     _program("output layer and theta, kernel", "gaussian", "kernel",
-             "linear offset smooth", kernel="cpp", **ALL, **INTEGRATED,
+             "linear offset smooth", kernel="cpp", **ALL,
              formula=f"y | weights(w) ~ x1 + offset(z) + s(v, k=5) + {NETWORK}"),
-    _program("output layers, kernel", "gaussian", "kernel", "linear networks", kernel="cpp",
-             **ALL, **INTEGRATED, formula="y ~ x1 + nn(u1, u2) + nn(v, hidden=[2, 2])"),
-    _program("theta integrated out, kernel", "gaussian", "kernel", kernel="cpp", **BOTH,
-             **INTEGRATED, n=5000),
-    _program("theta integrated out", "gaussian", "kernel", frozen=1, hidden=(4, 3),
-             priors={"b": "normal(3, 0.7)"}, **INTEGRATED),
-    _program("output layer alone", "gaussian", "kernel", "", formula="y ~ nn(u1, u2)",
-             **INTEGRATED, **ALL),
-    _program("output bias, theta sampled", "gaussian", "kernel", **BOTH, **INTEGRATED,
+    _program("output layer and theta, kernel, many rows", "gaussian", "kernel", kernel="cpp",
+             n=5000, **ALL),
+    _program("output layer and theta, constant layer", "gaussian", "kernel", frozen=1,
+             hidden=(4, 3), priors={"b": "normal(3, 0.7)"}, **ALL),
+    _program("output layer alone", "gaussian", "kernel", "", formula="y ~ nn(u1, u2)", **ALL),
+    _program("output bias, theta sampled", "gaussian", "kernel", **BOTH,
              priors={"b": "student_t(3, 1, 2)"}, formula=f"y | weights(w) ~ x1 + {NETWORK}"),
     # theta in the subspace
     _program("naive", "poisson", "kernel", feature="naive", **NAIVE),

@@ -30,10 +30,12 @@ CASES = {
     "varying_shape": ("negbinomial", f"y | weights(w) ~ x1 + {NETWORK}, shape ~ x2"),
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
     "completed": ("gaussian", f"y ~ x1 + (1 | g) + {NETWORK}"),
+    "integrated": ("gaussian", f"y | weights(w) ~ x1 + (1 | g) + {NETWORK}"),
     "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
     "multinomial": (MULTINOMIAL, f"cbind(bus, car, train) | trials(tries) ~ x1 + {SHARED}"),
 }
+SETTINGS = {"integrated": {"subspace": {"construction": "full"}}}
 LONG = {"sample.draws": 2000, "sample.seed": 2026}
 
 
@@ -51,7 +53,7 @@ def golden_program(folder):
 def case_program(name):
     family, formula = CASES[name]
     made = completed_bundle if name == "completed" else random_bundle
-    bundle, _ = made(family, formula=formula)
+    bundle, _ = made(family, formula=formula, **SETTINGS.get(name, {}))
     return stan_program(bundle.model)
 
 

@@ -117,7 +117,7 @@ def random_bundle(
         if moves != "all":
             free = output_layers(spec)[0][-1:]  # as it would be; otherwise any weights
             chosen = np.random.default_rng(seed).permutation(axes)[:count]
-            axes = free if moves == "both" and config.sample.integrate == "auto" else chosen
+            axes = free if moves == "both" and record.is_normal else chosen
         scale = np.linspace(0.5, 2, count + Pi.shape[1])
         subspace = Subspace(subspace.p_bar, Pi, "random axes", scale, axes)
     if config.subspace.holds_theta:

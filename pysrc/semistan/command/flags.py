@@ -249,12 +249,12 @@ SAMPLE_FLAGS = (
          "Draws of each chain after warm-up; auto: 1000, 500 where several subspaces are pooled, "
          "and down to 250 where the budget asks for it.", SAMPLING, _number_or_auto),
     Flag("adapt_delta", ("sample.adapt_delta",), str,
-         "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.8 where the output "
+         "Target acceptance rate; auto: 0.95; 0.98 in the span of a curve; 0.9 where the output "
          "layer is integrated out of more than 75 dimensions and no standard deviations or scales "
          "are sampled.",
          SAMPLING, _real_or_auto),
     Flag("max_treedepth", ("sample.max_treedepth",), str,
-         "Maximum tree depth; auto: 10, or 6 where --adapt-delta auto is 0.8.",
+         "Maximum tree depth; auto: 10; where --adapt-delta auto is 0.9, 7 to 10 by the rows.",
          SAMPLING, _number_or_auto),
     Flag("metric", ("sample.metric",), str,
          "ggn (Gauss-Newton at a mode in the subspace), dense_e, diag_e or unit_e; auto: ggn in "
@@ -268,7 +268,8 @@ SAMPLE_FLAGS = (
     Flag("kernel", ("sample.kernel",), str, "auto, cpp (C++, the fast one) or stan (pure Stan).",
          SAMPLING),
     Flag("integrate", ("sample.integrate",), str,
-         "auto (integrate out, and draw exactly, what a gaussian predictor is linear in) or none.",
+         "auto (integrate out what a gaussian predictor is linear in, where output weights move by "
+         "themselves, and draw it exactly) or none.",
          SAMPLING),
 )  # fmt: skip
 WHERE_FLAGS = (

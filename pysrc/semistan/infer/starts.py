@@ -39,7 +39,7 @@ ADAPTED = "the metric is adapted"
 RESOLVED = ("warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # may be "auto" before
 NORMAL = 1.5  # nats by which a posterior departs from normal, up to which a mode's metric is right
 PROBES = 50  # draws at which that is looked at
-NEGLIGIBLE = 10.0  # nats of Laplace evidence below the best at which a mode has no mass
+NEGLIGIBLE = 5.0  # nats of Laplace evidence below the best at which a mode has no mass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +177,7 @@ def find_starts(
     large = k > most or funnel or penalised > MOST_PENALISED
     with_mode = from_mode and options.metric in ("auto", "ggn") and not large
     climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
-    made = partial(Starts, narrows=narrows, large=large, trees=trees_of(model, k))
+    made = partial(Starts, narrows=narrows, large=large, trees=trees_of(model, k, len(rows)))
     if options.starts == "prior":
         drawn = prior_states(bundle, options.chains, generator)
         priors = tuple(initial_values(bundle, state) for state in drawn)
@@ -315,9 +315,8 @@ def initial_values(bundle: Bundle, state: Array) -> dict[str, Any]:
     if integral := bundle.model.integral:
         if integral.theta:
             del values[bundle.design.mean.theta]
-        if integral.phi:
-            phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
-            values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
+        phi = np.delete(values.pop(PHI).numpy(), bundle.linear)
+        values = {PHI_SAMPLED: torch.from_numpy(phi), **values}
     return {name: value.numpy() if value.ndim else float(value) for name, value in values.items()}
 
 

@@ -3,9 +3,10 @@
 Where the output layer is integrated out of more than 75 dimensions, the step is limited by few
 stiff directions, and the way by directions that the prior rules and predictions hardly need: a tree
 that is cut early gives a valid draw, and more effective draws of predictions for each gradient than
-one that turns by itself. Elsewhere trees turn by themselves, and steps are small, as they must be
-where standard deviations of coefficients are sampled, with which the posterior narrows, and
-smaller yet in the span of a curve, in which the posterior is bent.
+one that turns by itself. Stiffness grows with the rows, and so does the depth. Elsewhere trees turn
+by themselves, and steps are small, as they must be where standard deviations of coefficients are
+sampled, with which the posterior narrows, and smaller yet in the span of a curve, in which the
+posterior is bent.
 """
 
 from __future__ import annotations
@@ -37,13 +38,21 @@ class Trees:
 
 WHOLE = Trees(0.95, 10)
 BENT = Trees(0.98, 10)
-CUT = Trees(0.8, 6)
+CUT = {500: Trees(0.9, 7), 1500: Trees(0.9, 8), 5000: Trees(0.9, 9)}  # up to so many rows
+LEAST_DEPTH = min(trees.max_treedepth for trees in CUT.values())
 
 
-def trees_of(model: Model, k: int) -> Trees:
-    """Return what ``auto`` means of a model in k dimensions of the weights."""
+def trees_of(model: Model, k: int, rows: int) -> Trees:
+    """Return what ``auto`` means of a model in k dimensions of the weights, with so many rows."""
     if model.moves in ("directions", "both"):
         return BENT
+    if not are_cut(model, k):
+        return WHOLE
+    return next((trees for most, trees in CUT.items() if rows <= most), Trees(0.9, 10))
+
+
+def are_cut(model: Model, k: int) -> bool:
+    """Say whether trees are cut by intention."""
     narrows = model.design.terms or model.joint or model.weight_scales
-    integrated = model.integral is not None and model.integral.phi
-    return CUT if integrated and k > MOST_GAUSSIAN and not narrows else WHOLE
+    all_move = model.moves == "all" and k > MOST_GAUSSIAN
+    return model.integral is not None and all_move and not narrows

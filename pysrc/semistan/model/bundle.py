@@ -94,7 +94,7 @@ class Bundle:
     @cached_property
     def linear(self) -> Index:
         """Which coordinates of phi are integrated out: those of weights of output layers."""
-        if self.model.integral is None or not self.model.integral.phi:
+        if self.model.integral is None:
             return np.zeros(0, dtype=np.int64)
         return output_coordinates(self.model.network, self.subspace)
 

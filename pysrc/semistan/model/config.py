@@ -332,8 +332,9 @@ class SampleConfig(_Section):
     sampling, of each subspace, that ``k = "auto"`` aims to stay below. ``threads = "auto"`` fills
     the cores with chains first, then with threads. ``kernel = "auto"`` takes the C++ kernel if it
     compiles and agrees with the network in PyTorch, else pure Stan. ``integrate = "auto"``
-    integrates out what a gaussian response's predictor is linear in, given the rest, and draws it
-    exactly afterwards (``model/integral.py``); ``"none"`` samples everything.
+    integrates out what a gaussian response's predictor is linear in, given the rest, where output
+    weights move by themselves, and draws it exactly afterwards (``model/integral.py``);
+    ``"none"`` samples everything.
 
     ``backend`` is what does the work, training and studies included: ``local``, this machine's
     cores, or ``dask``, the workers of ``cluster``: a scheduler's address or JSON file, ``local``
@@ -354,7 +355,7 @@ class SampleConfig(_Section):
     budget: float = Field(default=10.0, gt=0, le=1e6)
     threads: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = "auto"
     kernel: Literal["auto", "cpp", "stan"] = "auto"
-    integrate: Literal["auto", "none"] = "none"
+    integrate: Literal["auto", "none"] = "auto"
     backend: Literal["auto", "local", "dask"] = "auto"
     cluster: str | None = None
     seed: int = Field(default=1, ge=0, le=LARGEST_SEED)

@@ -4,17 +4,22 @@ Of a gaussian response with identity link,
 
     y ~ normal(known + A beta, sigma),    beta ~ normal(location, scale),
 
-where beta has theta and those coordinates of phi that move weights or biases of output layers by
-themselves. The matrix A depends on what is sampled: the inputs of the output layers are columns of
+where beta has those coordinates of phi that move weights or biases of output layers by themselves,
+and theta. The matrix A depends on what is sampled: the inputs of the output layers are columns of
 it. The program samples all but beta, from a posterior of far fewer stiff directions, and draws
 beta, given the rest and y, from its normal distribution in the generated quantities.
 
-What stays sampled: coefficients whose prior is not normal, or which move with phi or are
-orthogonalised in the program; output layers behind ``skip`` or ``norm``, in a ``subnetwork``, or
-with a prior other than a normal one of known scale, and all of phi where sigma is known; smooths,
-groups and Gaussian processes. Nothing is integrated out with
-a temperature other than 1, of censored or truncated responses, where sigma has a predictor, and by
-other methods than those that sample the compiled program by iterations.
+That is done where the output layers can be integrated out: theta alone is no reason for it, since
+in the span of a curve chains move as well with theta as without, at a lower cost of each step. The
+output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other than
+a normal one of known scale, or where sigma is known; and where there are several networks, unless
+the program is in pure Stan: the C++ kernel has the integral of one. They stay sampled too where
+they are many beside the other weights, as of one wide hidden layer: the products of all pairs of m
+coordinates then take longer than shorter trees save. Coefficients stay sampled
+whose prior is not normal, as do smooths, groups and Gaussian processes. Nothing is integrated out
+with a temperature other than 1, of censored or truncated responses, where sigma has a predictor,
+where coefficients are orthogonalised in the program, and by other methods than those that sample
+the compiled program by iterations.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ from semistan.model.subspace import Subspace
 
 SAMPLERS = ("nuts", "mclmc")  # methods that sample the compiled program by iterations
 NORMAL = "normal"
+MOST_PAIRS = 6  # for each weight of the networks: a gradient takes some four times as long there
 PHI_SAMPLED = "phi_sampled"  # in the program, where phi is not sampled as a whole
 
 
@@ -46,19 +52,17 @@ class Integral:
     Attributes
     ----------
     theta : bool
-        Whether the structured coefficients are.
-    phi : bool
-        Whether those coordinates of phi are that move weights of output layers by themselves.
+        Whether the structured coefficients are, beside those coordinates of phi that move weights
+        of output layers by themselves.
     """
 
     theta: bool
-    phi: bool
 
     @property
     def text(self) -> str:
         """It in words."""
-        of_phi = ["those coordinates of phi that move single weights of output layers"] * self.phi
-        return " and ".join([*["theta"] * self.theta, *of_phi])
+        of_phi = "those coordinates of phi that move single weights of output layers"
+        return "theta and " * self.theta + of_phi
 
 
 def integral_of(
@@ -90,10 +94,15 @@ def integral_of(
         return None
     if config.subspace.holds_theta or in_model(config, design):
         return None
+    if moves not in ("both", "all") or not _free_output_layers(config, networks, priors):
+        return None
     of_theta = {item.density.name for item in priors if item.parameter == design.mean.theta}
     theta = bool(design.coefficients) and of_theta == {NORMAL}
-    phi = moves in ("both", "all") and _free_output_layers(config, networks, priors)
-    return Integral(theta, phi) if theta or phi else None
+    outputs = sum(len(layer) for layer in output_layers(networks, MU))
+    m = outputs + theta * len(design.mean.coefficients)
+    if outputs < networks.d and m**2 > MOST_PAIRS * networks.d:
+        return None
+    return Integral(theta)
 
 
 def _free_output_layers(
@@ -104,6 +113,8 @@ def _free_output_layers(
     Where sigma is known, all that is sampled might be: a chain needs something to move in.
     """
     several = len(networks.parts) > 1
+    if several and config.sample.kernel != "stan":
+        return False
     text = networks.kind.stan_text(several=several, predictors=False, kernel=False)
     (of_phi,) = (item for item in priors if item.is_phi)
     known = any(item.density.is_constant for item in priors if item.parameter == "sigma")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semistan.infer.trees import CUT, trees_of
+from semistan.infer.trees import LEAST_DEPTH, are_cut
 from semistan.model.arrays import Array
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import ess, rhat
@@ -263,7 +263,7 @@ def _tree_depth(posterior: Posterior, mixed: bool) -> Check:
     """
     limit, depth = posterior.max_treedepth, posterior.sampler["tree_depth"]
     count, bundle = int((depth >= limit).sum()), posterior.members[0].bundle
-    meant = limit >= CUT.max_treedepth and trees_of(bundle.model, bundle.subspace.k) == CUT
+    meant = limit >= LEAST_DEPTH and are_cut(bundle.model, bundle.subspace.k)
     return Check(
         "tree depth",
         f"{count} of {depth.size} transitions hit the maximum tree depth of {limit}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from semistan.bundle.seal import FILES, RESTORE, Seal, Stamp, read_record, read_seal, write_record
 from semistan.errors import InputError
@@ -110,6 +110,12 @@ class Manifest(Begun):
     weights: list[float] = []
     more: Continuation | None = None
     continued: list[Continuation] = []
+
+    @field_validator("sample", mode="before")
+    @classmethod
+    def _sampled(cls, sample: Any) -> Any:
+        """Programs whose manifest does not say what they integrate out sample everything."""
+        return {"integrate": "none", **sample} if isinstance(sample, dict) else sample
 
     @property
     def warmup_text(self) -> str:

@@ -101,8 +101,8 @@ def _orthogonal(model: Model) -> dict[str, Any]:
 
 
 def _integral(bundle: Bundle) -> dict[str, Any]:
-    """Return which coordinates of phi are integrated out, if any can be."""
-    if bundle.model.integral is None or not bundle.model.integral.phi:
+    """Return which coordinates of phi are integrated out, if any are."""
+    if bundle.model.integral is None:
         return {}
     linear, outputs = bundle.linear, np.concatenate(output_layers(bundle.network))
     place = {int(weight): i for i, weight in enumerate(outputs)}

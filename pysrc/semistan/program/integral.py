@@ -16,9 +16,10 @@ from semistan.program.likelihood import NOTHING, UNITS
 from semistan.program.parts import Parts, has_log_lik
 from semistan.program.predictors import other_sums, term_arguments
 from semistan.program.sources import stan_source
-from semistan.program.subspace import NO_AXES
 
 PHI_SD, THETA_SD = "prior_phi_scale[linear]", "prior_b_scale"
+# phi with what is integrated out at its prior mean
+AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
 
 
 def sampled_parameters(parts: Parts) -> list[Parameter]:
@@ -26,7 +27,7 @@ def sampled_parameters(parts: Parts) -> list[Parameter]:
     assert parts.integral
     found = []
     for item in parts.parameters:
-        if item.name == PHI and parts.integral.phi:
+        if item.name == PHI:
             found.append(split(item))
         elif not (item.name == parts.design.mean.theta and parts.integral.theta):
             found.append(item)
@@ -43,7 +44,7 @@ def split(phi: Parameter) -> Parameter:
 
 def integral_lines(parts: Parts) -> list[tuple[str, str]]:
     """Declare the data that say which coordinates of phi are integrated out."""
-    if not (parts.integral and parts.integral.phi):
+    if not parts.integral:
         return []
     return [
         ("int<lower=0, upper=k> n_linear;", "coordinates of phi that are integrated out"),
@@ -58,8 +59,7 @@ def integral_lines(parts: Parts) -> list[tuple[str, str]]:
 def integral_functions(parts: Parts) -> str:
     """Return the functions of the integral, and of what is linear in these rows."""
     assert parts.integral
-    inputs = [parts.network.architecture.output_inputs] if parts.integral.phi else []
-    files = [*inputs, "integral.stanfunctions"]
+    files = [parts.network.architecture.output_inputs, "integral.stanfunctions"]
     texts = [*(stan_source(name) for name in files), _linear_part(parts)]
     return "\n".join([*texts, _declared_in_cpp(parts)] if in_one_pass(parts) else texts)
 
@@ -80,18 +80,18 @@ def _declared_in_cpp(parts: Parts) -> str:
 def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of the kernel's function with what is passed."""
     assert parts.integral
-    phi, theta = parts.integral.phi, parts.integral.theta
+    theta = parts.integral.theta
     further = other_sums(parts.design.mean, "")
     plain = ["data vector y", "data matrix Xc", "data matrix H", *parts.network.sizes]
     return [
         *((argument, argument.split()[-1]) for argument in plain),
         *parts.network.subspace.kernel_arguments,
         *((argument, argument.split()[-1]) for argument in UNITS),
-        ("data array[] int column", "column" if phi else NO_AXES),
-        ("data vector phi_sd", PHI_SD if phi else NOTHING),
+        ("data array[] int column", "column"),
+        ("data vector phi_sd", PHI_SD),
         ("data vector theta_sd", THETA_SD if theta else NOTHING),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
-        ("vector phi", "phi_0" if phi else PHI),
+        ("vector phi", "phi_0"),
         ("vector theta", "prior_b_location" if theta else "theta"),
         ("real sigma", "sigma"),
         ("vector extra", " + ".join(further) or NOTHING),
@@ -106,12 +106,11 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
     plain = ["data matrix Xc", "data matrix H", *parts.network.sizes,
              *parts.network.subspace.arguments, *UNITS, *offset, *data]  # fmt: skip
     pairs = [(argument, argument.split()[-1]) for argument in plain]
-    if parts.integral.phi:
-        pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
-                  ("data vector phi_sd", PHI_SD)]  # fmt: skip
+    pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
+              ("data vector phi_sd", PHI_SD)]  # fmt: skip
     if parts.integral.theta:
         pairs.append(("data vector theta_sd", THETA_SD))
-    pairs.append(("vector phi", "phi_0" if parts.integral.phi else PHI))
+    pairs.append(("vector phi", "phi_0"))
     pairs.append(("vector theta", "prior_b_location" if parts.integral.theta else "theta"))
     return [*pairs, *((argument, argument.split()[-1]) for argument in sampled)]
 
@@ -120,27 +119,21 @@ def _linear_part(parts: Parts) -> str:
     """Write the function of the linear predictor and the columns of what is integrated out."""
     assert parts.integral
     network, size = parts.network, "rows(H)"
-    made, f, columns = "", network.call(8), []
-    if parts.integral.phi:
-        inputs = call("= output_inputs", network.arguments(weights="w"), ";", WIDTH - 8)
-        made = (
-            f"vector[num_elements(p_bar)] w = {network.subspace.weights};\n"
-            f"matrix[{size}, size(output)] D\n{indent(inputs, '  ')}"
-        )
-        f = "(D * w[output])"
-        made += (
-            f"matrix[{size}, size(column)] of_phi\n"
-            "  = eta_scale * diag_post_multiply(D[ : , column], phi_sd);\n"
-        )
-        columns.append("of_phi")
+    inputs = call("= output_inputs", network.arguments(weights="w"), ";", WIDTH - 8)
+    linear = "of_phi"
+    made = (
+        f"vector[num_elements(p_bar)] w = {network.subspace.weights};\n"
+        f"matrix[{size}, size(output)] D\n{indent(inputs, '  ')}"
+        f"matrix[{size}, size(column)] of_phi\n"
+        "  = eta_scale * diag_post_multiply(D[ : , column], phi_sd);\n"
+    )
     if parts.integral.theta:
         made += f"matrix[{size}, cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);\n"
-        columns.append("of_theta")
-    linear = columns[0] if len(columns) == 1 else f"append_col({', '.join(columns)})"
+        linear = "append_col(of_phi, of_theta)"
     sums = "".join(f"\n    + {item}" for item in other_sums(parts.design.mean, ""))
     body = (
         f"{made}vector[{size}] known  // linear predictor at their prior mean\n"
-        f"  = eta_loc\n    + eta_scale\n      * {f}\n    + Xc * theta{sums};\n"
+        f"  = eta_loc\n    + eta_scale\n      * (D * w[output])\n    + Xc * theta{sums};\n"
         f"return append_col(known, {linear});\n"
     )
     return (
@@ -164,24 +157,16 @@ def _precision(parts: Parts) -> tuple[str, str]:
     return "N", "rep_vector(inv(sigma), N)"
 
 
-def at_mean(parts: Parts) -> str:
-    """Declare phi with what is integrated out at its prior mean."""
-    assert parts.integral
-    if not parts.integral.phi:
-        return ""
-    return f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
-
-
 def integral_model(parts: Parts) -> str:
     """Return the statements that add log p(y | what is sampled)."""
     if in_one_pass(parts):
         passed = [value for _, value in _in_cpp(parts)]
         called = call("target += gaussian_integral", passed, ";", WIDTH - 4)
-        return "if (!prior_only) {\n" + indent(at_mean(parts) + called, "  ") + "}\n"
+        return "if (!prior_only) {\n" + indent(AT_MEAN + called, "  ") + "}\n"
     rows, tau = _precision(parts)
     part = indent(_part(parts, WIDTH - 20), " " * 15).lstrip()
     body = (
-        at_mean(parts) + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
+        AT_MEAN + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
         f"  + log_integral(y,\n               {part},\n               {tau});\n"
     )
     return "if (!prior_only) {\n" + indent(body, "  ") + "}\n"
@@ -190,21 +175,18 @@ def integral_model(parts: Parts) -> str:
 def integral_draws(parts: Parts) -> str:
     """Return the generated quantities that draw what is integrated out."""
     assert parts.integral
-    lines, moved, sizes = [], "", []
-    if parts.integral.phi:
-        lines.append(("vector[k] phi;", "subspace coordinates"))
-        moved = "phi = phi_0;\nphi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];\n"
-        sizes.append("n_linear")
+    lines, size = [("vector[k] phi;", "subspace coordinates")], "n_linear"
+    moved = "phi = phi_0;\nphi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];\n"
     if parts.integral.theta:
         lines.append(("vector[P] theta;", "structured coefficients"))
-        own = "z[n_linear + 1 : n_linear + P]" if parts.integral.phi else "z"
+        own = "z[n_linear + 1 : n_linear + P]"
         moved += f"theta = prior_b_location + prior_b_scale .* {own};\n"
-        sizes.append("P")
-    size, (_, tau) = " + ".join(sizes), _precision(parts)
+        size += " + P"
+    _, tau = _precision(parts)
     part = indent(_part(parts, WIDTH - 22), " " * 18).lstrip()
     body = (
         "// What is integrated out, standardised, from its prior or given y\n"
-        + at_mean(parts)
+        + AT_MEAN
         + f"vector[{size}] z\n  = to_vector(normal_rng(rep_vector(0, {size}), 1));\n"
         "if (!prior_only) {\n"
         f"  z = given_y_rng(y,\n                  {part},\n                  {tau});\n"

@@ -183,7 +183,7 @@ def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral |
     density, (first, *rest), target = item.density, item.data_names, item.target
     if item.is_phi and parts.model.weight_scales:
         rest = [*rest[:-1], stan_scale(rest[-1])]
-    if item.is_phi and integral and integral.phi:
+    if item.is_phi and integral:
         target, first, *rest = PHI_SAMPLED, *(f"{name}[sampled]" for name in (first, *rest))
     text = call(
         f"{to} += {density.name}_lpdf",

@@ -81,7 +81,7 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
         return Dimension(_with_scales(_longest(_one_training(narrow))))
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
-    cost = _Cost(options, every.model, seconds(every), _at_once(prepared))
+    cost = _Cost(options, every.model, len(prepared.rows), seconds(every), _at_once(prepared))
     lengths = _lengths(prepared.config)
     draws = cost.longest(d, lengths, every=True)
     most = method_of(options).dimensions
@@ -190,6 +190,8 @@ class _Cost:
         How it is sampled.
     model : Model
         That of all weights.
+    rows : int
+        Rows of the table.
     gradient : float
         Seconds of a gradient.
     at_once : int
@@ -198,6 +200,7 @@ class _Cost:
 
     options: SampleConfig
     model: Model
+    rows: int
     gradient: float
     at_once: int
 
@@ -214,7 +217,7 @@ class _Cost:
     def seconds(self, k: int, draws: int, *, every: bool = False) -> float:
         """Return the seconds that k dimensions take, or all weights (``every``)."""
         method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
-        depth = trees_of(self.model, k).resolve(self.options).max_treedepth
+        depth = trees_of(self.model, k, self.rows).resolve(self.options).max_treedepth
         assert depth != "auto"
         most = 2**depth
         steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)

@@ -1,0 +1,308 @@
+// generated with semistan 0.1.0
+// formula: y | weights(w) ~ x1 + (1 | g) + nn(u1, u2, u3)
+// family: gaussian, link: identity
+//
+// The model of each row:
+//   y ~ normal(eta, sigma) to the power of its weight
+//   eta = eta_loc + eta_scale f(u1, u2, u3; w) + (x - x_loc)' theta + (1 | g)
+//   x = (x1)
+//   w = p_bar + phi, all weights
+//   Integrated out, and drawn given y in the generated quantities, is beta:
+//   y ~ normal(known + A beta, sigma), beta ~ normal(m, S), so that what is
+//     sampled has
+//   y ~ multi_normal(known + A m, sigma^2 I + A S^2 A')
+//   beta = theta and those coordinates of phi that move single weights of
+//     output layers
+// Priors as used, in the units of the data:
+//   phi ~ normal(0, 5)
+//   b_x1 ~ normal(0, 36.9692)
+//   sigma ~ student_t(3, 0, 50.3138)
+//   sd_g__Intercept ~ student_t(3, 0, 50.3138)
+functions {
+  // Activation, elementwise:
+  // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
+  matrix activate(matrix Z, int activation) {
+    if (activation == 1) return tanh(Z);
+    if (activation == 2) return fmax(Z, 0);
+    if (activation == 3) return log1p_exp(Z);
+    if (activation == 4) return inv_logit(Z);
+    return Z;
+  }
+
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer.
+
+  // One layer before its activation: every row of H times the weights, plus
+  // the biases. A column of ones carries the biases through the product.
+  matrix affine(matrix H, vector w, int m, int n) {
+    return append_col(H, rep_vector(1, rows(H)))
+           * append_row(to_matrix(w[1 : m * n], m, n),
+                        to_row_vector(w[m * n + 1 : m * n + n]));
+  }
+
+  // Number of weights of the layers between these widths.
+  int n_weights(array[] int widths) {
+    int d = 0;
+    for (l in 2 : size(widths)) d += (widths[l - 1] + 1) * widths[l];
+    return d;
+  }
+
+  // All layers between these widths, each followed by its activation.
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    if (last == 1) return H;
+    if (last == 2) {
+      return activate(affine(H, w, widths[1], widths[2]), activation);
+    }
+    {
+      matrix[rows(H), max(widths[2 : last])] A;  // in its first columns
+      A[ : , 1 : widths[2]] = activate(affine(H, w, widths[1], widths[2]),
+                                       activation);
+      for (l in 3 : last) {
+        int used = n_weights(widths[1 : l - 1]);
+        A[ : , 1 : widths[l]]
+          = activate(affine(A[ : , 1 : widths[l - 1]],
+                            w[used + 1 : num_elements(w)], widths[l - 1],
+                            widths[l]),
+                     activation);
+      }
+      return A[ : , 1 : widths[last]];
+    }
+  }
+
+  // Network output f(u; w), one number for each row of H.
+  vector network(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    int used = n_weights(widths[1 : last - 1]);
+    return affine(hidden_layers(H, w, widths[1 : last - 1], activation),
+                  w[used + 1 : num_elements(w)], widths[last - 1], 1)[ : , 1];
+  }
+
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  matrix partly_centred_rows(matrix sd, matrix information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
+  // Inputs of the output layer, one row for each row of H, and 1 for its bias.
+  matrix output_inputs(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    return append_col(hidden_layers(H, w, widths[1 : last - 1], activation),
+                      rep_vector(1, rows(H)));
+  }
+
+  // What the linear predictor is linear in, integrated out of
+  //
+  //   y ~ normal(known + A z, 1 / tau),   z ~ normal(0, 1),
+  //
+  // which leaves y ~ N(known, diag(1 / tau^2) + A A'). `part` has `known` in
+  // its first column, and A behind it. With r = tau (y - known), Z = diag(tau)
+  // A, M = I + Z' Z, which is only as large as z, and b = Z' r, Woodbury's
+  // identity and the determinant lemma give the logarithm of its density,
+  //
+  //   sum(log(tau / sqrt(2 pi))) - 1/2 (r' r + log det M - b' M^(-1) b),
+  //
+  // and z given y ~ N(M^(-1) b, M^(-1)).
+
+  // The logarithm but for its first sum.
+  real log_integral(vector y, matrix part, vector tau) {
+    int m = cols(part) - 1;
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
+    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
+    return (dot_self(mdivide_left_tri_low(L, Z' * r)) - dot_self(r)) / 2
+           - sum(log(diagonal(L)));
+  }
+
+  // A draw of z given y.
+  vector given_y_rng(vector y, matrix part, vector tau) {
+    int m = cols(part) - 1;
+    vector[rows(part)] r = tau .* (y - part[ : , 1]);
+    matrix[rows(part), m] Z = diag_pre_multiply(tau, part[ : , 2 : m + 1]);
+    matrix[m, m] L = cholesky_decompose(add_diag(crossprod(Z), 1));
+    vector[m] z = mdivide_left_tri_low(L, Z' * r)
+                  + to_vector(normal_rng(rep_vector(0, m), 1));
+    return mdivide_right_tri_low(z', L)';
+  }
+
+  // The linear predictor with what is integrated out at its prior mean, and
+  // behind it the columns that this multiplies, each in units of its prior sd.
+  matrix linear_part(data matrix Xc, data matrix H, data array[] int widths,
+                     data int activation, data vector p_bar, data real eta_loc,
+                     data real eta_scale, data array[] int J_1,
+                     data array[] int output, data array[] int column,
+                     data vector phi_sd, data vector theta_sd, vector phi,
+                     vector theta, matrix r_1) {
+    vector[num_elements(p_bar)] w = p_bar + phi;
+    matrix[rows(H), size(output)] D
+      = output_inputs(H, w, widths, activation);
+    matrix[rows(H), size(column)] of_phi
+      = eta_scale * diag_post_multiply(D[ : , column], phi_sd);
+    matrix[rows(H), cols(Xc)] of_theta = diag_post_multiply(Xc, theta_sd);
+    vector[rows(H)] known  // linear predictor at their prior mean
+      = eta_loc
+        + eta_scale
+          * (D * w[output])
+        + Xc * theta
+        + r_1[J_1, 1];
+    return append_col(known, append_col(of_phi, of_theta));
+  }
+}
+data {
+  // Rows
+  int<lower=1> N;  // rows
+  vector[N] y;  // response
+  int<lower=0> P;  // structured coefficients
+  matrix[N, P] X;  // structured design, without an intercept
+  vector[P] x_loc;  // mean of each column of X
+  vector<lower=0>[P] theta_scale;  // unit of each coefficient
+
+  // Network inputs
+  int<lower=1> Q;  // network inputs
+  matrix[N, Q] U;  // network inputs
+  vector[Q] u_loc;  // mean of each network input
+  vector<lower=0>[Q] u_scale;  // standard deviation of each input
+
+  // Units of the linear predictor
+  real eta_loc;  // location of the linear predictor
+  real<lower=0> eta_scale;  // unit of the linear predictor
+
+  // Network
+  int<lower=1> n_layers;  // layers, the output layer included
+  array[n_layers + 1] int<lower=1> widths;  // Q, hidden units, 1
+  int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+
+  // Subspace: w = p_bar + phi, all weights
+  int<lower=1> d;  // Bayesian weights
+  int<lower=d, upper=d> k;  // dimension of the subspace
+  vector[d] p_bar;  // weights at phi = 0
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+
+  // Known of each row
+  vector<lower=0>[N] weights;  // of each row's log-likelihood
+
+  // Other terms and predictors
+  int<lower=1> N_1;  // levels of g
+  array[N] int<lower=1, upper=N_1> J_1;  // level of each row
+  matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
+
+  // Integrated out
+  int<lower=0, upper=k> n_linear;  // coordinates of phi that are integrated out
+  array[n_linear] int<lower=1, upper=k> linear;  // which
+  array[k - n_linear] int<lower=1, upper=k> sampled;  // the others
+  int<lower=1> n_inputs;  // inputs of the output layers, with a 1 for each bias
+  array[n_inputs] int<lower=1, upper=d> output;  // the weight of each
+  // the input of each of them
+  array[n_linear] int<lower=1, upper=n_inputs> column;
+
+  // Priors
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
+  vector[P] prior_b_location;  // normal prior on theta: location
+  vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
+  real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
+  real prior_sigma_location;  // student_t prior on sigma: location
+  real<lower=0> prior_sigma_scale;  // student_t prior on sigma: scale
+  // student_t prior on sd_g__Intercept: degrees of freedom
+  real<lower=0> prior_sd_g__Intercept_df;
+  // student_t prior on sd_g__Intercept: location
+  real prior_sd_g__Intercept_location;
+  // student_t prior on sd_g__Intercept: scale
+  real<lower=0> prior_sd_g__Intercept_scale;
+
+  // How to sample
+  int<lower=0, upper=1> prior_only;  // leave the likelihood out?
+}
+transformed data {
+  matrix[N, P] Xc;  // structured design, centred
+  matrix[N, Q] H;  // input of the first Bayesian layer
+  for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
+  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+}
+parameters {
+  // those subspace coordinates that are sampled
+  vector<multiplier=phi_scale[sampled]>[k - n_linear] phi_sampled;
+  real<lower=0> sigma;  // residual standard deviation
+  real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
+  // effects of g, standardised
+  matrix<multiplier=partly_centred_rows(rep_matrix(sd_g__Intercept, N_1, 1),
+    I_1)>[N_1, 1] z_1;
+}
+transformed parameters {
+  matrix[N_1, 1] r_1  // effects of the levels of g
+    = sd_g__Intercept * z_1;
+}
+model {
+  if (!prior_only) {
+    vector[k] phi_0 = prior_phi_location;
+    phi_0[sampled] = phi_sampled;
+    target += sum(weights) * normal_lpdf(0 | 0, sigma)
+      + log_integral(y,
+                   linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                               eta_scale, J_1, output, column,
+                               prior_phi_scale[linear], prior_b_scale, phi_0,
+                               prior_b_location, r_1),
+                   sqrt(weights) / sigma);
+  }
+  target += normal_lpdf(phi_sampled | prior_phi_location[sampled],
+                        prior_phi_scale[sampled]);
+  target += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+  target += student_t_lpdf(sd_g__Intercept | prior_sd_g__Intercept_df,
+                           prior_sd_g__Intercept_location,
+                           prior_sd_g__Intercept_scale)
+    - student_t_lccdf(0 | prior_sd_g__Intercept_df,
+                      prior_sd_g__Intercept_location,
+                      prior_sd_g__Intercept_scale);
+  target += std_normal_lpdf(to_vector(z_1));
+}
+generated quantities {
+  vector[k] phi;  // subspace coordinates
+  vector[P] theta;  // structured coefficients
+  {
+    // What is integrated out, standardised, from its prior or given y
+    vector[k] phi_0 = prior_phi_location;
+    phi_0[sampled] = phi_sampled;
+    vector[n_linear + P] z
+      = to_vector(normal_rng(rep_vector(0, n_linear + P), 1));
+    if (!prior_only) {
+      z = given_y_rng(y,
+                      linear_part(Xc, H, widths, activation, p_bar, eta_loc,
+                                  eta_scale, J_1, output, column,
+                                  prior_phi_scale[linear], prior_b_scale, phi_0,
+                                  prior_b_location, r_1),
+                      sqrt(weights) / sigma);
+    }
+    phi = phi_0;
+    phi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];
+    theta = prior_b_location + prior_b_scale .* z[n_linear + 1 : n_linear + P];
+  }
+  real lprior = 0;  // log prior density
+  lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
+  lprior += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+  lprior += student_t_lpdf(sd_g__Intercept | prior_sd_g__Intercept_df,
+                           prior_sd_g__Intercept_location,
+                           prior_sd_g__Intercept_scale)
+    - student_t_lccdf(0 | prior_sd_g__Intercept_df,
+                      prior_sd_g__Intercept_location,
+                      prior_sd_g__Intercept_scale);
+  lprior += std_normal_lpdf(to_vector(z_1));
+  real b_Intercept  // mean of network and x' theta, moved to X = 0
+    = eta_loc
+      + eta_scale
+        * mean(network(H, p_bar + phi, widths, activation))
+      - dot_product(x_loc, theta);
+  real b_x1 = theta[1];
+}
