@@ -139,7 +139,7 @@ def test_warm_up_is_short_only_if_several_chains_agree():
     assert starts.resolve(SampleConfig(warmup=77)).warmup == 77
     assert not find_starts(bundle, rows, SampleConfig(chains=1)).one_mode
     mode = starts.found[0]
-    lower, far = replace(mode, log_density=mode.log_density - 5), replace(mode, q=mode.q + 9)
+    lower, far = replace(mode, log_density=mode.log_density - 3), replace(mode, q=mode.q + 9)
     assert not replace(starts, found=(mode, mode, lower)).one_mode
     assert not replace(starts, found=(mode, mode, far)).one_mode
 

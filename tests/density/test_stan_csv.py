@@ -37,7 +37,7 @@ def test_rows_and_draws_in_pieces_give_the_same(monkeypatch):
 
 
 def test_q_is_that_of_the_initial_values():
-    bundle, rows = random_bundle("gaussian", subspace={"free": "bias", "k": 3})
+    bundle, rows = random_bundle("poisson", subspace={"free": "bias", "k": 3})
     for q in states(bundle):
         again = unconstrained(make_target(bundle, rows), initial_values(bundle, q))
         assert again == pytest.approx(q, rel=1e-12)

@@ -41,6 +41,7 @@ from semistan.workflow.explain import decompose, effect, importance, slopes
 from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import draws, plot, plot_decomposition, plot_effect, report
+from semistan.workflow.pool import pool
 from semistan.workflow.predict import predict
 from semistan.workflow.prepare import configure, new_rows
 from semistan.workflow.runs import RunLike, opened
@@ -96,6 +97,7 @@ class Fit:
     pp_check = pp_check
     sensitivity = sensitivity
     terms = terms
+    pool = pool
     plot = plot
     plot_effect = plot_effect
     plot_decomposition = plot_decomposition

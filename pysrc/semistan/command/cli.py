@@ -37,6 +37,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": run_commands.reproduce,
     "priors": model_commands.priors,
     "summary": run_commands.summary,
+    "pool": run_commands.pool,
     "predict": effect_commands.predict,
     "score": score_commands.score,
     "loo": score_commands.loo,

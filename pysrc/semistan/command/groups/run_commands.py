@@ -10,6 +10,7 @@ from semistan.command.answering import Reply, answering
 from semistan.command.arguments import (
     DIAGNOSTIC_FAILED,
     BundleFolder,
+    Central,
     Data,
     Out,
     Overwrite,
@@ -202,6 +203,29 @@ def summary(
         reply.table(by_subspace(read_posterior(run)))
     else:
         raise InputError(f"--by takes 'subspace', got '{by}'")
+
+
+@answering
+def pool(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="A run of each imputed table.")
+    ],
+    interval: Central = 0.95,
+    *,
+    reply: Reply,
+) -> None:
+    """Pool the coefficients of a model that was fitted to several imputed tables."""
+    from semistan.posterior.pooled import pooled
+    from semistan.workflow.pool import failures, fitted_of
+
+    found = fitted_of(runs)
+    failed = failures(found)
+    facts = {"tables": len(found), "passed": not failed}
+    reply.table(pooled([each.posterior for each in found], interval), facts)
+    screen.say_all(failed)
+    screen.say_caveat(found[0].run)
+    if failed:
+        raise typer.Exit(DIAGNOSTIC_FAILED)
 
 
 @answering
