@@ -19,9 +19,10 @@ SAMPLE = {"method": "elliptical-slice", "chains": 2, "draws": 40, "warmup": 20}
 ASKED = (
     "summary run", "summary run --mcse", "summary run --interval 0.9", "predict run",
     "predict run --newdata d.csv --kind predict", "score run --newdata d.csv", "score run --r2",
-    "loo run", "compare run again", "pool run run", "effect run u", "slopes run x", "importance run --repeats 1",
-    "comparisons run x", "decompose run", "pp-check run", "hypothesis run b_x>0", "sensitivity run",
-    "terms grouped", "priors run", "subspace run", "check run",
+    "loo run", "compare run again", "pool run run", "effect run u", "slopes run x",
+    "importance run --repeats 1", "comparisons run x", "decompose run", "pp-check run",
+    "hypothesis run b_x>0", "sensitivity run", "terms grouped", "priors run",
+    "subspace run", "check run",
 )  # fmt: skip
 
 

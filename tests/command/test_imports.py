@@ -13,7 +13,8 @@ HEAVY = {
     "formulaic", "scipy", "xarray", "numpy", "typer", "rich",
 }  # fmt: skip
 COMMANDS = (
-    "new", "fit", "update", "subspace", "stan", "sample", "jobs", "reproduce", "summary", "priors",
+    "new", "fit", "update", "subspace", "stan", "sample", "jobs", "reproduce", "summary", "pool",
+    "priors",
     "predict", "effect", "slopes", "comparisons", "importance", "decompose", "score", "loo",
     "kfold", "compare", "pp-check", "hypothesis", "sensitivity", "terms", "baseline",
     "simulate", "sbc", "plot", "export", "report", "check", "doctor", "install-cmdstan",

@@ -169,6 +169,7 @@ COMMANDS = (
     ("slopes", "run", "x"),
     ("importance", "run", "--repeats", "1"),
     ("decompose", "run"),
+    ("pool", "run", "run"),
     ("summary", "run", "--interval", "0.9"),
     ("hypothesis", "run", "b_x > 0", "b_x = 0", "--rope=-1,1"),
     ("score", "run", "--r2"),
