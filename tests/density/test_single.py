@@ -14,6 +14,7 @@ from semistan.infer.starts import find_starts
 from semistan.infer.task import all_bits
 from semistan.model.config import SampleConfig
 from semistan.model.names import MU
+from semistan.model.networks.networks import layer_inputs
 from semistan.subspace import coefficients, descent
 from semistan.subspace.descent import Parameters
 from semistan.subspace.start_values import curve_states
@@ -140,7 +141,7 @@ def test_what_the_output_layer_takes_is_computed_some_rows_at_a_time(trained, mo
     theta = torch.zeros(1, dtype=torch.float64)
     state = Parameters(points, theta, theta).at(torch.tensor([0.2, 0.3, 0.5]).double())
     expected = coefficients._output_inputs(problem, state)
-    (layers,) = coefficients.layer_inputs(problem.network, state.w, problem.U, MU)
+    (layers,) = layer_inputs(problem.network, state.w, problem.U, MU)
     assert expected[:, :-1].numpy() == pytest.approx(layers[-1].numpy(), rel=1e-5, abs=1e-6)
     assert torch.all(expected[:, -1] == 1)
     pieces, values = [], Inputs.values

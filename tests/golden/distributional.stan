@@ -113,10 +113,14 @@ functions {
       int m = widths[i, 1];
       int n = widths[i, last];
       int d = n_weights(widths[i]);
-      F[ : , filled + 1 : filled + n]
-        = network_outputs(H[ : , column + 1 : column + m],
-                          w[used + 1 : used + d], widths[i, 1 : last],
-                          activation[i]);
+      if (m == 0) {  // a constant
+        F[ : , filled + 1] = rep_vector(w[used + 1], rows(H));
+      } else {
+        F[ : , filled + 1 : filled + n]
+          = network_outputs(H[ : , column + 1 : column + m],
+                            w[used + 1 : used + d], widths[i, 1 : last],
+                            activation[i]);
+      }
       column += m;
       used += d;
       filled += n;

@@ -86,8 +86,8 @@ def test_every_part_is_found():
         "y | weights(w) ~ x + s(v) + nn(u, t), sigma ~ C(g, contr.sum) + x:z + nn(u), nu ~ nn(a)"
     )
     assert formula.others == (
-        PredictorFormula("sigma", ("C(g, contr.sum)", "x:z"), (("u",),), layers=({},)),
-        PredictorFormula("nu", (), (("a",),), layers=({},)),
+        PredictorFormula("sigma", ("C(g, contr.sum)", "x:z"), (("u",),), layers=({},), times=("",)),
+        PredictorFormula("nu", (), (("a",),), layers=({},), times=("",)),
     )
     assert arguments(formula) == (("u", "t"), ("u",), ("a",))
     assert formula.mean.networks == (("u", "t"),)

@@ -61,7 +61,7 @@ def marked(message):
         ("y ~ nn(u, v) + x + nn(v, u)", "nn(v, u)"),
         ("y ~ x + nn(u, k=0)", "k=0"),
         ("y ~ log(nn(u))", "nn(u)"),
-        ("y ~ z + x:nn(u)", "x:nn(u)"),
+        ("y ~ z + s(x):nn(u)", "s(x):nn(u)"),
         ("y ~ x # comment + nn(u)", "#"),
         ("y ~ x + `1` + nn(u)", "`1`"),
         ("y ~ C(g, levels=['`1`', '``']) + x:`1` + nn(u)", "`1`"),

@@ -54,8 +54,12 @@ def test_families_without_a_kernel_agree_too(family, toolchain, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ("gaussian, kernel", "poisson, kernel", "bernoulli, kernel", "naive", "naive, kernel"),
-)
+    (
+        "gaussian, kernel", "poisson, kernel", "bernoulli, kernel", "naive", "naive, kernel",
+        "coefficients that are networks, kernel",
+        "a constant and a coefficient that is a network, kernel",
+    ),
+)  # fmt: skip
 def test_they_agree_where_other_subspaces_move_the_weights(name, toolchain, tmp_path):
     program = next(program for program in PROGRAMS if program.name == name)
     assert_agreement(*program.make(), program.kernel, toolchain, tmp_path)

@@ -40,6 +40,8 @@ NETWORKS = {
     "residual": {"network": {"hidden": (4, 4), "skip": True, "norm": True}},
     "several": {"formula": "y ~ x1 + nn(u1, u2) + nn(u3)"},
     "of sigma too": {"formula": "y ~ x1 + nn(u1, u2), sigma ~ x2 + nn(u2, u3)"},
+    "multiplied": {"formula": "y ~ x1 + nn(u1, u2) + z:nn(u3)"},
+    "a constant": {"formula": "y ~ x1 + z:nn(u3)"},
 }
 
 
@@ -281,6 +283,9 @@ PROGRAMS = {
     },
     "thresholds": {"name": "cumulative(4)"},
     "sigma": {"name": "gaussian", "formula": "y ~ x1 + nn(u1) + nn(u2, u3), sigma ~ x2 + (1 | g)"},
+    "multiplied": {
+        "name": "gaussian", "formula": "y ~ x1 + z:nn(u1, u2), sigma ~ x2 + z:nn(u3)", "k": 2,
+    },
     "a level alone": {"name": CATEGORICAL, "formula": "y ~ x1 + nn(u1), mutrain ~ 1"},
 }  # fmt: skip
 

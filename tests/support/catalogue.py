@@ -169,4 +169,22 @@ PROGRAMS = (
     _program("sheared, gamma", "gamma", "dispersed", feature="sheared", temper="likelihood",
              **SHEARED, **tempered()),
     _program("sheared, probit", "bernoulli(probit)", "link", feature="sheared", **SHEARED),
+    # networks that multiply a column
+    _program("coefficients that are networks", "student", "dispersed", "linear networks predictor",
+             formula="y | weights(w) ~ x1 + nn(u1, u2, hidden=[3, 2], activation='softplus') "
+                     "+ z:nn(v) + t:nn(u3, hidden=[2]), sigma ~ z + x2:nn(u3)"),
+    _program("coefficients that are networks, kernel", "poisson", "kernel", "linear networks",
+             kernel="cpp", **BOTH, formula="y ~ x1 + nn(u1, u2) + z:nn(v)", frozen=1,
+             hidden=(4, 3)),
+    _program("coefficients that are networks, integrated out", "gaussian", "kernel",
+             "linear networks", **ALL, **PURE,
+             formula="y | weights(w) ~ x1 + nn(u1, u2) + t:nn(v, hidden=[2, 3])"),
+    _program("coefficients of categories that are networks", CATEGORICAL, "categories",
+             "linear networks predictor", formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
+    _program("a constant and a coefficient that is a network", "gaussian", "kernel",
+             "linear networks", formula="y ~ x1 + z:nn(v)", **PURE, **ALL),
+    _program("a constant and a coefficient that is a network, kernel", "bernoulli", "kernel",
+             "linear networks", formula="y ~ x1 + z:nn(v, u1)", kernel="cpp"),
+    _program("coefficients of ordered categories that are networks", "cumulative(logit, 4)",
+             "categories", "linear networks", formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
 )  # fmt: skip

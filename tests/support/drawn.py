@@ -25,6 +25,7 @@ def random_draws(bundle, *, chains=2, iterations=50, seed=0):
         coefficients={
             **_intercepts(bundle, generator.normal(size=shape)),
             **{name: theta[..., j] for j, name in enumerate(names)},
+            **{slope.name: generator.normal(size=shape) for slope in bundle.design.mean.slopes},
             **_varying(bundle, np.random.default_rng(seed + 2), shape),
         },
         dispersion={
@@ -58,6 +59,7 @@ def _varying(bundle, generator, shape):
         found[item.intercept] = generator.normal(size=shape)
         for j, name in enumerate(item.coefficients):
             found[name] = trained[j] + 0.1 / scale[j] * generator.normal(size=shape)
+        found |= {slope.name: generator.normal(size=shape) for slope in item.slopes}
     return found
 
 

@@ -31,10 +31,12 @@ CASES = {
     "groups": ("bernoulli", f"y ~ x1 + (1 + x1 | g) + (v || h) + (1 | g:h) + {NETWORK}"),
     "completed": ("gaussian", f"y ~ x1 + (1 | g) + {NETWORK}"),
     "integrated": ("gaussian", f"y | weights(w) ~ x1 + (1 | g) + {NETWORK}"),
+    "multiplied": ("gaussian", "y ~ x1 + (1 | g) + nn(u1, u2) + z:nn(v)"),
     "shared": ("gaussian", f"y ~ x1 + {SHARED} + nn(v), sigma ~ {SHARED}"),
     "categorical": (CATEGORICAL, f"y ~ x1 + x2 + {NETWORK}"),
     "multinomial": (MULTINOMIAL, f"cbind(bus, car, train) | trials(tries) ~ x1 + {SHARED}"),
 }
+COMPLETED = {"completed", "multiplied"}
 SETTINGS = {"integrated": {"subspace": {"construction": "full"}}}
 LONG = {"sample.draws": 2000, "sample.seed": 2026}
 
@@ -52,7 +54,7 @@ def golden_program(folder):
 
 def case_program(name):
     family, formula = CASES[name]
-    made = completed_bundle if name == "completed" else random_bundle
+    made = completed_bundle if name in COMPLETED else random_bundle
     bundle, _ = made(family, formula=formula, **SETTINGS.get(name, {}))
     return stan_program(bundle.model)
 

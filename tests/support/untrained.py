@@ -159,6 +159,7 @@ def completed_bundle(name, K=3, **arguments):
     sizes = {p.theta: len(p.coefficients) for p in design.predictors if p.coefficients}
     sizes |= {p.intercept: 1 for p in design.predictors}
     sizes |= {p.tau: 1 for p in design.predictors if p.has_tau}
+    sizes |= {slope.name: 1 for slope in design.slopes}
     for term in design.terms:
         sizes |= {made: np.prod(shape) for made, shape in term.made_shapes.items()}
     moved = {made: 0.2 * generator.normal(size=(int(n), 1 + K)) for made, n in sizes.items()}
@@ -192,6 +193,8 @@ def random_layers(leading, generator):
         return {"w_frozen": w_frozen}
     apart = np.random.default_rng(5)
     loc, scale = apart.normal(scale=0.3, size=m), apart.uniform(0.5, 2, size=m)
+    multiplied = list(leading.heads.multipliers.values())
+    loc[multiplied], scale[multiplied] = 0.0, 1.0
     return {"w_frozen": w_frozen, "h_loc": loc, "h_scale": scale}
 
 

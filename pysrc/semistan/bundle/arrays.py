@@ -73,6 +73,7 @@ def _completion_shapes(bundle: Bundle) -> dict[str, Shape]:
     columns, design = 1 + len(found.information), bundle.design
     sizes = {p.theta: len(p.coefficients) for p in design.predictors if p.coefficients}
     sizes |= {name: 1 for p in design.predictors for name in (p.intercept, p.tau)}
+    sizes |= {slope.name: 1 for slope in design.slopes}
     sizes |= {
         name: prod(shape) for term in design.terms for name, shape in term.made_shapes.items()
     }

@@ -29,8 +29,9 @@ from semistan.model.completion import PSI, completed_name
 from semistan.model.families.cumulative import thresholds
 from semistan.model.layout import column_names, numbered
 from semistan.model.names import MU
+from semistan.model.networks.networks import with_multipliers
 from semistan.model.orthogonal import further_names
-from semistan.model.predictor import Predictor
+from semistan.model.predictor import NetworkSlope, Predictor
 from semistan.model.priors.prior import PHI, log_mass_inside
 from semistan.model.terms.term import element_labels
 
@@ -92,6 +93,8 @@ def _completed(
         columns |= {name: columns[name] + (-moved if ordered else moved) for name in names}
         for j, name in enumerate(predictor.coefficients):
             columns[name] = columns[name] + change[predictor.theta][:, j]
+        for slope in predictor.slopes:
+            columns[slope.name] = columns[slope.name] + change[slope.name][:, 0]
     return columns
 
 
@@ -145,6 +148,8 @@ def _quantities(target: Target, values: Mapping[str, Array], raw: Array) -> dict
             found[predictor.intercept] = intercept
         for j, name in enumerate(predictor.coefficients):
             found[name] = values[predictor.theta][:, j]
+        for slope in predictor.slopes:
+            found[slope.name] = _slope(target, predictor.name, slope, values)
         if predictor.is_mean and target.shear:
             of_raw = further_names(target.bundle.config, target.bundle.design)
             found |= {name: raw[:, j] for name, j in of_raw.items()}
@@ -165,6 +170,15 @@ def _intercept(target: Target, predictor: Predictor, values: Mapping[str, Array]
     return np.asarray(total - values[predictor.theta] @ units.columns[name][0])
 
 
+def _slope(
+    target: Target, predictor: str, slope: NetworkSlope, values: Mapping[str, Array]
+) -> Array:
+    """Return the mean over the rows of a coefficient that is a network, for each draw."""
+    unit, phi = target.bundle.units.scale(predictor) / slope.scale, values[PHI]
+    one = _mean_output(target, phi, predictor, slope.network)
+    return np.asarray(unit * (one - _mean_output(target, phi, predictor)))
+
+
 def _thresholds(target: Target, intercept: Array, values: Mapping[str, Array]) -> dict[str, Array]:
     """Return the intercept (S,), or the thresholds of ordered categories less it."""
     name, family = target.bundle.design.intercept, target.bundle.family
@@ -180,21 +194,27 @@ def _theta_raw(target: Target, values: Mapping[str, Array]) -> Array:
     if target.shear is None:
         return theta
     raw, columns = theta.copy(), target.shear.columns.numpy()
-    gamma = _network_sums(target, values[PHI], target.shear.along.numpy())
+    inputs = [chunk.U for chunk in target.chunks]
+    gamma = _network_sums(target, values[PHI], target.shear.along.numpy(), inputs)
     raw[:, columns] -= gamma * target.bundle.units.theta_scale[columns]
     return raw
 
 
-def _mean_output(target: Target, phi: Array, predictor: str = MU) -> Array:
-    """Return the mean (S,) over the rows of the output of a predictor's networks."""
-    N = sum(len(chunk) for chunk in target.chunks)
-    return _network_sums(target, phi, np.ones((1, N)), predictor)[:, 0] / N
+def _mean_output(target: Target, phi: Array, predictor: str = MU, one: int | None = None) -> Array:
+    """Return the mean (S,) over the rows of the output of a predictor's networks.
+
+    What networks multiply is 0, or 1 of the network ``one``.
+    """
+    N, spec = sum(len(chunk) for chunk in target.chunks), target.bundle.network
+    inputs = [with_multipliers(spec, chunk.U, one) for chunk in target.chunks]
+    return _network_sums(target, phi, np.ones((1, N)), inputs, predictor)[:, 0] / N
 
 
-def _network_sums(target: Target, phi: Array, by_rows: Array, predictor: str = MU) -> Array:
+def _network_sums(
+    target: Target, phi: Array, by_rows: Array, inputs: list[Tensor], predictor: str = MU
+) -> Array:
     """Return sums (S, m) of the networks' output over the rows, weighted by (m, N)."""
     bundle, sizes = target.bundle, [len(chunk) for chunk in target.chunks]
     weights = np.split(by_rows, np.cumsum(sizes)[:-1], axis=1)
-    inputs = (chunk.U for chunk in target.chunks)
     parts = zip(inputs, weights, strict=True)
     return network_sums(bundle.network, bundle.subspace, phi, parts, predictor)

@@ -106,6 +106,9 @@ def head_problem(problem: Problem, leading: Leading, w_frozen: Tensor) -> HeadPr
     H = in_pieces(len(problem), leading.whole.widest, of_rows)
     loc, scale = H.mean(dim=0), H.std(dim=0)
     scale = torch.where(scale > CONSTANT, scale, 1.0)
+    # What a network multiplies is no feature of its own, and has its scale already.
+    columns = list(leading.heads.multipliers.values())
+    loc[columns], scale[columns] = 0.0, 1.0
     heads = replace(problem, network=leading.heads, inputs=Inputs((H - loc) / scale))
     return HeadProblem(heads, *(tensor.cpu().numpy() for tensor in (w_frozen, loc, scale)))
 

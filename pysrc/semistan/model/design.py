@@ -23,6 +23,7 @@ from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.names import MU, tells
 from semistan.model.predictor import (
     INTERCEPT,
+    NetworkSlope,
     Predictor,
     learn_predictor,
     predictor_from_plain,
@@ -41,7 +42,7 @@ from semistan.model.table.columns import (
 )
 from semistan.model.table.disguised import check_disguised
 from semistan.model.table.given import given_values
-from semistan.model.table.input_kinds import inputs_from_plain, kind_of
+from semistan.model.table.input_kinds import inputs_from_plain, learn_inputs
 from semistan.model.table.inputs import Inputs
 from semistan.model.table.kinds import (
     check_columns,
@@ -50,6 +51,7 @@ from semistan.model.table.kinds import (
     in_days,
     used_levels_only,
 )
+from semistan.model.table.multiplied import check_multiplied, multiplied_by
 from semistan.model.table.rows import Rows
 from semistan.model.table.trunk_file import TrunkFile
 from semistan.model.terms.group import Group
@@ -134,9 +136,18 @@ class Design:
     @property
     def network_predictors(self) -> tuple[str, ...]:
         """The predictor that each output of the networks is of; empty if all are the mean's."""
+        return self.outputs if {*self.outputs} != {MU} else ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The predictor that each output of the networks is of."""
         networks = parse_formula(self.formula).networks
-        of = tuple(name for network in networks for name in network.of)
-        return of if set(of) != {MU} else ()
+        return tuple(name for network in networks for name in network.of)
+
+    @property
+    def slopes(self) -> tuple[NetworkSlope, ...]:
+        """The coefficients that are networks, of all predictors."""
+        return tuple(slope for predictor in self.predictors for slope in predictor.slopes)
 
     @property
     def u(self) -> Terms:
@@ -193,7 +204,7 @@ class Design:
         return {
             name: column
             for predictor in self.predictors
-            for name, column in zip(predictor.coefficients, predictor.x.columns, strict=True)
+            for name, column in zip(predictor.names[1:], predictor.columns_named[1:], strict=True)
             if not tells(name, column)
         }
 
@@ -244,12 +255,22 @@ def learn_design(
     check_kinds(numbers, needed)
     check_disguised(numbers, _bare(formula))
     _check_intercept_column(formula)
-    inputs = [kind_of(network).learn(network, numbers) for network in formula.networks]
+    inputs = [learn_inputs(network, numbers) for network in formula.networks]
+    multiplied = multiplied_by([item for item, _ in inputs])
     prefixes, default = _prefixes(formula, categories), _default_link(categories)
     learnt = [
-        learn_predictor(part, numbers, prefix, (links or {}).get(part.name, default))
+        learn_predictor(
+            part,
+            numbers,
+            prefix,
+            (links or {}).get(part.name, default),
+            [multiplied[place] for place in formula.places(part)],
+        )
         for part, prefix in zip(formula.predictors, prefixes, strict=True)
     ]
+    for part, (predictor, found) in zip(formula.predictors, learnt, strict=True):
+        own = [inputs[place] for place in formula.places(part)]
+        check_multiplied(predictor.x, found.X, own)
     predictors = tuple(predictor for predictor, _ in learnt)
     design = Design(
         formula.text, predictors, tuple(terms for terms, _ in inputs), origins, categories,
@@ -381,8 +402,16 @@ def design_from_plain(plain: Mapping[str, Any]) -> Design:
         origins = {name: datetime.fromisoformat(dates[name]).isoformat() for name in formula.dated}
         categories = tuple(str(level) for level in plain.get("categories", ()))
         kinds = {str(name): KINDS[KINDS.index(k)] for name, k in plain.get("kinds", {}).items()}
+        multiplied = multiplied_by(networks)
         predictors = tuple(
-            predictor_from_plain(part, own, formula, prefix, _default_link(categories))
+            predictor_from_plain(
+                part,
+                own,
+                formula,
+                prefix,
+                _default_link(categories),
+                [multiplied[place] for place in formula.places(own)],
+            )
             for part, own, prefix in zip(
                 parts, formula.predictors, _prefixes(formula, categories), strict=True
             )
@@ -402,11 +431,10 @@ def _check_intercept_column(formula: Formula) -> None:
 
 
 def _check_names(design: Design) -> None:
-    mean = zip(design.coefficients, design.x.columns, strict=True)
+    mean = zip(design.mean.names[1:], design.mean.columns_named[1:], strict=True)
     seen = {name: f"column '{column}'" for name, column in mean}
     for predictor in design.others:
-        columns = (INTERCEPT, *predictor.x.columns)
-        for name, column in zip(predictor.names, columns, strict=True):
+        for name, column in zip(predictor.names, predictor.columns_named, strict=True):
             own = f"'{column}' of {predictor.name}"
             if name in seen:
                 raise InputError(

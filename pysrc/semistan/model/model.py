@@ -21,13 +21,16 @@ from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.syntax import MODULE
 from semistan.model.integral import Integral, integral_of
 from semistan.model.modules import Modules
+from semistan.model.networks.architecture import Architecture
 from semistan.model.networks.leading import Leading
+from semistan.model.networks.multiplied import Multiplied
 from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
 from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
+from semistan.model.table.multiplied import inputs_of_layers
 from semistan.model.temper import Temper, temper_of
 from semistan.model.units import Units
 from semistan.model.varying import scalar_parameters
@@ -91,7 +94,7 @@ class Model:
         """Which weights share a scale that is sampled, if any is."""
         if self.config.priors.sd_w is None or self.moves != "all":
             return None
-        inputs = [terms.columns for terms in self.design.networks]
+        inputs = [inputs_of_layers(terms) for terms in self.design.networks]
         return weight_scales(self.network, inputs, self.leading.frozen)
 
     @property
@@ -175,7 +178,7 @@ def whole_networks(
         if MODULE not in network.options:
             check_options(own.hidden, own.skip, own.norm)
     parts = tuple(
-        modules[network.options[MODULE]]
+        _of_module(modules[network.options[MODULE]], network)
         if MODULE in network.options
         else inputs.architecture(own, len(network.of))
         for network, inputs, own in zip(written, design.networks, options, strict=True)
@@ -190,6 +193,10 @@ def whole_networks(
     dimensions = own_dimensions(config.subspace, [network.options.get("k") for network in written])
     networks = Networks(parts, design.network_predictors, dimensions)
     return Leading(networks, frozen_layers(config.network, written))
+
+
+def _of_module(module: Architecture, network: Network) -> Architecture:
+    return Multiplied(module) if network.times else module
 
 
 def own_dimensions(config: SubspaceConfig, given: Sequence[int | None]) -> tuple[int, ...]:

@@ -176,9 +176,10 @@ def _wanted(design: Design) -> Iterator[tuple[str, tuple[int, ...], slice]]:
     written = parse_formula(design.formula).networks
     for inputs, network in zip(design.networks, written, strict=True):
         stop = start + len(inputs.loc)
+        own = stop - bool(network.times)  # behind them stands what the network multiplies
         if MODULE in network.options:
             _check_alone(network)
-            yield network.options[MODULE], inputs.shape, slice(start, stop)
+            yield network.options[MODULE], inputs.shape, slice(start, own)
         start = stop
 
 

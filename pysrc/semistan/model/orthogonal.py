@@ -40,9 +40,10 @@ def orthogonal_columns(config: ModelConfig, design: Design) -> tuple[int, ...]:
     everything = tuple(range(len(columns)))
     if config.orthogonalise != "auto":
         return everything if config.orthogonalise == "all" else ()
+    mean = parse_formula(design.formula).mean
     networks = [
-        {name for term in network for name in variables(term)}
-        for network in parse_formula(design.formula).mean.networks
+        ({*variables(times)} if times else set(), {v for term in network for v in variables(term)})
+        for network, times in zip(mean.networks, mean.times, strict=True)
     ]
     used = _factors_by_column(columns, design.x.terms)
     return tuple(j for j in everything if _imitated(used[columns[j]], networks))
@@ -107,6 +108,12 @@ def check_orthogonal(config: ModelConfig, design: Design) -> None:
         Naming the column to be renamed, or the construction.
     """
     further = further_names(config, design)
+    if further and design.mean.slopes:
+        raise InputError(
+            f"orthogonalise = '{config.orthogonalise}' does not know networks that multiply a "
+            "term; use --orthogonalise off, and leave columns that stand in nn() out of the "
+            "other terms"
+        )
     if further and design.categories:
         raise InputError(
             f"orthogonalise = '{config.orthogonalise}' knows one predictor, and the response has "
@@ -153,11 +160,15 @@ def announcement(config: ModelConfig, design: Design) -> str | None:
     return f"{imitated}; {done}" if shared else done
 
 
-def _imitated(used: tuple[str, ...], networks: list[set[str]]) -> bool:
-    """Say whether networks of these variables can add up to a product of factors."""
+def _imitated(used: tuple[str, ...], networks: list[tuple[set[str], set[str]]]) -> bool:
+    """Say whether networks can add up to a product of factors.
+
+    Each network is given by the variables of what it multiplies, and by those that it sees.
+    """
     names = {name for factor in used for name in variables(factor)}
-    product = len(used) > 1
-    return any(seen >= names for seen in (networks if product else [set().union(*networks)]))
+    if len(used) > 1:
+        return any(times <= names <= times | seen for times, seen in networks)
+    return names <= set().union(*(seen for times, seen in networks if not times))
 
 
 def _factors_by_column(

@@ -14,7 +14,7 @@ z = 0, with a network on average over the training rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +28,13 @@ from semistan.model.names import MU, unique_names
 from semistan.model.table.columns import (
     Terms,
     apply_structured,
-    check_collinear,
     check_varies,
     learn_structured,
     terms_from_plain,
     to_plain,
 )
 from semistan.model.table.given import offset_values
+from semistan.model.table.multiplied import Multiplier
 from semistan.model.table.rows import Columns
 from semistan.model.terms.group import Group, group_from_plain, learn_group
 from semistan.model.terms.group_by import group_by_from_plain, learn_group_by
@@ -46,6 +46,28 @@ if TYPE_CHECKING:
     from semistan.model.terms.term import Term
 
 INTERCEPT = "Intercept"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSlope:
+    """A coefficient that is a network, ``b_z`` of ``z:nn(u)``: on average over the training rows.
+
+    Attributes
+    ----------
+    name : str
+        Valid in Stan: ``b_z``.
+    column : str
+        What it multiplies.
+    scale : float
+        The standard deviation of that column.
+    network : int
+        Which network it is, from 0, among those of all predictors.
+    """
+
+    name: str
+    column: str
+    scale: float
+    network: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +86,8 @@ class Predictor:
         The intercept's name.
     networks : int
         How many networks it has.
+    slopes : tuple of NetworkSlope
+        The coefficients that some of these are.
     terms : tuple of Term
         Its other terms.
     offsets : tuple of str
@@ -81,6 +105,7 @@ class Predictor:
     terms: tuple[Term, ...] = ()
     offsets: tuple[str, ...] = ()
     link: str = "identity"
+    slopes: tuple[NetworkSlope, ...] = ()
 
     @property
     def is_mean(self) -> bool:
@@ -100,7 +125,7 @@ class Predictor:
     @property
     def has_tau(self) -> bool:
         """Whether the intercept is a parameter of its own: no network has it."""
-        return not self.networks
+        return self.networks == len(self.slopes)
 
     @property
     def tau(self) -> str:
@@ -114,8 +139,13 @@ class Predictor:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of intercept and coefficients."""
-        return (self.intercept, *self.coefficients)
+        """The names of intercept and coefficients, those that are networks last."""
+        return (self.intercept, *self.coefficients, *(slope.name for slope in self.slopes))
+
+    @property
+    def columns_named(self) -> tuple[str, ...]:
+        """What each of ``names`` multiplies."""
+        return (INTERCEPT, *self.x.columns, *(slope.column for slope in self.slopes))
 
     def columns(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Columns:
         """Return what the predictor needs of the rows of a table, dates in days.
@@ -135,7 +165,11 @@ class Predictor:
 
 
 def learn_predictor(
-    formula: PredictorFormula, table: pd.DataFrame, prefix: str, link: str = "identity"
+    formula: PredictorFormula,
+    table: pd.DataFrame,
+    prefix: str,
+    link: str = "identity",
+    multiplied: Sequence[Multiplier | None] = (),
 ) -> tuple[Predictor, Columns]:
     """Learn a predictor from the training rows; return it and what it needs of them.
 
@@ -149,6 +183,8 @@ def learn_predictor(
         What the names of its coefficients start with: ``b_``.
     link : str
         What the predictor is of.
+    multiplied : sequence of Multiplier, optional
+        What its networks multiply.
 
     Raises
     ------
@@ -163,8 +199,7 @@ def learn_predictor(
         *_learn_groups(formula.groups, table, of),
     )
     check_varies(x)
-    check_collinear(x, X)
-    predictor = _named(formula, x, terms, prefix, link)
+    predictor = _named(formula, x, terms, prefix, link, multiplied)
     return predictor, predictor.rest(X, table)
 
 
@@ -187,7 +222,12 @@ def _terms_to_plain(terms: tuple[Term, ...]) -> dict[str, Any]:
 
 
 def predictor_from_plain(
-    plain: Mapping[str, Any], part: PredictorFormula, formula: Formula, prefix: str, link: str
+    plain: Mapping[str, Any],
+    part: PredictorFormula,
+    formula: Formula,
+    prefix: str,
+    link: str,
+    multiplied: Sequence[Multiplier | None] = (),
 ) -> Predictor:
     """Rebuild a predictor from plain data.
 
@@ -211,7 +251,7 @@ def predictor_from_plain(
         raise ValueError("the smooths and groups are not the formula's")
     x = terms_from_plain(plain["x"], formula)
     terms: tuple[Term, ...] = (*calls, *groups)
-    return _named(part, x, terms, prefix, str(plain.get("link", link)))
+    return _named(part, x, terms, prefix, str(plain.get("link", link)), multiplied)
 
 
 def check_parameters(formula: Formula, family: Family) -> None:
@@ -238,12 +278,24 @@ def check_parameters(formula: Formula, family: Family) -> None:
 
 
 def _named(
-    formula: PredictorFormula, x: Terms, terms: tuple[Term, ...], prefix: str, link: str
+    formula: PredictorFormula,
+    x: Terms,
+    terms: tuple[Term, ...],
+    prefix: str,
+    link: str,
+    multiplied: Sequence[Multiplier | None],
 ) -> Predictor:
-    names = tuple(f"{prefix}{name}" for name in unique_names(x.columns, (INTERCEPT,)))
+    held = [item for item in multiplied if item]
+    every = (*x.columns, *(item.column for item in held))
+    names = tuple(f"{prefix}{name}" for name in unique_names(every, (INTERCEPT,)))
+    P = len(x.columns)
+    slopes = tuple(
+        NetworkSlope(name, item.column, item.scale, item.network)
+        for name, item in zip(names[P:], held, strict=True)
+    )
     return Predictor(
-        formula.name, x, names, f"{prefix}{INTERCEPT}", len(formula.networks), terms,
-        formula.offsets, link,
+        formula.name, x, names[:P], f"{prefix}{INTERCEPT}", len(formula.networks), terms,
+        formula.offsets, link, slopes,
     )  # fmt: skip
 
 

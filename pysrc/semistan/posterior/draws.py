@@ -315,7 +315,7 @@ def _coefficient_columns(bundle: Bundle) -> dict[str, str]:
     raw = further_names(bundle.config, design) if bundle.model.samples_orthogonal else ()
     varying = (name for item in design.others for name in item.names)
     intercepts = dict(zip(intercept_names(K, design.intercept), written, strict=True))
-    return intercepts | {name: name for name in (*design.coefficients, *raw, *varying)}
+    return intercepts | {name: name for name in (*design.mean.names[1:], *raw, *varying)}
 
 
 def _term_columns(design: Design) -> dict[str, str]:

@@ -421,7 +421,7 @@ def _check_same(first: SubspacePosterior, other: SubspacePosterior) -> None:
     for what, ours, theirs in (
         ("formula", first.config.formula, other.config.formula),
         ("family", str(first.family), str(other.family)),
-        ("columns", first.design.coefficients, other.design.coefficients),
+        ("columns", first.design.mean.names, other.design.mean.names),
         ("rows", first.bundle.source.rows, other.bundle.source.rows),
         ("chains and draws", first.draws.lprior.shape, other.draws.lprior.shape),
     ):

@@ -2,9 +2,10 @@
 
 The linear predictor has parts besides the intercept,
 
-    eta = b_Intercept + x' theta + f_c(u) + smooths + group-level effects + offsets,
+    eta = b_Intercept + x' theta + z b_z + f_c(u) + smooths + group-level effects + offsets,
 
-where f_c is the network's part, centred over the training rows in each draw. Where coefficients
+where f_c is the network's part, centred over the training rows in each draw; of a network that
+multiplies z, its mean is b_z, and what is left of it is in f_c. Where coefficients
 are orthogonalised to the network, they hold what it says along their columns, and f_c is without.
 """
 
@@ -81,6 +82,10 @@ def predictor_draws(
         return _other_predictor(bundle, draws, rows, name, known)
     phi, theta = draws.flat(draws.phi), draws.flat(draws.theta)
     structured = draws.flat(draws.effects) @ rows.X.T
+    columns = bundle.model.leading.whole.multipliers
+    for slope in bundle.design.mean.slopes:
+        z = rows.U[:, columns[slope.network]]
+        structured += np.outer(draws.flat(draws.coefficients[slope.name]), z)
     if part == "structured":
         return structured
     if part == "penalised":
@@ -138,9 +143,10 @@ def _own_predictor(
     X, theta = rows.predictors[item.name].X, np.zeros((draws.size, len(item.coefficients)))
     for j, name in enumerate(item.coefficients):
         theta[:, j] = draws.flat(draws.coefficients[name])
-    if not item.networks:
-        level = draws.flat(draws.coefficients[item.intercept])[:, None]
-        return np.asarray(level + theta @ X.T + _rest(item, draws, rows))
+    if item.has_tau:
+        level = draws.flat(draws.coefficients[item.intercept])[:, None] + theta @ X.T
+        f = _output(bundle, draws, rows, item.name, known) if item.networks else 0.0
+        return np.asarray(level + f + _rest(item, draws, rows))
     start = bundle.units.location(bundle.family, item.name)
     predictor = start + theta @ (X - bundle.units.columns[item.name][0]).T
     predictor += _output(bundle, draws, rows, item.name, known)

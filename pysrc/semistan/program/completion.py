@@ -18,6 +18,7 @@ from semistan.model.completion import PSI, completed_name
 from semistan.model.parameter import Parameter
 from semistan.model.predictor import Predictor
 from semistan.model.stan_text import WIDTH, call, declarations, heading
+from semistan.program.networks import TIMES
 from semistan.program.parts import Parts
 
 MOVE = f"append_row(1, {PSI})"  # what a step and directions are multiplied by
@@ -48,7 +49,8 @@ def completion_lines(parts: Parts) -> list[tuple[str, str]]:
             lines.append(
                 (f"matrix[P{item.suffix}, 1 + n_psi] {shift(item.theta)};", f"of {item.theta}")
             )
-        lines.append((f"row_vector[1 + n_psi] {shift(item.intercept)};", f"of {item.intercept}"))
+        names = (item.intercept, *(slope.name for slope in item.slopes))
+        lines += [(f"row_vector[1 + n_psi] {shift(name)};", f"of {name}") for name in names]
     return lines
 
 
@@ -70,9 +72,9 @@ def reported_theta(parts: Parts, item: Predictor) -> str:
     return completed_name(item.theta) if parts.model.completes else item.theta
 
 
-def intercept_shift(parts: Parts, item: Predictor, sign: str = "+") -> str:
-    """Return what completes an intercept, on a line of its own."""
-    return f"\n    {sign} {shift(item.intercept)} * {MOVE}" if parts.model.completes else ""
+def moved_by(parts: Parts, name: str, sign: str = "+") -> str:
+    """Return what completes an intercept or another quantity, on a line of its own."""
+    return f"\n    {sign} {shift(name)} * {MOVE}" if parts.model.completes else ""
 
 
 def row_lines(parts: Parts) -> list[tuple[str, str]]:
@@ -113,8 +115,9 @@ def networks_along(parts: Parts) -> str:
     rows, weights, *sizes = network.arguments(weights="w_mode")
     name = "outputs_along" if network.several else "network_outputs_along"
     return f"matrix[N, {network.number}] {ALONG}  // of the networks, by the completion\n" + indent(
-        call(f"= {name}", [rows, weights, f"shift_w * {MOVE}", *sizes], ";", WIDTH - 6), "  "
-    )
+        call(f"= {name}", [rows, weights, f"shift_w * {MOVE}", *sizes],
+             f"\n  .* {TIMES};" if network.multiplies else ";", WIDTH - 6), "  "
+    )  # fmt: skip
 
 
 def predictor_shifts(parts: Parts, item: Predictor) -> tuple[str, list[str]]:
@@ -146,7 +149,8 @@ def completion_data(bundle: Bundle, *, prior_only: bool) -> dict[str, Any]:
     for item in design.predictors:
         if item.coefficients:
             data[shift(item.theta)] = named[item.theta]
-        data[shift(item.intercept)] = named[item.intercept][0]
+        for name in (item.intercept, *(slope.name for slope in item.slopes)):
+            data[shift(name)] = named[name][0]
         if item.has_tau:
             data[shift(item.tau)] = named[item.tau][0]
     made = [name for term in design.terms for name in term.made_shapes]

@@ -15,6 +15,7 @@ from semistan.model.networks.networks import output_layers
 from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.program.completion import completion_data
+from semistan.program.networks import NetworkText
 from semistan.program.parts import known_of_rows
 from semistan.program.predictors import predictor_data
 from semistan.program.subspace import subspace_data
@@ -48,6 +49,7 @@ def stan_data(
         return {}
     bundle, rows = at_features(bundle, rows)
     network, units = bundle.network, bundle.units
+    inputs = np.setdiff1d(np.arange(network.n_inputs), list(network.multipliers.values()))
     return {
         "N": len(rows),
         "y": y.astype(int) if bundle.family.integer else y,
@@ -55,13 +57,14 @@ def stan_data(
         "X": rows.X,
         "x_loc": units.x_loc,
         "theta_scale": units.theta_scale,
-        "Q": network.n_inputs,
-        "U": rows.U.astype(float),
-        "u_loc": units.u_loc,
-        "u_scale": units.u_scale,
+        "Q": len(inputs),
+        "U": rows.U[:, inputs].astype(float),
+        "u_loc": units.u_loc[inputs],
+        "u_scale": units.u_scale[inputs],
         "eta_loc": units.eta_loc,
         "eta_scale": units.eta_scale,
         **network.stan_sizes,
+        **NetworkText(bundle.model).multiplier_values(rows.U, units.u_scale),
         **subspace_data(bundle.subspace, bundle.model.moves),
         **{
             name: rows.known[name].astype(int) if name in ("trials", "cens") else rows.known[name]
@@ -114,7 +117,14 @@ def _integral(bundle: Bundle) -> dict[str, Any]:
         "n_inputs": len(outputs),
         "output": outputs + 1,
         "column": np.array([place[int(weight)] + 1 for weight in weights], dtype=np.int64),
+        **({"of_input": _outputs_of_inputs(bundle)} if bundle.design.slopes else {}),
     }
+
+
+def _outputs_of_inputs(bundle: Bundle) -> list[int]:
+    """Return the output, from 1, that each input of the output layers belongs to."""
+    ends = enumerate(output_layers(bundle.network), start=1)
+    return [number for number, end in ends for _ in end]
 
 
 def _temper(bundle: Bundle, grainsize: int) -> dict[str, Any]:

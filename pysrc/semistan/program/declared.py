@@ -98,6 +98,7 @@ def data_lines(parts: Parts) -> list[tuple[str, str]]:
         ("real<lower=0> eta_scale;", "unit of the linear predictor"),
         heading("Network"),
         *parts.network.architecture.data,
+        *parts.network.multiplier_data,
         *parts.network.subspace.declarations,
         *([heading("Known of each row")] if known else []),
         *known,
@@ -181,15 +182,17 @@ def transformed_data(parts: Parts) -> str:
 def prepared_inputs(parts: Parts) -> str:
     """Centre X and standardise U; prepare least squares on X."""
     lines, loops = centred_columns(parts.design)
+    times, filled = parts.network.multiplier_matrix
     return (
         declarations(
             [
                 ("matrix[N, P] Xc;", "structured design, centred"),
                 *lines,
                 ("matrix[N, Q] H;", "input of the first Bayesian layer"),
+                *times,
             ]
         )
-        + f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}{INPUTS}"
+        + f"for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];\n{loops}{INPUTS}{filled}"
         + (LEAST_SQUARES if parts.orthogonal else "")
     )
 

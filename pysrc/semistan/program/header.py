@@ -12,13 +12,14 @@ from typing import Any
 from semistan.model.bundle import Bundle
 from semistan.model.families.categorical import predictor_name
 from semistan.model.families.family import Family
+from semistan.model.formula.expression import variables
 from semistan.model.formula.formula import Network, parse_formula
 from semistan.model.formula.patterns import shortened
 from semistan.model.formula.right import PredictorFormula
 from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
 from semistan.model.names import MU
-from semistan.model.predictor import Predictor
+from semistan.model.predictor import NetworkSlope, Predictor
 from semistan.model.priors.prior import priors_as_used, priors_before_training
 from semistan.model.stan_text import comment
 from semistan.program.subspace import TEXTS
@@ -78,6 +79,10 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield _predictor_line(model, predictor, own, numbers)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
+    for slope in design.slopes:
+        unit = "eta_scale " if slope in design.mean.slopes else ""
+        f = f"f_{slope.network + 1}(...; w_{slope.network + 1})"
+        yield f"{slope.name} = {unit}mean({f}) / {slope.scale:.4g}, over the rows"
     for network in formula.networks:
         if len(network.of) > 1:
             outputs = tuple(_output(model, name) for name in network.of)
@@ -126,9 +131,17 @@ def _predictor_line(
 ) -> str:
     """Write ``log(sigma) = sigma_loc + tau_sigma + (x_sigma - x_loc_sigma)' theta_sigma``."""
     own = _output(model, predictor.name)
+    columns = iter(predictor.slopes)
     networks = [
-        f"{own if SHARED in options else f'f{number}'}({_taken(arguments, options)}; w{number})"
-        for number, (arguments, options) in zip(numbers, formula.calls_of_nn, strict=True)
+        f"{_multiplied(next(columns)) if times else ''}"
+        + (
+            f"{own if SHARED in options else f'f{number}'}({_taken(arguments, options)}; w{number})"
+            if any(map(variables, arguments))
+            else f"w{number}"
+        )
+        for number, (arguments, options), times in zip(
+            numbers, formula.calls_of_nn, formula.times, strict=True
+        )
     ]
     further = [*(term.text for term in predictor.terms),
                *(f"offset({expression})" for expression in predictor.offsets)]  # fmt: skip
@@ -144,6 +157,11 @@ def _predictor_line(
     sums += [f"(x{of} - x_loc{of})' {theta}"] if predictor.coefficients else []
     tied = [text.replace(" ", TIED) if len(text) < SHORT else text for text in (*sums, *further)]
     return f"{name} = {' + '.join(tied)}"
+
+
+def _multiplied(slope: NetworkSlope) -> str:
+    """Write what a network multiplies."""
+    return f"({slope.column} / {slope.scale:.4g}) "
 
 
 def _taken(arguments: tuple[str, ...], options: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from semistan.model.parameter import Parameter
 from semistan.model.priors.prior import PHI
 from semistan.model.stan_text import WIDTH, call, declarations
 from semistan.program.likelihood import NOTHING, UNITS
+from semistan.program.networks import TIMES
 from semistan.program.parts import Parts, has_log_lik
 from semistan.program.predictors import other_sums, term_arguments
 from semistan.program.sources import stan_source
@@ -53,6 +54,8 @@ def integral_lines(parts: Parts) -> list[tuple[str, str]]:
         ("int<lower=1> n_inputs;", "inputs of the output layers, with a 1 for each bias"),
         ("array[n_inputs] int<lower=1, upper=d> output;", "the weight of each"),
         ("array[n_linear] int<lower=1, upper=n_inputs> column;", "the input of each of them"),
+        *[("array[n_inputs] int<lower=1> of_input;", "the network that each is an input of")]
+        * parts.network.multiplies,
     ]
 
 
@@ -108,6 +111,7 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
     pairs = [(argument, argument.split()[-1]) for argument in plain]
     pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
               ("data vector phi_sd", PHI_SD)]  # fmt: skip
+    pairs += [("data array[] int of_input", "of_input")] * parts.network.multiplies
     if parts.integral.theta:
         pairs.append(("data vector theta_sd", THETA_SD))
     pairs.append(("vector phi", "phi_0"))
@@ -119,7 +123,8 @@ def _linear_part(parts: Parts) -> str:
     """Write the function of the linear predictor and the columns of what is integrated out."""
     assert parts.integral
     network, size = parts.network, "rows(H)"
-    inputs = call("= output_inputs", network.arguments(weights="w"), ";", WIDTH - 8)
+    tail = f"\n  .* {TIMES}[ : , of_input];" if network.multiplies else ";"
+    inputs = call("= output_inputs", network.arguments(weights="w"), tail, WIDTH - 8)
     linear = "of_phi"
     made = (
         f"vector[num_elements(p_bar)] w = {network.subspace.weights};\n"

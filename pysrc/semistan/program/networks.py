@@ -11,15 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import indent
+from typing import Any
 
+import numpy as np
+
+from semistan.model.arrays import Array
 from semistan.model.design import Design
+from semistan.model.formula.formula import parse_formula
 from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.networks.architecture import StanText
+from semistan.model.predictor import NetworkSlope
 from semistan.model.stan_text import WIDTH, call
 from semistan.program.subspace import TEXTS, SubspaceText
 
 Lines = list[tuple[str, str]]
+TIMES = "times"  # what multiplies each output, 1 of networks that stand by themselves
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,13 @@ class NetworkText:
 
     @property
     def by_predictor(self) -> bool:
-        """Whether some outputs are of other predictors than the mean."""
-        return bool(self.design.network_predictors)
+        """Whether the outputs are apart, as those of several predictors, or times a column, are."""
+        return bool(self.design.network_predictors) or self.multiplies
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether some networks multiply a column."""
+        return bool(self.design.slopes)
 
     @cached_property
     def architecture(self) -> StanText:
@@ -80,8 +92,9 @@ class NetworkText:
 
     @property
     def sizes(self) -> list[str]:
-        """The likelihood's arguments that say how large the networks are."""
-        return [f"data {kind} {name}" for kind, name in self.architecture.passed]
+        """The likelihood's arguments that say how large networks are, and what they multiply."""
+        sizes = [f"data {kind} {name}" for kind, name in self.architecture.passed]
+        return [*sizes, *[f"data matrix {TIMES}"] * self.multiplies]
 
     def arguments(self, rows: str = "", weights: str = "") -> list[str]:
         """Return the function's arguments, for all rows or some, as ``[start : end]``.
@@ -96,11 +109,32 @@ class NetworkText:
 
         It starts at a column of the text, under which further lines of it are indented.
         """
-        lines = call(self.name, self.arguments(), "", width=WIDTH - 4 - column).splitlines()
-        text = f"\n{' ' * column}".join(lines)
+        text = self._called(column)
         if not self.by_predictor:
             return text
-        first, *others = self._columns(predictor)
+        if self.multiplies:
+            text = f"({text}\n{' ' * column} .* {TIMES})"
+        return self._summed(text, self._columns(predictor), column)
+
+    def mean_call(self, column: int, predictor: str = MU) -> str:
+        """Return the mean over the rows of a predictor's networks that multiply nothing."""
+        if not self.by_predictor:
+            return f"mean({self.call(column, predictor)})"
+        held = {slope.network for slope in self.design.predictor(predictor).slopes}
+        columns = [i for i in self._columns(predictor) if self._networks[i - 1] not in held]
+        return f"mean({self._summed(self._called(column), columns, column)})"
+
+    def slope(self, slope: NetworkSlope, column: int) -> str:
+        """Return the mean over the rows of a network that multiplies a column."""
+        return f"mean({self._called(column)}[ : , {self._networks.index(slope.network) + 1}])"
+
+    def _called(self, column: int) -> str:
+        lines = call(self.name, self.arguments(), "", width=WIDTH - 4 - column).splitlines()
+        return f"\n{' ' * column}".join(lines)
+
+    @staticmethod
+    def _summed(text: str, columns: list[int], column: int) -> str:
+        first, *others = columns
         if not others:
             return f"{text}[ : , {first}]"
         listed = ", ".join(map(str, (first, *others)))
@@ -110,9 +144,10 @@ class NetworkText:
         """Declare the outputs of several predictors' networks for some rows; nothing of one's."""
         if not self.by_predictor:
             return ""
-        n = len(self.design.network_predictors)
-        return f"matrix[{size}, {n}] F  // outputs of the networks\n" + indent(
-            call(f"= {self.name}", self.arguments(rows), ";", width=WIDTH - 6), "  "
+        tail = f"\n  .* {TIMES}{rows};" if self.multiplies else ";"
+        words = "outputs of the networks" + ", times what they multiply" * self.multiplies
+        return f"matrix[{size}, {self.number}] F  // {words}\n" + indent(
+            call(f"= {self.name}", self.arguments(rows), tail, width=WIDTH - 6), "  "
         )
 
     def output(self, predictor: str = MU, of: str = "F") -> str:
@@ -122,10 +157,50 @@ class NetworkText:
     @property
     def number(self) -> int:
         """Number of outputs of all networks."""
-        return len(self.design.network_predictors) or len(self.design.networks)
+        return len(self.design.outputs)
+
+    @cached_property
+    def _networks(self) -> list[int]:
+        """Which network each output is of, from 0."""
+        every = enumerate(parse_formula(self.design.formula).networks)
+        return [number for number, network in every for _ in network.of]
+
+    @property
+    def multiplier_data(self) -> Lines:
+        """Declare what networks multiply."""
+        if not self.multiplies:
+            return []
+        return [
+            ("int<lower=1> n_by;", "columns that networks multiply"),
+            ("matrix[N, n_by] by;", "these columns"),
+            ("vector<lower=0>[n_by] by_scale;", "standard deviation of each"),
+            (f"array[n_by] int<lower=1, upper={self.number}> of_by;", "the output that each is of"),
+        ]
+
+    @property
+    def multiplier_matrix(self) -> tuple[Lines, str]:
+        """Declare and fill, in the transformed data, what multiplies each output."""
+        if not self.multiplies:
+            return [], ""
+        line = (f"matrix[N, {self.number}] {TIMES} = rep_matrix(1, N, {self.number});",
+                "what each output is multiplied by")  # fmt: skip
+        return [line], f"for (j in 1 : n_by) {TIMES}[ : , of_by[j]] = by[ : , j] / by_scale[j];\n"
+
+    def multiplier_values(self, U: Array, scale: Array) -> dict[str, Any]:
+        """Return the values of ``multiplier_data``, given inputs (N, Q) and their scales (Q,)."""
+        if not self.multiplies:
+            return {}
+        slopes, columns = self.design.slopes, self.model.network.multipliers
+        by = np.array([columns[slope.network] for slope in slopes])
+        sd = np.array([slope.scale for slope in slopes])
+        return {
+            "n_by": len(slopes),
+            "by": U[:, by] * (sd / scale[by]),  # behind constant layers they are over their scales
+            "by_scale": sd,
+            "of_by": [self._networks.index(slope.network) + 1 for slope in slopes],
+        }
 
     def _columns(self, predictor: str) -> list[int]:
         """Return the columns of the outputs that are of a predictor."""
-        of = enumerate(self.design.network_predictors, start=1)
-        every = list(range(1, len(self.design.networks) + 1))
-        return [column for column, name in of if name == predictor] if self.by_predictor else every
+        of = enumerate(self.design.outputs, start=1)
+        return [column for column, name in of if name == predictor]

@@ -136,13 +136,13 @@ def has_kernel(model: Model) -> bool:
     """Say whether the C++ kernel can compute a model's networks."""
     if model.integrates_theta or not model.network.in_stan:
         return False
-    known = (ACTIVATIONS[part.activation].kernel for part in model.network.parts)
+    known = (ACTIVATIONS[part.activation].kernel for part in model.network.own)
     return NetworkText(model).architecture.has_kernel and all(known)
 
 
 def has_log_lik(record: Family, design: Design) -> bool:
     """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
-    return record.has_log_lik and len(design.networks) == 1 and not design.others
+    return record.has_log_lik and len(design.networks) == 1 and not (design.others or design.slopes)
 
 
 def known_of_rows(design: Design) -> tuple[str, ...]:

@@ -169,23 +169,23 @@ def _sums(network: NetworkText, item: Predictor, rows: str) -> list[str]:
 
 
 def other_quantities(
-    network: NetworkText, theta: Callable[[Predictor], str], further: Callable[[Predictor], str]
+    network: NetworkText, theta: Callable[[Predictor], str], completed: Callable[[str], str]
 ) -> str:
     """Declare intercepts, coefficients and correlations of the predictors behind commas.
 
-    ``theta`` names the coefficients that are reported, and ``further`` says what else is in an
-    intercept.
+    ``theta`` names the coefficients that are reported, and ``completed`` says what else is in a
+    quantity of a name.
     """
     text = ""
     for item in network.design.others:
         sums = [_level(item)]
-        if item.networks:
-            sums.append(f"mean({network.call(11, item.name)})")
+        if not item.has_tau:
+            sums.append(network.mean_call(11, item.name))
         value = "\n    + ".join(sums)
         if item.coefficients:
             value += f"\n    - dot_product(x_loc_{item.name}, {item.theta})"
-        value += further(item)
-        mean = f"mean of {item.words}" if item.networks else item.words
+        value += completed(item.intercept)
+        mean = item.words if item.has_tau else f"mean of {item.words}"
         moved = f", moved to X_{item.name} = 0" if item.coefficients else ""
         text += declarations([(f"real {item.intercept}", f"{mean}{moved}")])
         text += f"  = {value};\n"
@@ -194,7 +194,23 @@ def other_quantities(
             (f"real {name} = {theta(item)}[{j}];", column)
             for j, (name, column) in enumerate(columns, start=1)
         ]
-        text += declarations([*coefficients, *term_quantity_lines(item)])
+        text += declarations(coefficients) + slope_quantities(network, item, completed)
+        text += declarations(term_quantity_lines(item))
+    return text
+
+
+def slope_quantities(
+    network: NetworkText, predictor: Predictor, completed: Callable[[str], str]
+) -> str:
+    """Declare the coefficients of a predictor that are networks: their means over the rows."""
+    text, unit = "", "eta_scale" if predictor.is_mean else "1"
+    for slope in predictor.slopes:
+        position = network.design.slopes.index(slope) + 1
+        text += declarations([(f"real {slope.name}", f"mean coefficient of {slope.column}")])
+        text += (
+            f"  = {unit} / by_scale[{position}]\n"
+            f"    * {network.slope(slope, 11)}{completed(slope.name)};\n"
+        )
     return text
 
 
@@ -213,5 +229,5 @@ def other_labels(design: Design) -> dict[str, str]:
     return {
         name: f"{item.name}: {column}"
         for item in design.others
-        for name, column in zip(item.names, ("Intercept", *item.x.columns), strict=True)
+        for name, column in zip(item.names, item.columns_named, strict=True)
     }

@@ -26,13 +26,18 @@ from semistan.model.stan_text import (
     statement,
 )
 from semistan.model.terms.term import element_labels
-from semistan.program.completion import drawn_lines, intercept_shift, reported_theta
+from semistan.program.completion import drawn_lines, moved_by, reported_theta
 from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
 from semistan.program.header import header
 from semistan.program.integral import integral_draws, integral_functions, integral_model
 from semistan.program.likelihood import kernel_likelihood, signature, stan_likelihood
 from semistan.program.parts import Kernel, Parts, has_log_lik, parts_of
-from semistan.program.predictors import other_labels, other_quantities, term_quantity_lines
+from semistan.program.predictors import (
+    other_labels,
+    other_quantities,
+    slope_quantities,
+    term_quantity_lines,
+)
 from semistan.program.sources import stan_source
 from semistan.program.tempered import marginal_functions, marginal_model
 
@@ -97,7 +102,7 @@ def labels(model: Model) -> dict[str, str]:
     of = f"{design.mean_name}: " if design.mean_name else ""
     columns = {
         name: f"{of}{column}"
-        for name, column in zip(design.coefficients, design.x.columns, strict=True)
+        for name, column in zip(design.mean.names[1:], design.mean.columns_named[1:], strict=True)
     }
     levels = {name: text for term in design.terms for name, text in element_labels(term).items()}
     intercepts = {name: f"{of}Intercept{name.removeprefix(design.intercept)}" for name in names}
@@ -218,10 +223,11 @@ def _generated_quantities(parts: Parts) -> str:
     if parts.integral:
         drawn = integral_draws(parts) + declarations([LPRIOR]) + _densities(parts)
     drawn += drawn_lines(parts)
-    mean = f"mean({parts.network.call(13)})"
-    beside = parts.design.mean.terms or parts.design.mean.offsets
+    mean = parts.network.mean_call(13)
+    beside = parts.design.mean.terms or parts.design.mean.offsets or parts.design.mean.slopes
     eta = parts.design.mean_name or "eta"
-    mean_of = "network and x' theta" if beside else f"{eta} over the rows"
+    of = "networks" if parts.network.several else "network"
+    mean_of = f"{of} and x' theta" if beside else f"{eta} over the rows"
     theta = reported_theta(parts, parts.design.mean)
     intercept = _intercept(parts, mean, f"mean of {mean_of}, moved to X = 0")
     coefficients = [
@@ -234,9 +240,11 @@ def _generated_quantities(parts: Parts) -> str:
     raw = [(f"real {names[j]}{RAW} = theta_raw[{j + 1}];", "") for j in parts.orthogonal]
     reported = term_quantity_lines(parts.design.mean)
     others = other_quantities(
-        parts.network, partial(reported_theta, parts), partial(intercept_shift, parts)
+        parts.network, partial(reported_theta, parts), partial(moved_by, parts)
     )
-    return drawn + intercept + declarations([*coefficients, *raw, *reported]) + others
+    slopes = slope_quantities(parts.network, parts.design.mean, partial(moved_by, parts))
+    structured = declarations([*coefficients, *raw]) + slopes
+    return drawn + intercept + structured + declarations(reported) + others
 
 
 def _intercept(parts: Parts, mean: str, words: str) -> str:
@@ -245,7 +253,7 @@ def _intercept(parts: Parts, mean: str, words: str) -> str:
     if not K:
         return declarations([(f"real {name}", words)]) + (
             f"  = eta_loc\n    + eta_scale\n      * {mean}\n    - dot_product(x_loc, theta)"
-            f"{intercept_shift(parts, parts.design.mean)};\n"
+            f"{moved_by(parts, name)};\n"
         )
     gaps = ", ".join(("0", *parts.family.dispersion))
     return (
@@ -255,5 +263,5 @@ def _intercept(parts: Parts, mean: str, words: str) -> str:
         "    - eta_scale\n"
         f"      * {mean}\n"
         "    + dot_product(x_loc, theta)"
-        f"{intercept_shift(parts, parts.design.mean, '-')};\n"
+        f"{moved_by(parts, name, '-')};\n"
     )

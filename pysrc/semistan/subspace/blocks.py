@@ -63,10 +63,11 @@ def by_network(network: Networks, subspace: Subspace, spread: Array) -> tuple[Su
 
     a, k = len(subspace.axes), subspace.Pi.shape[1]
     rows = np.split(subspace.Pi, np.cumsum(network.sizes)[:-1])
-    kept = [min(own, k) for own in network.dimensions or (k,) * len(rows)]
+    own = network.dimensions or (k,) * len(rows)
+    kept = [min(*each, k) for each in zip(own, network.sizes, strict=True)]
     found = [
-        _directions(block, spread[a:], own, number)
-        for number, (block, own) in enumerate(zip(rows, kept, strict=True), start=1)
+        _directions(block, spread[a:], most, number)
+        for number, (block, most) in enumerate(zip(rows, kept, strict=True), start=1)
     ]
     values = np.concatenate([values for _, values in found])
     scale = _scale(subspace.phi_scale[a:], spread[a:], values)

@@ -9,7 +9,7 @@ from semistan.model.networks.networks import Networks
 
 
 def check_smaller(config: SubspaceConfig, network: Networks) -> None:
-    """Refuse k dimensions that are not fewer than the weights of each network.
+    """Refuse k dimensions that are not fewer than the weights of each network, but for a constant.
 
     Raises
     ------
@@ -18,7 +18,7 @@ def check_smaller(config: SubspaceConfig, network: Networks) -> None:
     """
     if network.dimensions and len(network.sizes) > 1:
         return  # each is smaller than its network
-    d, several = min(network.sizes), len(network.sizes) > 1
+    d, several = min(size for size in network.sizes if size > 1), len(network.sizes) > 1
     if config.dimension >= d:
         raise InputError(
             f"k must be smaller than the number of Bayesian weights d = {d}"

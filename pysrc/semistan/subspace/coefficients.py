@@ -32,7 +32,7 @@ from semistan.density.ggn import CHUNK, PRIOR_PRECISION, curvature
 from semistan.density.problem import Problem, Weights
 from semistan.lazy import torch
 from semistan.model.names import MU
-from semistan.model.networks.networks import layer_inputs, output_layers
+from semistan.model.networks.networks import output_inputs, output_layers
 from semistan.subspace.curve import bernstein
 from semistan.subspace.descent import Parameters, loss_nodes
 
@@ -175,7 +175,6 @@ def _output_inputs(problem: Problem, state: Weights) -> Tensor:
     def of_rows(piece: slice) -> Tensor:
         # A slice would keep stored columns apart, and products of it round otherwise.
         U = inputs.rows(torch.arange(piece.start, piece.stop)).values
-        last = (found[-1] for found in layer_inputs(network, state.w, U, MU))
-        return torch.cat([column for a in last for column in (a, torch.ones_like(a[:, :1]))], dim=1)
+        return output_inputs(network, state.w, U)
 
     return in_pieces(len(problem), network.widest, of_rows)

@@ -38,7 +38,7 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.completion import Completion
 from semistan.model.layout import in_file_order
-from semistan.model.networks.networks import output_and_jacobian
+from semistan.model.networks.networks import output_and_jacobian, with_multipliers
 from semistan.model.parameter import REAL
 from semistan.model.subspace import along_axes
 from semistan.model.table.rows import Rows
@@ -208,13 +208,20 @@ def _others(outside: Target, q: Array, at: Array, weights: Array, rest: Array) -
         if predictor.coefficients:
             moved = moved - units.columns[predictor.name][0] @ found[predictor.theta]
         found[predictor.intercept] = moved.reshape(1, -1)
+        for slope in predictor.slopes:
+            unit, plain = units.scale(predictor.name) / slope.scale, predictor.name
+            one = _mean_slopes(outside, at, plain, slope.network) - _mean_slopes(outside, at, plain)
+            found[slope.name] = (unit * (one @ weights)).reshape(1, -1)
     return found
 
 
-def _mean_slopes(outside: Target, at: Array, predictor: str) -> Array:
-    """Return the mean over the rows of the derivatives (d,) of a predictor's networks."""
-    w, total = torch.tensor(at), np.zeros(len(at))
+def _mean_slopes(outside: Target, at: Array, predictor: str, one: int | None = None) -> Array:
+    """Return the mean over the rows of the derivatives (d,) of a predictor's networks.
+
+    What networks multiply is 0, or 1 of the network ``one``.
+    """
+    spec, w, total = outside.bundle.network, torch.tensor(at), np.zeros(len(at))
     for chunk in outside.chunks:
-        _, J = output_and_jacobian(outside.bundle.network, w, chunk.U, predictor)
+        _, J = output_and_jacobian(spec, w, with_multipliers(spec, chunk.U, one), predictor)
         total += J.sum(dim=0).numpy()
     return total / sum(map(len, outside.chunks))

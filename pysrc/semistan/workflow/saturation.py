@@ -71,7 +71,7 @@ def saturated(bundle: Bundle, rows: Rows) -> Saturated | None:
     u, w = network_inputs(heads.units, some.U), torch.tensor(heads.subspace.p_bar)
     network, found = heads.network, []
     with torch.no_grad():
-        for part, inputs in zip(network.parts, layer_inputs(network, w, u), strict=True):
+        for part, inputs in zip(network.own, layer_inputs(network, w, u), strict=True):
             if type(part) is FullyConnected:
                 for number, h in enumerate(inputs[1:], start=1):
                     share = _share(h.numpy(), part.activation)

@@ -49,11 +49,15 @@ def called(argument: str) -> str:
 
 
 class Network(NamedTuple):
-    """One network: what it takes, its options, and the predictors that its outputs are of."""
+    """One network: what it takes, its options, and the predictors that its outputs are of.
+
+    ``times`` is the term that it multiplies, as ``z`` of ``z:nn(u)``; empty of one by itself.
+    """
 
     arguments: tuple[str, ...]
     options: dict[str, Any]
     of: tuple[str, ...]
+    times: str = ""
 
     @property
     def layers(self) -> dict[str, Any]:
@@ -126,10 +130,10 @@ class Formula:
         """Each network once, predictor by predictor."""
         found: dict[object, Network] = {}
         for predictor in self.predictors:
-            keys = predictor.keys_of_nn
-            for key, (arguments, options) in zip(keys, predictor.calls_of_nn, strict=True):
+            calls = zip(predictor.keys_of_nn, predictor.calls_of_nn, predictor.times, strict=True)
+            for key, (arguments, options), times in calls:
                 before = found[key].of if key in found else ()
-                found[key] = Network(arguments, options, (*before, predictor.name))
+                found[key] = Network(arguments, options, (*before, predictor.name), times)
         return tuple(found.values())
 
     def places(self, predictor: PredictorFormula) -> tuple[int, ...]:

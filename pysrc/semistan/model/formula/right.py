@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from semistan.model.formula.bars import Bars, GroupText
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import (
     as_python,
+    factors,
     is_call_of,
     operand,
     parse_sides,
@@ -96,6 +97,8 @@ class PredictorFormula:
         Group-level terms.
     layers : tuple of dict
         The options of each ``nn()``.
+    times : tuple of str
+        The term that each ``nn()`` multiplies, as ``z`` of ``z:nn(u)``; empty of one by itself.
     """
 
     name: str
@@ -105,6 +108,7 @@ class PredictorFormula:
     calls: tuple[TermCall, ...] = ()
     groups: tuple[GroupTerm, ...] = ()
     layers: tuple[dict[str, Any], ...] = ()
+    times: tuple[str, ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -112,7 +116,19 @@ class PredictorFormula:
         effects = (term for group in self.groups for term in group.terms)
         called = (item for call in self.calls for item in (*call.arguments, call.by) if item)
         inputs = (term for network in self.networks for term in network)
-        return (*self.structured, *called, *inputs, *self.offsets, *effects)
+        multiplied = (term for term in self.times if term)
+        return (*self.structured, *called, *inputs, *multiplied, *self.offsets, *effects)
+
+    @property
+    def networks_text(self) -> str:
+        """The networks as they may be written, without options."""
+        written = (f"nn({', '.join(arguments)})" for arguments in self.networks)
+        both = zip(self.times, written, self.networks, strict=True)
+        return " + ".join(
+            f"{times}:{call}" if times else call
+            for times, call, arguments in both
+            if arguments != CONSTANT.arguments
+        )
 
     @property
     def learnt_variables(self) -> tuple[str, ...]:
@@ -169,18 +185,23 @@ def read_predictor(
     calls = tuple(_term_call(kind, term, text)
                   for kind in KINDS for term in _calls_of(rhs, kind, text))  # fmt: skip
     plain = (term for term in rhs if not any(is_call_of(term, call) for call in term_calls()))
-    structured = (":".join(term) for term in plain if term != ("1",))
-    straight = (item for call in calls for item in term_kind(call.kind).straight(call))
     has_networks = name == MU or any(is_call_of(term, "nn") for term in rhs)
     networks = _network_terms(rhs, text, right) if has_networks else ()
+    if name == MU and all(network.times for network in networks):
+        networks = (CONSTANT, *networks)
+    # The output bias of a network that multiplies a term is its coefficient.
+    held = {frozenset(factors(network.times)) for network in networks}
+    structured = (":".join(term) for term in plain if term != ("1",) and {*term} not in held)
+    straight = (item for call in calls for item in term_kind(call.kind).straight(call))
     return PredictorFormula(
         name,
         unique((*structured, *straight)),
-        tuple(arguments for arguments, _ in networks),
+        tuple(network.arguments for network in networks),
         tuple(_argument(term, text) for term in _calls_of(rhs, "offset", text)),
         calls,
         tuple(_group_term(group, text) for group in bars.groups),
-        tuple(options for _, options in networks),
+        tuple(network.options for network in networks),
+        tuple(network.times for network in networks),
     )
 
 
@@ -270,17 +291,28 @@ def _term_call(kind: str, call: str, text: str) -> TermCall:
     return TermCall(kind, _argument(call, text), options, others, by)
 
 
-Call = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of an nn(), and its options
+class _Network(NamedTuple):
+    """The arguments and options of an ``nn()``, and the term that it multiplies."""
+
+    arguments: tuple[str, ...]
+    options: dict[str, Any]
+    times: str = ""
+
+
+# The mean's intercept is the output bias of a network that multiplies nothing: of one without
+# inputs, which is a single weight, where all others multiply a term.
+CONSTANT = _Network(("1",), {"hidden": [], "frozen": 0, "skip": False, "norm": False})
 
 
 def _network_terms(
     terms: list[tuple[str, ...]], text: str, right: tuple[int, int]
-) -> tuple[Call, ...]:
+) -> tuple[_Network, ...]:
     calls = [term for term in terms if is_call_of(term, "nn")]
     if not calls:
         raise formula_error(text, f"needs an nn() term, as in '{EXAMPLE}'", right)
     networks = tuple(_network(term, text) for term in calls)
     _check_distinct(text, right)
+    _check_multiplied(networks, text, right)
     return networks
 
 
@@ -289,25 +321,62 @@ def _check_distinct(text: str, right: tuple[int, int]) -> None:
     source, seen = masked(text), set()
     for match in re.finditer(r"\bnn\s*\(", source[: right[1]]):
         end = closing(source, match.end())
-        arguments = frozenset(_network((text[match.start() : end],), text)[0])
+        before, after = source[: match.start()].rstrip(), source[end:].lstrip()
+        if before[-1:] in "@*" or after[:1] in ("@", "*"):  # which multiplies a term
+            continue
+        arguments = frozenset(_network((text[match.start() : end],), text).arguments)
         if arguments in seen:
             message = "another nn() has the same arguments; networks are added, so one is enough"
             raise formula_error(text, message, (match.start(), end))
         seen.add(arguments)
 
 
-def _network(term: tuple[str, ...], text: str) -> Call:
-    """Read ``nn(u1, u2, hidden=[32, 32])``, whose options are checked already."""
-    if len(term) != 1:
+def _check_multiplied(networks: tuple[_Network, ...], text: str, right: tuple[int, int]) -> None:
+    """Refuse two networks of one term, of whose outputs only the sum has a meaning."""
+    times = [frozenset(factors(network.times)) for network in networks if network.times]
+    if len({*times}) < len(times):
+        twice = next(item for item in times if times.count(item) > 1)
         raise formula_error(
             text,
-            "nn() cannot take part in an interaction; put the other variable inside nn() instead",
-            ":".join(term),
+            f"two networks multiply '{':'.join(sorted(twice))}'; write one of all their inputs, as "
+            "z:nn(u, v)",
+            right,
         )
-    tree, quoted = as_python(term[0], text)
+
+
+def _network(term: tuple[str, ...], text: str) -> _Network:
+    """Read ``nn(u1, u2, hidden=[32, 32])`` or ``z:nn(u)``, whose options are checked already."""
+    own = [factor for factor in term if is_call_of((factor,), "nn")]
+    times = tuple(factor for factor in term if factor not in own)
+    if len(own) > 1:
+        message = "two networks cannot be multiplied; write one of both"
+        raise formula_error(text, message, ":".join(term))
+    tree, quoted = as_python(own[0], text)
     call = tree.body
     assert isinstance(call, ast.Call)
     arguments = tuple(operand(node, quoted) for node in call.args)
     if not arguments or not all(variables(item) for item in arguments):
-        raise formula_error(text, f"nn() takes {PARTS['nn']}", term[0])
-    return arguments, {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+        raise formula_error(text, f"nn() takes {PARTS['nn']}", own[0])
+    options = {str(item.arg): ast.literal_eval(item.value) for item in call.keywords}
+    found = _Network(arguments, options, ":".join(times))
+    if problem := _problem_of(found, times):
+        raise formula_error(text, problem, ":".join(term))
+    return found
+
+
+def _problem_of(network: _Network, times: tuple[str, ...]) -> str:
+    """Say what is wrong with a network that multiplies these factors; nothing if all is right."""
+    if called := next((name for name in term_calls() if is_call_of(times, name)), None):
+        return f"a network multiplies a column, not {called}()"
+    if not all(map(variables, times)):
+        return "a network multiplies a column, as z:nn(u)"
+    seen = {name for item in network.arguments for name in variables(item)}
+    if both := seen.intersection(*map(variables, times)) if times else ():
+        name = min(both)
+        return (
+            f"'{name}' times a network of '{name}' is a network of it: write "
+            f"nn({', '.join(network.arguments)})"
+        )
+    if times and SHARED in network.options:
+        return f"a network that multiplies a term cannot be shared; leave out {SHARED}="
+    return ""

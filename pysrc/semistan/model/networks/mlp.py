@@ -38,7 +38,7 @@ class Layered:
     Attributes
     ----------
     n_inputs : int
-        Number of network inputs Q.
+        Number of network inputs Q; 0 of a constant, whose only weight is the output bias.
     hidden : tuple of int
         Units of each hidden layer; empty for a linear network.
     activation : str
@@ -55,7 +55,8 @@ class Layered:
 
     def __post_init__(self) -> None:
         check_activation(self.activation)
-        if self.n_inputs < 1 or any(units < 1 for units in self.hidden):
+        taken = self.n_inputs, *self.hidden
+        if any(units < 1 for units in taken) and taken != (0,):
             raise InputError(
                 f"every layer needs at least one unit, got inputs {self.n_inputs} and "
                 f"hidden {list(self.hidden)}"
@@ -259,7 +260,7 @@ def drawn(sizes: Iterable[tuple[int, int]], generator: Generator) -> Tensor:
     parts = []
     for m, n in sizes:
         uniform = torch.rand((m + 1) * n, generator=generator, dtype=torch.float64)
-        parts.append((2 * uniform - 1) / m**0.5)
+        parts.append((2 * uniform - 1) / max(m, 1) ** 0.5)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
 
@@ -290,8 +291,10 @@ def affine(h: Tensor, w: Tensor, weights: slice, biases: slice, m: int, n: int) 
 def onnx_affine(graph: Graph, w: str, h: str, layer: Layer) -> str:
     """Write ``affine`` down, for weights (S, d)."""
     m, n = layer.m, layer.n
+    bias = graph.apply("Reshape", graph.part(w, layer.biases), graph.constant(np.array([-1, 1, n])))
+    if not m:  # the same in all rows
+        return bias
     matrix = graph.apply(
         "Reshape", graph.part(w, layer.weights), graph.constant(np.array([-1, n, m]))
     )
-    bias = graph.apply("Reshape", graph.part(w, layer.biases), graph.constant(np.array([-1, 1, n])))
     return graph.apply("Add", graph.apply("MatMul", h, graph.transposed(matrix)), bias)

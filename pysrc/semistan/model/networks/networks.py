@@ -21,6 +21,7 @@ from semistan.model.names import MU
 from semistan.model.networks.architecture import Architecture, Layer
 from semistan.model.networks.conv import Convolutional
 from semistan.model.networks.module import ModuleNetwork
+from semistan.model.networks.multiplied import Multiplied, multiplier_columns, unmultiplied
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -86,23 +87,33 @@ class Networks:
         return all(module.batches for module in self.modules)
 
     @property
+    def own(self) -> tuple[Architecture, ...]:
+        """The networks themselves, whether they multiply a column or not."""
+        return tuple(map(unmultiplied, self.parts))
+
+    @property
+    def multipliers(self) -> dict[int, int]:
+        """Where the column that a network multiplies stands among the inputs, by its number."""
+        return multiplier_columns(self.parts)
+
+    @property
     def modules(self) -> tuple[ModuleNetwork, ...]:
         """Those of them that are modules of the user's."""
-        return tuple(part for part in self.parts if isinstance(part, ModuleNetwork))
+        return tuple(part for part in self.own if isinstance(part, ModuleNetwork))
 
     @property
     def of_images(self) -> bool:
         """Whether some of them take images, all of whose layers are Bayesian."""
         return any(
             len(part.shape) > 1
-            for part in self.parts
+            for part in self.own
             if isinstance(part, Convolutional | ModuleNetwork)
         )
 
     @property
     def convolves(self) -> bool:
         """Whether some of them have convolutional layers, in the precision of their inputs."""
-        return any(isinstance(part, Convolutional) for part in self.parts)
+        return any(isinstance(part, Convolutional) for part in self.own)
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -128,8 +139,8 @@ class Networks:
     @property
     def kind(self) -> type[Architecture]:
         """The architecture of all parts, or that of some whose Stan functions compute them all."""
-        kinds = {type(part) for part in self.parts}
-        for part in self.parts:
+        kinds = {type(part) for part in self.own}
+        for part in self.own:
             if kinds <= {type(part), *part.also}:
                 return type(part)
         raise SemistanError(f"the networks {self.text} have no Stan functions in common")
@@ -137,7 +148,7 @@ class Networks:
     @property
     def stan_sizes(self) -> dict[str, Any]:
         """What the program reads about the sizes of the networks."""
-        return self.kind.stan_sizes(self.parts)
+        return self.kind.stan_sizes(self.own)
 
 
 def layers(spec: Networks) -> list[list[Layer]]:
@@ -222,6 +233,28 @@ def layer_inputs(
     """Yield the inputs (n, m) of the layers at weights (d,), of all parts or of some."""
     for part, _, own, own_u in _parts(spec, w, u, predictor):
         yield part.layer_inputs(own, own_u)
+
+
+def output_inputs(spec: Networks, w: Tensor, u: Tensor, predictor: str = MU) -> Tensor:
+    """Return what the weights and the bias of each output layer multiply, (n, m) side by side."""
+    found = []
+    for part, _, own, own_u in _parts(spec, w, u, predictor):
+        last = part.layer_inputs(own, own_u)[-1]
+        columns = torch.cat([last, last.new_ones(len(last), 1)], dim=1)
+        found.append(columns * own_u[:, -1:] if isinstance(part, Multiplied) else columns)
+    return torch.cat(found, dim=1)
+
+
+def with_multipliers(spec: Networks, u: Tensor, one: int | None = None) -> Tensor:
+    """Return inputs (n, Q) at which all columns that networks multiply are 0, or one of them 1.
+
+    ``one`` is the number of that network. The outputs are then those of the networks that multiply
+    nothing, or these and its own.
+    """
+    u = u.clone()
+    for number, column in spec.multipliers.items():
+        u[:, column] = float(number == one)
+    return u
 
 
 def output_and_jacobian(

@@ -492,10 +492,15 @@ def check_priors(config: ModelConfig, design: Design) -> None:
                 f"prior '{name}': the intercept is the mean of the network's output, which has "
                 "the prior of phi"
             )
-        if name in [item.intercept for item in design.others if item.networks]:
+        if name in [item.intercept for item in design.others if not item.has_tau]:
             raise InputError(
                 f"prior '{name}': this intercept is the mean of a network's output, which has the "
                 "prior of phi"
+            )
+        if name in [slope.name for slope in design.slopes]:
+            raise InputError(
+                f"prior '{name}': this coefficient is the mean of a network's output, which has "
+                "the prior of phi; by default its output bias has that of Intercept"
             )
         if name not in (*coefficients, *others):
             raise InputError(

@@ -117,7 +117,8 @@ def spared(design: Design, names: Iterable[str]) -> tuple[str, ...]:
     """Return the predictors with networks, whose networks take none of these columns."""
     taken: dict[str, set[str]] = {}
     for network in parse_formula(design.formula).networks:
-        columns = {column for term in network.arguments for column in variables(term)}
+        terms = (*network.arguments, *([network.times] if network.times else []))
+        columns = {column for term in terms for column in variables(term)}
         for predictor in network.of:
             taken[predictor] = taken.get(predictor, set()) | columns
     return tuple(name for name, columns in taken.items() if columns.isdisjoint(names))

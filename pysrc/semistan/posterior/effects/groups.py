@@ -57,8 +57,7 @@ def _effects(posterior: Posterior) -> Effects:
 def _with_coefficients(posterior: Posterior) -> Effects:
     for item, group, effect, r in _effects(posterior):
         flat = {name: x.reshape(-1, 1) for name, x in posterior.coefficients.items()}
-        names = dict(zip(item.x.columns, item.coefficients, strict=True))
-        names[INTERCEPT] = item.intercept
+        names = dict(zip(item.columns_named, item.names, strict=True))
         if names.get(effect) in flat:
             yield item, group, effect, flat[names[effect]] + r
         elif effect == INTERCEPT and item.is_mean and posterior.family.categories:

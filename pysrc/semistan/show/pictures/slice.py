@@ -144,7 +144,8 @@ def mean_values(bundle: Bundle, draws: Draws) -> dict[str, Any]:
     both = {PHI: draws.phi, bundle.design.mean.theta: draws.theta}
     values: dict[str, Any] = {name: draws.flat(x).mean(axis=0) for name, x in both.items()}
     for item in bundle.design.others:
-        intercept, *others = (draws.coefficients[name].mean() for name in item.names)
+        names = (item.intercept, *item.coefficients)
+        intercept, *others = (draws.coefficients[name].mean() for name in names)
         start, theta = bundle.units.location(bundle.family, item.name), np.array(others)
         values[item.tau] = intercept + theta @ bundle.units.columns[item.name][0] - start
         values[item.theta] = theta

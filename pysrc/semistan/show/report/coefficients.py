@@ -73,7 +73,7 @@ def labels_of(results: Results) -> dict[str, str]:
 
 def _labels(results: Results) -> dict[str, str]:
     design = results.posterior.design
-    columns = dict(zip(design.coefficients, design.x.columns, strict=True))
+    columns = dict(zip(design.mean.names[1:], design.mean.columns_named[1:], strict=True))
     further = further_names(results.bundle.config, design)
     sheared = in_model(results.bundle.config, design)
     how = "beside the network" if sheared else "orthogonalised"
@@ -97,10 +97,10 @@ def _labels_of_categories(design: Design) -> Iterator[tuple[str, str]]:
     if not design.categories:
         return
     levels = {predictor_name(level): level for level in design.categories}
-    second = (design.mean_name, (design.intercept, *design.coefficients), design.x.columns)
-    others = ((item.name, item.names, item.x.columns) for item in design.others)
+    second = (design.mean_name, design.mean.names, design.mean.columns_named)
+    others = ((item.name, item.names, item.columns_named) for item in design.others)
     for predictor, names, columns in (second, *others):
-        for name, column in zip(names, ("intercept", *columns), strict=True):
+        for name, column in zip(names, ("intercept", *columns[1:]), strict=True):
             yield name, f"{column}: {levels[predictor]} against {design.categories[0]}"
 
 
@@ -116,7 +116,7 @@ def _numbers(row: Row) -> tuple[Cell, ...]:
 
 
 def _opening(results: Results) -> tuple[Paragraph, ...]:
-    if results.posterior.design.coefficients:
+    if results.posterior.design.coefficients or results.posterior.design.mean.slopes:
         return ()
     return (
         Paragraph(

@@ -81,7 +81,7 @@ def _model_facts(results: Results) -> Iterator[Fact]:
     yield Fact("Response", formula.response, code=True)
     yield from _mean_facts(results)
     for item, learnt in zip(formula.others, bundle.design.others, strict=True):
-        yield Fact(f"Predictor of {learnt.words}", _predictor(item.structured, item.networks))
+        yield Fact(f"Predictor of {learnt.words}", _predictor(item))
         yield from _term_facts(item, learnt, f" of {learnt.words}")
     yield Fact("Network", bundle.model.leading.text)
     if trunks := trunks_text(bundle):
@@ -90,8 +90,9 @@ def _model_facts(results: Results) -> Iterator[Fact]:
     yield Fact("Rows", _rows_text(results))
 
 
-def _predictor(structured: tuple[str, ...], networks: tuple[tuple[str, ...], ...]) -> str:
-    return " + ".join(["1", *structured, *(f"nn({', '.join(network)})" for network in networks)])
+def _predictor(formula: PredictorFormula) -> str:
+    networks = [formula.networks_text] if formula.networks else []
+    return " + ".join(["1", *formula.structured, *networks])
 
 
 def _mean_facts(results: Results) -> Iterator[Fact]:
@@ -99,8 +100,7 @@ def _mean_facts(results: Results) -> Iterator[Fact]:
     design, formula = results.posterior.design, results.formula.mean
     if design.categories:
         yield Fact("Categories", f"{', '.join(design.categories)}; the first is the reference")
-        terms = _predictor(formula.structured, formula.networks)
-        yield Fact(f"Predictor of {design.mean_name}", terms)
+        yield Fact(f"Predictor of {design.mean_name}", _predictor(formula))
         yield from _further_facts(results)
         return
     if formula.structured:
@@ -109,7 +109,7 @@ def _mean_facts(results: Results) -> Iterator[Fact]:
     else:
         yield Fact("Structured terms", "none: the network alone explains the response")
     yield from _further_facts(results)
-    yield Fact("Network inputs", " + ".join(map(", ".join, formula.networks)))
+    yield Fact("Networks", formula.networks_text)
 
 
 def _further_facts(results: Results) -> Iterator[Fact]:

@@ -1,0 +1,294 @@
+// generated with semistan 0.1.0
+// formula: y ~ x1 + (1 | g) + nn(u1, u2) + z:nn(v)
+// family: gaussian, link: identity
+//
+// The model of each row:
+//   y ~ normal(eta, sigma)
+//   eta = eta_loc + eta_scale (f_1(u1, u2; w_1) + (z / 0.2948) f_2(v; w_2)) +
+//     (x - x_loc)' theta + (1 | g)
+//   x = (x1)
+//   b_z = eta_scale mean(f_2(...; w_2)) / 0.2948, over the rows
+//   w = (w_1, w_2)
+//   w = p_bar + Pi phi
+//   Completed, in the generated quantities, by the weights outside the
+//     subspace, which have their normal approximation at a mode inside it, to
+//     first order:
+//   f(u; w) + (d f / d w) delta, delta = shift_w (1, psi), psi ~ normal(0, 1)
+//   and coefficients and intercepts move with it, by their shift (1, psi)
+// Priors as used, in the units of the data:
+//   w ~ normal(0, 2 / sqrt(inputs of the layer)), normal(0, 2) of biases
+//   output biases ~ normal(0, 2.5)
+//   b_x1 ~ normal(0, 36.9692)
+//   sigma ~ student_t(3, 0, 50.3138)
+//   sd_g__Intercept ~ student_t(3, 0, 50.3138)
+functions {
+  // Activation, elementwise:
+  // 1 tanh, 2 relu, 3 softplus, 4 sigmoid, 5 identity.
+  matrix activate(matrix Z, int activation) {
+    if (activation == 1) return tanh(Z);
+    if (activation == 2) return fmax(Z, 0);
+    if (activation == 3) return log1p_exp(Z);
+    if (activation == 4) return inv_logit(Z);
+    return Z;
+  }
+
+  // A fully connected network as a pure function of one flat weight vector.
+  //
+  // Weights are stored layer by layer. A layer that maps m inputs to n units
+  // takes m * n weights, the m weights of each unit together, then n biases.
+  // `widths` lists the number of inputs, of units in each layer, and so on up
+  // to the last; `activation` follows every layer but the output layer.
+
+  // One layer before its activation: every row of H times the weights, plus
+  // the biases. A column of ones carries the biases through the product.
+  matrix affine(matrix H, vector w, int m, int n) {
+    return append_col(H, rep_vector(1, rows(H)))
+           * append_row(to_matrix(w[1 : m * n], m, n),
+                        to_row_vector(w[m * n + 1 : m * n + n]));
+  }
+
+  // Number of weights of the layers between these widths.
+  int n_weights(array[] int widths) {
+    int d = 0;
+    for (l in 2 : size(widths)) d += (widths[l - 1] + 1) * widths[l];
+    return d;
+  }
+
+  // All layers between these widths, each followed by its activation.
+  matrix hidden_layers(matrix H, vector w, array[] int widths, int activation) {
+    int last = size(widths);
+    if (last == 1) return H;
+    if (last == 2) {
+      return activate(affine(H, w, widths[1], widths[2]), activation);
+    }
+    {
+      matrix[rows(H), max(widths[2 : last])] A;  // in its first columns
+      A[ : , 1 : widths[2]] = activate(affine(H, w, widths[1], widths[2]),
+                                       activation);
+      for (l in 3 : last) {
+        int used = n_weights(widths[1 : l - 1]);
+        A[ : , 1 : widths[l]]
+          = activate(affine(A[ : , 1 : widths[l - 1]],
+                            w[used + 1 : num_elements(w)], widths[l - 1],
+                            widths[l]),
+                     activation);
+      }
+      return A[ : , 1 : widths[last]];
+    }
+  }
+
+  // Outputs of one network, a column for each: they share its hidden layers.
+  matrix network_outputs(matrix H, vector w, array[] int widths,
+                         int activation) {
+    int last = size(widths);
+    int used = n_weights(widths[1 : last - 1]);
+    return affine(hidden_layers(H, w, widths[1 : last - 1], activation),
+                  w[used + 1 : num_elements(w)], widths[last - 1],
+                  widths[last]);
+  }
+
+  // Several networks side by side.
+  //
+  // `widths` has a row for each network, with 0 behind the last layer of one
+  // that has fewer than others. The columns of H are the inputs of the first,
+  // then those of the second, and so on; w holds their weights likewise.
+
+  // Number of widths, inputs and outputs among them, of one network.
+  int n_widths(array[] int widths) {
+    int n = size(widths);
+    while (widths[n] == 0) n -= 1;
+    return n;
+  }
+
+  // Number of outputs of all networks.
+  int n_outputs(array[,] int widths) {
+    int n = 0;
+    for (i in 1 : size(widths)) n += widths[i, n_widths(widths[i])];
+    return n;
+  }
+
+  // Outputs of all networks side by side, a column for each.
+  matrix outputs(matrix H, vector w, array[,] int widths,
+                 array[] int activation) {
+    matrix[rows(H), n_outputs(widths)] F;
+    int column = 0;  // of H that is taken
+    int used = 0;  // weights
+    int filled = 0;  // columns of F
+    for (i in 1 : size(widths)) {
+      int last = n_widths(widths[i]);
+      int m = widths[i, 1];
+      int n = widths[i, last];
+      int d = n_weights(widths[i]);
+      if (m == 0) {  // a constant
+        F[ : , filled + 1] = rep_vector(w[used + 1], rows(H));
+      } else {
+        F[ : , filled + 1 : filled + n]
+          = network_outputs(H[ : , column + 1 : column + m],
+                            w[used + 1 : used + d], widths[i, 1 : last],
+                            activation[i]);
+      }
+      column += m;
+      used += d;
+      filled += n;
+    }
+    return F;
+  }
+
+  // Units of standardised coefficients z, r = sd * z, that the sampler moves.
+  // It is at ease with z where the rows say little of r (non-centred), and with
+  // r itself where they say much (centred); this is between them, by the rows'
+  // information on each coefficient. The posterior is the same.
+  matrix partly_centred_rows(matrix sd, matrix information) {
+    return inv_sqrt(1 + square(sd) .* information);
+  }
+
+  // Log-likelihood of rows start to end, the slice that one thread computes.
+  real partial_log_lik(array[] int slice, int start, int end, data vector y,
+                       data matrix Xc, data matrix H, data array[,] int widths,
+                       data array[] int activation, data matrix times,
+                       data vector p_bar, data matrix Pi, data real eta_loc,
+                       data real eta_scale, data array[] int J_1, vector phi,
+                       vector theta, real sigma, matrix r_1) {
+    // outputs of the networks, times what they multiply
+    matrix[end - start + 1, 2] F
+      = outputs(H[start : end], p_bar + Pi * phi, widths,
+                activation)
+        .* times[start : end];
+    vector[end - start + 1] f = F[ : , 1] + F[ : , 2];
+    vector[end - start + 1] alpha  // without x' theta
+      = eta_loc + eta_scale * f
+        + r_1[J_1[start : end], 1];
+    return normal_id_glm_lpdf(
+      y[start : end] | Xc[start : end], alpha,
+      theta, sigma);
+  }
+}
+data {
+  // Rows
+  int<lower=1> N;  // rows
+  vector[N] y;  // response
+  int<lower=0> P;  // structured coefficients
+  matrix[N, P] X;  // structured design, without an intercept
+  vector[P] x_loc;  // mean of each column of X
+  vector<lower=0>[P] theta_scale;  // unit of each coefficient
+
+  // Network inputs
+  int<lower=1> Q;  // network inputs
+  matrix[N, Q] U;  // network inputs
+  vector[Q] u_loc;  // mean of each network input
+  vector<lower=0>[Q] u_scale;  // standard deviation of each input
+
+  // Units of the linear predictor
+  real eta_loc;  // location of the linear predictor
+  real<lower=0> eta_scale;  // unit of the linear predictor
+
+  // Network
+  int<lower=1> n_networks;  // networks
+  int<lower=1> n_layers;  // layers, the output layer included, of the deepest
+  // of each: inputs, hidden units, outputs
+  array[n_networks, n_layers + 1] int<lower=0> widths;
+  array[n_networks] int<lower=1, upper=5> activation;  // 1 tanh ... 5 identity
+  int<lower=1> n_by;  // columns that networks multiply
+  matrix[N, n_by] by;  // these columns
+  vector<lower=0>[n_by] by_scale;  // standard deviation of each
+  array[n_by] int<lower=1, upper=2> of_by;  // the output that each is of
+
+  // Subspace: w = p_bar + Pi phi
+  int<lower=1> d;  // Bayesian weights
+  int<lower=1> k;  // dimension of the subspace
+  vector[d] p_bar;  // weights at phi = 0
+  matrix[d, k] Pi;  // directions of the subspace
+  vector<lower=0>[k] phi_scale;  // unit of each coordinate
+
+  // Other terms and predictors
+  int<lower=1> N_1;  // levels of g
+  array[N] int<lower=1, upper=N_1> J_1;  // level of each row
+  matrix<lower=0>[N_1, 1] I_1;  // information of the rows on r_1
+
+  // Completion: a step, and the change with each element of psi
+  int<lower=1> n_psi;  // directions outside the subspace
+  matrix[P, 1 + n_psi] shift_theta;  // of theta
+  row_vector[1 + n_psi] shift_b_Intercept;  // of b_Intercept
+  row_vector[1 + n_psi] shift_b_z;  // of b_z
+
+  // Priors
+  vector[k] prior_phi_location;  // normal prior on phi: location
+  vector<lower=0>[k] prior_phi_scale;  // normal prior on phi: scale
+  vector[P] prior_b_location;  // normal prior on theta: location
+  vector<lower=0>[P] prior_b_scale;  // normal prior on theta: scale
+  real<lower=0> prior_sigma_df;  // student_t prior on sigma: degrees of freedom
+  real prior_sigma_location;  // student_t prior on sigma: location
+  real<lower=0> prior_sigma_scale;  // student_t prior on sigma: scale
+  // student_t prior on sd_g__Intercept: degrees of freedom
+  real<lower=0> prior_sd_g__Intercept_df;
+  // student_t prior on sd_g__Intercept: location
+  real prior_sd_g__Intercept_location;
+  // student_t prior on sd_g__Intercept: scale
+  real<lower=0> prior_sd_g__Intercept_scale;
+
+  // How to sample
+  int<lower=0, upper=1> prior_only;  // leave the likelihood out?
+  int<lower=1> grainsize;  // rows per slice of reduce_sum
+}
+transformed data {
+  array[N] int slice = linspaced_int_array(N, 1, N);  // rows to be split
+  matrix[N, P] Xc;  // structured design, centred
+  matrix[N, Q] H;  // input of the first Bayesian layer
+  // what each output is multiplied by
+  matrix[N, 2] times = rep_matrix(1, N, 2);
+  for (j in 1 : P) Xc[ : , j] = X[ : , j] - x_loc[j];
+  for (j in 1 : Q) H[ : , j] = (U[ : , j] - u_loc[j]) / u_scale[j];
+  for (j in 1 : n_by) times[ : , of_by[j]] = by[ : , j] / by_scale[j];
+}
+parameters {
+  vector<multiplier=phi_scale>[k] phi;  // subspace coordinates
+  vector<multiplier=theta_scale>[P] theta;  // structured coefficients
+  real<lower=0> sigma;  // residual standard deviation
+  real<lower=0> sd_g__Intercept;  // standard deviation of Intercept by g
+  // effects of g, standardised
+  matrix<multiplier=partly_centred_rows(rep_matrix(sd_g__Intercept, N_1, 1),
+    I_1)>[N_1, 1] z_1;
+}
+transformed parameters {
+  matrix[N_1, 1] r_1  // effects of the levels of g
+    = sd_g__Intercept * z_1;
+  real lprior = 0;  // log prior density
+  lprior += normal_lpdf(phi | prior_phi_location, prior_phi_scale);
+  lprior += normal_lpdf(theta | prior_b_location, prior_b_scale);
+  lprior += student_t_lpdf(sigma | prior_sigma_df, prior_sigma_location,
+                           prior_sigma_scale)
+    - student_t_lccdf(0 | prior_sigma_df, prior_sigma_location,
+                      prior_sigma_scale);
+  lprior += student_t_lpdf(sd_g__Intercept | prior_sd_g__Intercept_df,
+                           prior_sd_g__Intercept_location,
+                           prior_sd_g__Intercept_scale)
+    - student_t_lccdf(0 | prior_sd_g__Intercept_df,
+                      prior_sd_g__Intercept_location,
+                      prior_sd_g__Intercept_scale);
+  lprior += std_normal_lpdf(to_vector(z_1));
+}
+model {
+  if (!prior_only) {
+    target += reduce_sum(partial_log_lik, slice, grainsize, y, Xc, H, widths,
+                         activation, times, p_bar, Pi, eta_loc, eta_scale, J_1,
+                         phi, theta, sigma, r_1);
+  }
+  target += lprior;
+}
+generated quantities {
+  vector[n_psi] psi  // outside the subspace, standard normal
+    = to_vector(normal_rng(rep_vector(0, n_psi), 1));
+  vector[P] theta_completed
+    = theta + shift_theta * append_row(1, psi);
+  real b_Intercept  // mean of networks and x' theta, moved to X = 0
+    = eta_loc
+      + eta_scale
+        * mean(outputs(H, p_bar + Pi * phi, widths, activation)[ : , 1])
+      - dot_product(x_loc, theta)
+      + shift_b_Intercept * append_row(1, psi);
+  real b_x1 = theta_completed[1];
+  real b_z  // mean coefficient of z
+    = eta_scale / by_scale[1]
+      * mean(outputs(H, p_bar + Pi * phi, widths, activation)[ : , 2])
+      + shift_b_z * append_row(1, psi);
+}
