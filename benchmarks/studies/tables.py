@@ -88,7 +88,7 @@ Section 4.3 of Dold et al. (2024): all columns are inputs of the network, as in 
 that there is no theta; response and inputs are standardised by the training rows, and LPPD is on
 that scale, larger is better. `k=2` and `k=5` have phi ~ normal(0, 1) around the trained weights and
 sigma ~ lognormal(0, 1), as in the authors' code (the paper names no widths), and the paper's 10
-chains of 200 + 600 iterations; their training is semistan's. `defaults` is `fit_model` with
+chains of 200 + 600 iterations; their training is semistan's. `defaults` is `semistan.fit` with
 nothing set but the network, which samples as many weights as ten minutes allow; `mclmc` is the
 same with `sample.method = "mclmc-torch"`; with `M=...` several subspaces are trained and pooled.
 `bde` is sklearn-contrib-bde with its documentation's settings, silu and a second output for sigma.
