@@ -4,7 +4,8 @@ For every posterior draw, the networks' sum f is decomposed over the rows as ``a
 input is a column of the table, whatever terms ``nn()`` makes of it; a term of several columns, as
 ``u / v``, is an input by itself. Only pairs that stand in one network can interact.
 
-The number of functions grows with the rows, to half of these at most. Where there are too many
+The number of functions grows with the rows, to a quarter of these; where rows are few, curves of
+single inputs come first, with up to a half. Where there are too many
 pairs, those are kept whose interaction, of polynomials of degree 2, explains most of what no sum of
 functions of single inputs follows; the others belong to the rest.
 """
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_DRAWS, MOST_ROWS = 1000, 10_000
 MOST_FUNCTIONS = 1000
-SHARE_OF_SINGLES, SHARE_OF_ALL = 0.15, 0.5  # functions for each row
+SHARE_OF_SINGLES, SHARE_OF_ALL, MOST_OF_ALL = 0.1, 0.25, 0.5  # functions for each row
 SCREENING_DRAWS, SCREENING_ROWS = 50, 2000
 FEWEST_ROWS = 10
 REST, SINGLES, PAIRS, BEYOND = "rest", "main effects", "interactions of pairs", "not additive"
@@ -304,7 +305,7 @@ def _space(
     bases = {size: tuple(each.basis(weights, size) for each in inputs) for size in SIZES}
     few = min(SHARE_OF_SINGLES * N, MOST_FUNCTIONS / 2)
     fitting = [m for m in SIZES if sum(basis.size for basis in bases[m]) <= few]
-    curved = [m for m in SIZES if m <= 3 and m * Q <= SHARE_OF_ALL * N]  # before any pairs
+    curved = [m for m in SIZES if m <= 3 and m * Q <= MOST_OF_ALL * N]  # before any pairs
     singles = bases[max([*fitting[:1], *curved[:1], 1])]
     left = min(SHARE_OF_ALL * N, MOST_FUNCTIONS) - 1 - sum(basis.size for basis in singles)
     for m in (6, 4, 3, 2):

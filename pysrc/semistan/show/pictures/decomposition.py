@@ -1,7 +1,8 @@
 """What the network found: main effects and the largest interactions, with bands.
 
-An interaction of u and v is lines over u at three values of v, or at its levels. Main effects share
-one axis, so that their sizes can be compared, and interactions another.
+An interaction of u and v is lines over u at three values of v, or at its levels, each as far as the
+rows reach whose v is nearest to that value. Main effects share one axis, so that their sizes can be
+compared, and interactions another.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.arrays import Array
+from semistan.model.arrays import Array, Index
 from semistan.model.table.rows import evenly_spaced
 from semistan.posterior.effects.decomposition import Decomposition, Input
 from semistan.show.pictures.style import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_SINGLES, MOST_PAIRS = 6, 4
+MOST_SINGLES, MOST_PAIRS, MOST_LEVELS = 6, 4, 6
 POINTS = 60
 PROBABILITY = 0.95
 BETWEEN = (0.05, 0.95)  # quantiles of the inputs between which interactions are drawn
@@ -103,9 +104,12 @@ def _interaction(axes: Axes, found: Decomposition, number: int) -> None:
     over, by = found.inputs[j], found.inputs[k]
     if over.levels and not by.levels:
         over, by = by, over
-    x = _grid(over, BETWEEN)
-    places = _grid(by, BETWEEN)[:6] if by.levels else np.unique(np.quantile(by.values, AT))
+    places = (
+        _grid(by, BETWEEN)[:MOST_LEVELS] if by.levels else np.unique(np.quantile(by.values, AT))
+    )
+    nearest = np.abs(by.values[:, None] - places).argmin(axis=1)
     for i, place in enumerate(places):
+        x = _grid(over, BETWEEN, nearest == i)
         values = [x, np.full(len(x), place)]
         draws = found.analysis.component(
             number, values if over is found.inputs[j] else values[::-1]
@@ -148,14 +152,15 @@ def _one_scale(some: list[Axes]) -> None:
             axes.set_ylim(limits[:, 0].min(), limits[:, 1].max())
 
 
-def _grid(of: Input, between: tuple[float, float]) -> Array:
-    """Return the values at which an input is drawn."""
+def _grid(of: Input, between: tuple[float, float], rows: Index | None = None) -> Array:
+    """Return the values at which an input is drawn, as far as some rows reach."""
     if of.levels:
         return np.arange(len(of.levels), dtype=float)
-    distinct = np.unique(of.values)
+    values = of.values if rows is None or not rows.any() else of.values[rows]
+    distinct = np.unique(values)
     if len(distinct) <= POINTS // 4:
         return distinct
-    low, high = np.quantile(of.values, between)
+    low, high = np.quantile(values, between)
     return np.linspace(low, high, POINTS)
 
 
