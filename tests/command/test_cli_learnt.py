@@ -168,9 +168,9 @@ def test_marginal_effects_and_importance(command, folder):
 
 
 def test_the_network_is_decomposed(command, folder):
-    out, said = succeeds(
-        command, "decompose", "run", "--below", "0.2", "--picture", "parts.svg", "--json"
-    )
+    small_frame(200).to_csv(folder / "many.csv", index=False)
+    asked = ("--newdata", "many.csv", "--below", "0.2", "--picture", "parts.svg", "--json")
+    out, said = succeeds(command, "decompose", "run", *asked)
     found = json.loads(out)
     names = [line["component"] for line in found["rows"] if line["table"] == "components"]
     assert set(names) == {"u", "v", "u:v", "rest"}
