@@ -64,7 +64,7 @@ class Settings(TypedDict, total=False):
     method: str
     temperature: float
     temper: Literal["likelihood", "subspace"]
-    chains: int
+    chains: int | Auto
     budget: float
     warmup: int | Auto
     draws: int | Auto

@@ -238,7 +238,9 @@ SAMPLE_FLAGS = (
          SAMPLING),
     Flag("temper", ("sample.temper",), str,
          "likelihood (as it is) or subspace (with theta integrated out).", SAMPLING),
-    Flag("chains", ("sample.chains",), int, "Markov chains.", SAMPLING),
+    Flag("chains", ("sample.chains",), str,
+         "Markov chains; auto: 4, and up to 12 shorter ones where all weights move and the chains "
+         "stay in different modes.", SAMPLING, _number_or_auto),
     Flag("budget", ("sample.budget",), float,
          "Minutes of sampling, of each subspace, that k = auto aims to stay below.", SAMPLING),
     Flag("warmup", ("sample.warmup",), str,

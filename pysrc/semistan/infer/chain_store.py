@@ -113,7 +113,7 @@ def chain_tasks(
             left=kept_state(partial_file(folder, chain)), where=where,
         )  # fmt: skip
 
-    wanted = missing_chains(folder, options.chains) if chains is None else chains
+    wanted = missing_chains(folder, options.chain_count) if chains is None else chains
     return [task(chain) for chain in wanted]
 
 

@@ -134,6 +134,12 @@ def rows_of(content: bytes) -> int:
     return len(parsed(content).rows)
 
 
+def seconds_of(content: bytes) -> float:
+    """Return the seconds that a chain took, as its file says."""
+    found = [SECONDS.search(line) for line in parsed(content).tail]
+    return sum(float(match[1]) for match in found if match and "Total" in match[2])
+
+
 def _summed(line: str, other: str) -> str:
     found, more = SECONDS.search(line), SECONDS.search(other)
     if found is None or more is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -74,16 +75,19 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, "utf-8")
 
 
-def write_starts(folder: Path, starts: Starts, layout: Layout) -> None:
-    """Write where each chain starts, and its mode if that is known.
+def write_starts(folder: Path, starts: Starts, layout: Layout, *, after: int = 0) -> list[Path]:
+    """Write where each chain after some starts, and its mode if that is known; return the files.
 
     Of what is integrated out, a mode has neither a place nor a metric: what is left is the
     covariance of the other coordinates.
     """
-    sampled = layout.sampled
-    for chain, values in enumerate(starts.values, start=1):
-        write_stan_json(start_file(folder, chain), values)
-    for chain, mode in enumerate(starts.modes, start=1):
+    sampled, content = layout.sampled, dict[Path, dict[str, Any]]()
+    for chain, values in enumerate(starts.values[after:], start=after + 1):
+        content[start_file(folder, chain)] = values
+    for chain, mode in enumerate(starts.modes[after:], start=after + 1):
         inv_metric = mode.inv_metric[np.ix_(sampled, sampled)]
         own = replace(mode, q=mode.q[sampled], inv_metric=inv_metric)
-        write_stan_json(metric_file(folder, chain), asdict(own))
+        content[metric_file(folder, chain)] = asdict(own)
+    for path, values in content.items():
+        write_stan_json(path, values)
+    return [*content]

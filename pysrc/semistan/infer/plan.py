@@ -65,8 +65,8 @@ class Plan:
 def plan_threads(options: SampleConfig, cores: int | None = None) -> tuple[int, int]:
     """Return (chains at a time, threads within each): chains fill the cores first."""
     cores = cores or usable_cores()
-    threads = max(1, cores // options.chains) if options.threads == "auto" else options.threads
-    return max(1, min(options.chains, cores // threads)), threads
+    threads = max(1, cores // options.chain_count) if options.threads == "auto" else options.threads
+    return max(1, min(options.chain_count, cores // threads)), threads
 
 
 def default_grainsize(rows: int, threads: int) -> int:
@@ -96,7 +96,7 @@ def plan_in_torch(options: SampleConfig, method: Method, activations: int) -> in
     gradients = method.gradients or (LEAPFROG_STEPS if method.hamiltonian else 1)
     work = options.per_chain * gradients * max(1.0, activations / ONE_THREAD_ACTIVATIONS)
     alone = not method.has_warmup or work < WORTH_A_PROCESS
-    return 1 if alone else min(options.chains, usable_cores())
+    return 1 if alone else min(options.chain_count, usable_cores())
 
 
 def timed_plan(bundle: Bundle, rows: Rows, options: SampleConfig, executable: Path) -> Plan:

@@ -66,7 +66,7 @@ def shell_script(
     metric = kept if options.metric == "ggn" else f"metric={options.metric}"
     method = " ".join([*nuts_words(options, keep_metric=keep_metric), metric])
     words = " \\\n    ".join(wrap(method, 90))
-    chains = " ".join(str(chain) for chain in range(1, options.chains + 1))
+    chains = " ".join(str(chain) for chain in range(1, options.chain_count + 1))
     settings = " ".join(f"{name}={value}" for name, value in KEEP_MEMORY.items())
     return f"""#!/bin/sh
 # Compile, sample into chains/ and summarise: CMDSTAN=/path/to/cmdstan sh run.sh
@@ -104,7 +104,7 @@ def r_script(
     phases = "".join(f", {name} = {value}" for name, value in window.items())
     settings = ", ".join(f"{name} = {value}" for name, value in KEEP_MEMORY.items())
     return f"""# Compile and sample by cmdstanr, which takes CmdStan 2.35 or later: Rscript run.R
-n <- {options.chains}
+n <- {options.chain_count}
 chains <- seq_len(n)
 # glibc keeps what is freed: small gradients take less time.
 Sys.setenv({settings})

@@ -36,7 +36,7 @@ MOST_PENALISED = 500  # coefficients of smooths and groups beside which a metric
 LEARNT = 1e-5  # least variance that CmdStan learns in a window of 500 draws
 LONG = 10.0  # seconds of a climb that are worth a line
 ADAPTED = "the metric is adapted"
-RESOLVED = ("warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # may be "auto" before
+RESOLVED = ("chains", "warmup", "draws", "metric", "adapt_delta", "max_treedepth")  # were "auto"
 NORMAL = 1.5  # nats by which a posterior departs from normal, up to which a mode's metric is right
 PROBES = 50  # draws at which that is looked at
 NEGLIGIBLE = 5.0  # nats of Laplace evidence below the best at which a mode has no mass
@@ -107,7 +107,8 @@ class Starts:
         long = DIAGONAL_WARMUP if (options.metric, metric) == ("auto", "diag_e") else WARMUP
         automatic = SHORT_WARMUP if self.keeps_metric else long
         warmup = automatic if options.warmup == "auto" else options.warmup
-        update = {"warmup": warmup, "draws": options.per_chain, "metric": metric}
+        numbers = {"chains": options.chain_count, "draws": options.per_chain}
+        update = {**numbers, "warmup": warmup, "metric": metric}
         return self.trees.resolve(options).model_copy(update=update)
 
     def text(self, options: SampleConfig, *, with_metric: bool) -> str:
@@ -169,7 +170,7 @@ def find_starts(
     """
     generator = np.random.default_rng(options.seed)
     model, k = bundle.model, bundle.subspace.k
-    on_curve = curve_values(bundle, options.chains)
+    on_curve = curve_values(bundle, options.chain_count)
     penalised = sum(p.size for term in bundle.design.terms
                     for p in term.parameters(bundle.config.priors))  # fmt: skip
     most = MOST_GAUSSIAN if hamiltonian and options.metric == "auto" else MOST_DIMENSIONS
@@ -179,7 +180,7 @@ def find_starts(
     climb, narrows = with_mode or options.starts == "mode", len(bundle.design.terms) > 0
     made = partial(Starts, narrows=narrows, large=large, trees=trees_of(model, k, len(rows)))
     if options.starts == "prior":
-        drawn = prior_states(bundle, options.chains, generator)
+        drawn = prior_states(bundle, options.chain_count, generator)
         priors = tuple(initial_values(bundle, state) for state in drawn)
         return made(priors, at="a draw from the prior")
     if options.starts == "mode":
@@ -192,7 +193,7 @@ def find_starts(
         modes = tuple(mode for mode in found if mode is not None)
         if options.starts == "mode":
             return made(_at(modes, bundle, options), modes * with_mode, at="a mode")
-        if len(modes) == options.chains:
+        if len(modes) == options.chain_count:
             states = [_laplace_draw(mode, generator) for mode in worth_sampling(modes)]
             starts = tuple(initial_values(bundle, state) for state in states)
             found_at = made(starts, modes)
@@ -200,7 +201,7 @@ def find_starts(
                 return found_at  # whose metric does not depend on it
             return replace(found_at, departure=departure(target, modes))
     theta = len(bundle.trained.theta) * (not bundle.subspace.holds_theta)
-    jitter = JITTER * generator.normal(size=(options.chains, theta))
+    jitter = JITTER * generator.normal(size=(options.chain_count, theta))
     for values, move in zip(on_curve, jitter, strict=True):
         if theta:
             values["theta"] = values["theta"] + bundle.units.theta_scale * move
@@ -237,7 +238,7 @@ def _at(
     modes: tuple[Mode, ...], bundle: Bundle, options: SampleConfig
 ) -> tuple[dict[str, Any], ...]:
     """Return the initial values of chains that start at the modes which each of them found."""
-    if len(modes) < options.chains:
+    if len(modes) < options.chain_count:
         raise InputError("starts = 'mode': no mode was found; use starts = 'curve'")
     return tuple(initial_values(bundle, mode.q) for mode in worth_sampling(modes))
 

@@ -25,6 +25,7 @@ MOST_LAYERS = 100
 SHOWN = 100  # characters of a wrong value
 MOST_DRAWS = 10**7  # in one chain, which is a text file of one line for each
 DRAWS = 1000  # of a chain, where nothing asks for fewer
+CHAINS = 4
 SHOULD_BE = "Input should be "  # with which pydantic says what is expected
 
 
@@ -320,6 +321,8 @@ class SampleConfig(_Section):
     ``method`` is one of ``infer.methods``. ``temperature`` T takes the likelihood to
     the power 1 / T: of all parameters (``temper = "likelihood"``, the paper's equation 7), or
     with theta integrated out, which leaves theta given phi as it is (``"subspace"``, equation 8).
+    ``chains = "auto"`` is 4, and up to 12 shorter ones where all weights move and the chains stay
+    in different modes (``workflow/modes.py``).
     ``warmup = "auto"`` is 300 iterations if the metric of a mode is kept, else
     1000, and 500 for a metric that ``auto`` made diagonal. ``draws = "auto"`` is 1000 for each
     chain, 500 where several subspaces are pooled, and down to 250 where all weights could not be
@@ -345,7 +348,7 @@ class SampleConfig(_Section):
     method: str = "nuts"
     temperature: float = Field(default=1.0, gt=0, le=1e6)
     temper: Literal["likelihood", "subspace"] = "likelihood"
-    chains: int = Field(default=4, ge=1, le=1000)
+    chains: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
     warmup: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
     draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)] | Literal["auto"] = "auto"
     adapt_delta: Annotated[float, Field(gt=0, lt=1)] | Literal["auto"] = "auto"
@@ -359,6 +362,11 @@ class SampleConfig(_Section):
     backend: Literal["auto", "local", "dask"] = "auto"
     cluster: str | None = None
     seed: int = Field(default=1, ge=0, le=LARGEST_SEED)
+
+    @property
+    def chain_count(self) -> int:
+        """The chains: those that are drawn at first where ``auto`` leaves their number open."""
+        return CHAINS if self.chains == "auto" else self.chains
 
     @property
     def per_chain(self) -> int:

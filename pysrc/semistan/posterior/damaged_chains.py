@@ -21,8 +21,8 @@ def set_aside(run: Run) -> list[str]:
 
 def _of_member(member: Run) -> list[str]:
     findings, sound = [], {}
-    absent = missing_chains(member.path / "chains", member.options.chains)
-    for number in range(1, member.options.chains + 1):
+    absent = missing_chains(member.path / "chains", member.options.chain_count)
+    for number in range(1, member.options.chain_count + 1):
         path = chain_file(member.path / "chains", number)
         if number in absent:
             unfinished = set_state_aside(partial_file(member.path / "chains", number))

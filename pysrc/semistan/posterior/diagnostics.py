@@ -267,7 +267,7 @@ def _tree_depth(posterior: Posterior, mixed: bool) -> Check:
     return Check(
         "tree depth",
         f"{count} of {depth.size} transitions hit the maximum tree depth of {limit}",
-        count == 0 or mixed,
+        count == 0 or mixed or meant,
         "the sampler is slow, not wrong; raise --max-treedepth, lengthen --warmup, or choose "
         "a smaller k",
         costly=count > CUT_SHARE * depth.size and not meant,

@@ -113,7 +113,7 @@ def generate_quantities(
     return [
         chain_file(member.path / FOLDER, chain)
         for member in run.members
-        for chain in range(1, run.options.chains + 1)
+        for chain in range(1, run.options.chain_count + 1)
     ]
 
 
@@ -123,7 +123,7 @@ def _tasks(member: Run, program: str, path: Path, seed: int | None) -> list[File
     Their data are written anew to a path: another version of the program may have had others.
     """
     folder = member.path / FOLDER
-    missing = missing_chains(folder, member.options.chains)
+    missing = missing_chains(folder, member.options.chain_count)
     if not missing:
         return []
     shapes = [(p.name, p.shape) for p in member.bundle.layout.parameters]
@@ -153,7 +153,7 @@ def read_generated(run: Run) -> Generated:
     InputError
         If it has not been written, or only in part, or was changed.
     """
-    chains = run.options.chains
+    chains = run.options.chain_count
     folders = [member.path / FOLDER for member in run.members]
     for folder in folders:
         if missing := missing_chains(folder, chains):

@@ -43,11 +43,15 @@ class SourceRecord(Record):
 
 
 class Continuation(Record):
-    """Draws by which each chain is continued: how many come before, how many more, their seed."""
+    """Draws by which each chain is continued: how many come before, how many more, their seed.
+
+    ``planned`` ones follow the first part of a fit whose chains agree in it; others were asked for.
+    """
 
     before: int = Field(ge=1)
     draws: int = Field(ge=1)
     seed: int = Field(ge=0)
+    planned: bool = False
 
     @property
     def total(self) -> int:
@@ -96,7 +100,9 @@ class Manifest(Begun):
     """What is known of a run that can be sampled.
 
     ``weights`` are those of several subspaces, empty where they are equal, and ``warmups`` the
-    lengths of warm-up in them. ``more`` is asked for, and not there yet.
+    lengths of warm-up in them. ``more`` is asked for, and not there yet. ``planned`` are the draws
+    that each chain is to have if chains agree in the first part, until that is decided, and
+    ``first`` the chains of that part where others have joined them.
     """
 
     bundle_sha256: str | list[str]
@@ -108,6 +114,8 @@ class Manifest(Begun):
     modes: list[float] = []
     warmups: list[int] = []
     weights: list[float] = []
+    planned: int | None = None
+    first: int | None = None
     more: Continuation | None = None
     continued: list[Continuation] = []
 

@@ -141,8 +141,8 @@ class Run:
     def missing(self) -> list[int]:
         """Chains that have not been sampled yet, numbered through all subspaces."""
         if not self.parts:
-            return missing_chains(self.path / "chains", self.options.chains)
-        C = self.options.chains
+            return missing_chains(self.path / "chains", self.options.chain_count)
+        C = self.options.chain_count
         return [i * C + chain for i, part in enumerate(self.parts) for chain in part.missing]
 
     def csv_files(self) -> list[Path]:
@@ -161,7 +161,7 @@ class Run:
     @property
     def chain_names(self) -> list[str]:
         """The names of the chains' files in the folder of one subspace."""
-        return [chain_name(chain) for chain in range(1, self.options.chains + 1)]
+        return [chain_name(chain) for chain in range(1, self.options.chain_count + 1)]
 
     def check_complete(self) -> None:
         """Refuse a run that lacks chains.
@@ -172,7 +172,7 @@ class Run:
             Naming them.
         """
         if self.missing:
-            through = f" (each subspace has {self.options.chains})" if self.parts else ""
+            through = f" (each subspace has {self.options.chain_count})" if self.parts else ""
             raise InputError(
                 f"'{self.path}' lacks chains {self.missing}{through}; complete it with "
                 f"'semistan sample {self.path}'"
@@ -204,11 +204,11 @@ class Run:
         method = method_of(options)
         kind = "chain" if method.has_warmup else "approximation"
         each = f"{len(self.parts)} subspaces x " if self.parts else ""
-        number = f"{each}{options.chains} {kind}{'s' * (options.chains != 1)}"
+        number = f"{each}{options.chain_count} {kind}{'s' * (options.chain_count != 1)}"
         after = (
             f" after {self.manifest.warmup_text} warm-up draws" if method.has_warmup else " draws"
         )
-        more = sum(each.draws for each in self.manifest.continued)
+        more = sum(each.draws for each in self.manifest.continued if not each.planned)
         further = f", the last {more} by --more" if more else ""
         draws = f"{number} x {options.per_chain}{after}{further}{prior}{lacking}"
         facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
@@ -248,8 +248,11 @@ def create_run(
     prior_only: bool = False,
     overwrite: bool = False,
     timings: dict[str, float] | None = None,
+    planned: int | None = None,
 ) -> Run:
     """Write everything that sampling needs; an older run is replaced only on success.
+
+    ``planned`` is as in the manifest.
 
     Raises
     ------
@@ -283,6 +286,7 @@ def create_run(
             plan=PlanRecord(**cores),
             kernel=kernel,
             seconds=timings or {},
+            planned=planned,
         )
         write_manifest(folder, manifest, stamps_of(folder))
     return read_run(path, codes(bundle.modules))

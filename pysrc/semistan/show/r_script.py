@@ -63,7 +63,7 @@ def _settings(run: Run, relative: str) -> str:
         "",
         f"run_from_here <- {_quoted(relative)}  # the run's folder, from this script's",
         f"subspaces <- {len(run.members)}",
-        f"chains <- {run.options.chains}{'  # of each subspace' if run.parts else ''}",
+        f"chains <- {run.options.chain_count}{'  # of each subspace' if run.parts else ''}",
         f"kept <- c({', '.join(map(str, _kept(run)))})  # draws that count, in each of its chains",
         f"method <- {_quoted(run.options.method)}",
         f"reservations <- {_vector(reservations(run.options))}  # none if they are the posterior's",

@@ -16,8 +16,13 @@ from semistan.subspace.curve import curve_points
 
 
 def curve_values(bundle: Bundle, chains: int) -> list[dict[str, Any]]:
-    """Return trained parameters by name, for each chain at its own place on the curve."""
+    """Return trained parameters by name, for each chain at its own place on the curve.
+
+    The first m of 3 m chains are where m chains would be, so that others can join them.
+    """
     t = (np.arange(chains) + 0.5) / chains
+    if chains % 3 == 0:
+        t = np.concatenate([t[1::3], np.delete(t, np.s_[1::3])])
     phi = bundle.subspace.project(curve_points(bundle.trained.control_points, t))
     trained = trained_values(bundle)
     return [{**trained, "phi": own} for own in phi]

@@ -125,7 +125,7 @@ def _missing(run: Run) -> dict[str, FiledTask]:
 
 def _take_in(run: Run, name: str, filed: FiledTask, path: Path) -> None:
     """Check a file, and put it where the chain belongs."""
-    member = run.members[filed.before // run.options.chains]
+    member = run.members[filed.before // run.options.chain_count]
     again = f"draw it anew: {shlex.join(['semistan', 'jobs', 'run', str(run.path), name])}"
     read_chain(path, chain_form(member), known=False, remedy=again)
     target, content = run.path / name, path.read_bytes()

@@ -223,7 +223,7 @@ class _Cost:
         steps = method.gradients or (min(WITH_MODE, most) if with_mode else most)
         automatic = WARMUP if k <= MOST_GAUSSIAN else DIAGONAL_WARMUP
         warmup = automatic if self.options.warmup == "auto" else self.options.warmup
-        rounds = ceil(self.options.chains / self.at_once)
+        rounds = ceil(self.options.chain_count / self.at_once)
         return float(rounds * (warmup + draws) * steps * self.gradient)
 
     def longest(self, k: int, lengths: Sequence[int], *, every: bool = False) -> int | None:

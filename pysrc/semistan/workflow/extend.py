@@ -36,8 +36,10 @@ from semistan.posterior.run import Run, recorded
 MORE, JOINED = "more", "joined"  # folders in chains/
 
 
-def ask_for_more(run: Run, draws: int) -> Run:
+def ask_for_more(run: Run, draws: int, *, planned: bool = False) -> Run:
     """Note in the manifest that each chain is to have so many more draws.
+
+    ``planned`` says that they follow the first part of a fit.
 
     Raises
     ------
@@ -69,7 +71,8 @@ def ask_for_more(run: Run, draws: int) -> Run:
         return run
     before, times = run.options.per_chain, len(run.manifest.continued)
     seed = int(np.random.SeedSequence((run.options.seed, 10**6 + times)).generate_state(1)[0]) >> 1
-    return recorded(run, more=Continuation(before=before, draws=draws, seed=seed))
+    asked = Continuation(before=before, draws=draws, seed=seed, planned=planned)
+    return recorded(run, more=asked, planned=None)
 
 
 def settle(run: Run) -> Run:
@@ -91,7 +94,7 @@ def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None)
     folder = run.path / "chains" / MORE
     files = {
         chain: chain_file(run.path / "chains", chain).read_bytes()
-        for chain in range(1, run.options.chains + 1)
+        for chain in range(1, run.options.chain_count + 1)
     }
     _complete(run, pending, files, folder, backend, progress)
     joints = {
@@ -159,7 +162,7 @@ def agreement_text(run: Run, draws: Draws) -> str | None:
     The last draws before it and its own last ones, as many of either, are taken for chains of their
     own: Rhat of these must be as small as that of chains.
     """
-    if not run.manifest.continued:
+    if not run.manifest.continued or run.manifest.continued[-1].planned:
         return None
     last = run.manifest.continued[-1]
     size, before = min(last.before, last.draws), last.before

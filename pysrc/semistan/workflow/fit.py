@@ -63,6 +63,7 @@ from semistan.workflow.compiled import (
 from semistan.workflow.dimension import resolved
 from semistan.workflow.extend import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.first_answer import first_answer
+from semistan.workflow.modes import FIRST, decided, has_first_part
 from semistan.workflow.prepare import Prepared, Say, configure, prepare, training_rows
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.saturation import warn_of_saturation
@@ -167,7 +168,7 @@ def fit_prepared(
     if orthogonal := announcement(config, prepared.design):
         say(orthogonal)
     _check_weights(prepared)
-    toolchain = toolchain_for(config.sample)
+    toolchain, asked = toolchain_for(config.sample), config.sample
     prepared = resolved(prepared, say=say)
     if progress and (trainings := prepared.config.subspace.trainings) > 1:
         progress = as_epochs(progress, trainings, config.subspace.trainings)
@@ -181,6 +182,7 @@ def fit_prepared(
     else:
         run = _trained_run(
             prepared, out, toolchain, kernel,
+            compares=has_first_part(prepared.model, asked),
             overwrite=overwrite, progress=progress, say=say, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, progress=chain_progress, say=say, backend=backend)
@@ -200,12 +202,13 @@ def _trained_run(
     toolchain: Toolchain | None,
     kernel: Kernel,
     *,
+    compares: bool,
     overwrite: bool,
     progress: Progress | None,
     say: Say,
     backend: Backend,
 ) -> Run:
-    """Train one subspace and make the run's folder."""
+    """Train one subspace and make the run's folder; ``compares`` as of ``new_run``."""
     started, checkpoint = time.monotonic(), checkpoint_file(out)
     warn_of_damage(checkpoint, say)
     if goes_on(prepared, checkpoint):
@@ -223,7 +226,7 @@ def _trained_run(
     kernel = trusted_kernel(kernel, bundle, prepared.rows, toolchain, say)
     run = new_run(
         bundle, prepared.rows, out, prepared.config.sample, toolchain,
-        kernel=kernel, overwrite=overwrite, timings=seconds, say=say,
+        kernel=kernel, compares=compares, overwrite=overwrite, timings=seconds, say=say,
     )  # fmt: skip
     checkpoint.unlink(missing_ok=True)
     return run
@@ -319,6 +322,9 @@ def _sampled(
     started = time.monotonic()
     try:
         draw_missing(run, toolchain, progress=progress, backend=backend)
+        if run.manifest.planned is not None:
+            run = decided(run, say)
+            draw_missing(run, toolchain, progress=progress, backend=backend)
         run = with_more(run, backend, progress)
     except KeyboardInterrupt:
         say(f"interrupted; go on with: {going_on(run.path, run.bundle.modules)}")
@@ -363,7 +369,7 @@ def draw_missing(
 
 def missing_tasks(run: Run) -> list[FiledTask]:
     """Return the tasks of the chains that a run lacks, and where their files go."""
-    rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chains
+    rows, C = None if method_of(run.options).by_stan else run.rows(), run.options.chain_count
     return [
         FiledTask(task, member.path / "chains", i * C)
         for i, member in enumerate(run.members)
@@ -396,11 +402,18 @@ def new_run(
     *,
     kernel: Kernel = "stan",
     prior_only: bool = False,
+    compares: bool = False,
     overwrite: bool = False,
     timings: dict[str, float] | None = None,
     say: Say = _silent,
 ) -> Run:
-    """Find the chains' starts, plan the cores, and write the run's folder."""
+    """Find the chains' starts, plan the cores, and write the run's folder.
+
+    With ``compares``, chains are compared after a first part (``modes.py``).
+    """
+    planned = options.per_chain if compares else None
+    if compares:
+        options = options.model_copy(update={"draws": FIRST})
     started, sampled = time.monotonic(), as_sampled(bundle, options)
     method = method_of(options)
     method.check(bundle.config.model_copy(update={"sample": options}))
@@ -415,6 +428,7 @@ def new_run(
     return create_run(
         bundle, rows, out, options, starts, plan, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, timings=seconds,
+        planned=planned,
     )  # fmt: skip
 
 
@@ -425,11 +439,15 @@ def start_run(
     overrides: dict[str, Any],
     *,
     prior_only: bool = False,
+    at_once: bool = False,
     overwrite: bool = False,
     reading: Reading | None = None,
     say: Say = _silent,
 ) -> Run:
-    """Make a run's folder from a bundle's, ready to be sampled."""
+    """Make a run's folder from a bundle's, ready to be sampled.
+
+    With ``at_once``, chains are drawn to their end, whether they agree or not.
+    """
     check_output_folder(out, MARKER, overwrite=overwrite)
     bundle = read_bundle(source)
     config = anywhere(with_overrides(bundle.config, overrides))
@@ -442,6 +460,7 @@ def start_run(
     return new_run(
         bundle, rows, out, config.sample, toolchain,
         kernel=kernel, prior_only=prior_only, overwrite=overwrite, say=say,
+        compares=not (prior_only or at_once) and has_first_part(model, config.sample),
     )  # fmt: skip
 
 

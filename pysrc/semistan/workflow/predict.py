@@ -342,7 +342,7 @@ def _posterior(run: Run, options: PredictOptions) -> Posterior:
 
 def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:
     """Draw from the priors, as many as the run has, in each of its subspaces."""
-    shape, rows = (run.options.chains, run.options.per_chain), run.rows()
+    shape, rows = (run.options.chain_count, run.options.per_chain), run.rows()
     members = tuple(
         SubspacePosterior(
             member.bundle, prior_draws(member.bundle, rows, shape, generator),

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import library_versions
-from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.chain_store import ChainProgress
@@ -18,14 +17,17 @@ from semistan.infer.cmdstan.compile import without_comments
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle, arrays_hash, as_sampled, bundle_arrays
+from semistan.model.config import SampleConfig
 from semistan.model.modules import codes
 from semistan.posterior.manifest import NOT_USED
 from semistan.posterior.posterior import read_posterior
-from semistan.posterior.run import Run, create_run
+from semistan.posterior.run import Run, create_run, recorded
 from semistan.posterior.summary import summarise
 from semistan.subspace.descent import Progress
 from semistan.workflow.compiled import starts_of, toolchain_for
+from semistan.workflow.extend import with_more
 from semistan.workflow.fit import draw_missing
+from semistan.workflow.modes import with_chains
 from semistan.workflow.prepare import Prepared, Say, prepare
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.train import train
@@ -67,23 +69,18 @@ def reproduce(
     Raises
     ------
     InputError
-        If the run lacks chains, was continued, or CmdStan is missing.
+        If the run lacks chains, or CmdStan is missing.
     SemistanError
         If training or sampling fails.
     """
     run = opened(run)
     run.check_complete()
-    if run.manifest.continued:
-        raise InputError(
-            f"'{run.path}' was continued by --more, which is not drawn again; reproduce a run "
-            "whose chains were drawn at once"
-        )
     toolchain = toolchain_for(run.options)
     lines: list[dict[str, object]] = []
     for number, member in enumerate(run.members, start=1):
         with tempfile.TemporaryDirectory(prefix="semistan-") as folder:
             again = _trained_again(member, Path(folder, "run"), toolchain, progress, say, backend)
-            draw_missing(again, toolchain, progress=chain_progress, backend=backend)
+            again = _drawn_again(member, again, toolchain, chain_progress, backend)
             found = [*_versions(member, toolchain), *_compared(member, again)]
         lines += [{"subspace": number, **line} for line in found]
     return pd.DataFrame(lines, columns=list(COLUMNS))
@@ -98,7 +95,7 @@ def _trained_again(
     backend: Backend,
 ) -> Run:
     """Train a run of one subspace anew, and make a folder whose chains are to be drawn."""
-    prepared, options = _prepared(member), member.options
+    prepared, options = _prepared(member), _first_options(member)
     bundle = train(prepared, progress, backend=backend)
     say(f"trained again: loss {bundle.trained.history['loss'][-1]:.4f}")
     starts = starts_of(
@@ -108,6 +105,30 @@ def _trained_again(
         bundle, prepared.rows, out, options, starts, member.plan, toolchain,
         kernel=member.kernel, prior_only=member.prior_only,
     )  # fmt: skip
+
+
+def _first_options(member: Run) -> SampleConfig:
+    """Return how a run was sampled before its chains went on, or others joined them."""
+    done, options = member.manifest, member.options
+    draws = done.continued[0].before if done.continued else options.per_chain
+    return options.model_copy(update={"draws": draws, "chains": done.first or options.chains})
+
+
+def _drawn_again(
+    member: Run,
+    again: Run,
+    toolchain: Toolchain | None,
+    progress: ChainProgress | None,
+    backend: Backend,
+) -> Run:
+    """Draw chains as those of a run were drawn, part by part."""
+    draw_missing(again, toolchain, progress=progress, backend=backend)
+    if member.manifest.first and (joined := with_chains(again, member.options.chain_count)):
+        again = joined
+        draw_missing(again, toolchain, progress=progress, backend=backend)
+    for part in member.manifest.continued:
+        again = with_more(recorded(again, more=part), backend, progress)
+    return again
 
 
 def _prepared(member: Run) -> Prepared:

@@ -324,7 +324,7 @@ def _settled(path: Path, manifest: Begun) -> tuple[Kernel, Plan] | None:
 def _plan(bundle: Bundle, prepared: Prepared, toolchain: Toolchain | None, kernel: Kernel) -> Plan:
     """Plan the cores for the chains of all subspaces together."""
     config = prepared.config
-    chains = config.sample.chains * config.subspace.trainings
+    chains = config.sample.chain_count * config.subspace.trainings
     options = config.sample.model_copy(update={"chains": chains})
     return plan_of(as_sampled(bundle, options), prepared.rows, options, toolchain, kernel)
 

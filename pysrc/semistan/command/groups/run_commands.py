@@ -96,7 +96,8 @@ def sample(
         with bars.image_bar() as reading:
             run = workflow.start_run(
                 source, data, out, overrides,
-                prior_only=prior_only, overwrite=overwrite, reading=reading, say=screen.say,
+                prior_only=prior_only, at_once=no_draws, overwrite=overwrite, reading=reading,
+                say=screen.say,
             )  # fmt: skip
     if no_draws:
         screen.say(f"made {run.path}; commands for its chains: semistan jobs list {run.path}")

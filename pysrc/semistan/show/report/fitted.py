@@ -180,7 +180,7 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
     compiled = f"over the program compiled by {cmdstan}" if method.main else f"in {cmdstan}"
     where = compiled if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
-    number = count(options.chains, "chain" if method.has_warmup else "approximation")
+    number = count(options.chain_count, "chain" if method.has_warmup else "approximation")
     number += " in each subspace" * (len(results.posterior.members) > 1)
     after = f" after {manifest.warmup_text} of warm-up" if method.has_warmup else ""
     yield Fact("Draws", f"{number}, {count(options.per_chain, 'draw')} each{after}")
