@@ -102,7 +102,5 @@ def test_what_is_no_setting_is_refused(settings, said):
 
 
 def test_a_wrong_value_is_refused_by_its_key():
-    with pytest.raises(
-        InputError, match=r"sample.chains: input should be a valid integer, got '2'"
-    ):
-        semistan.fit("y ~ x + nn(u)", {"y": [1.0]}, progress=False, chains="2")
+    with pytest.raises(InputError, match=r"train.epochs: input should be a valid integer, got '2'"):
+        semistan.fit("y ~ x + nn(u)", {"y": [1.0]}, progress=False, epochs="2")

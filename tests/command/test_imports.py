@@ -75,7 +75,7 @@ def test_help_shows_the_defaults(monkeypatch, capsys):
         app(["fit", "--help-all"])
     text = capsys.readouterr().out
     lines = {name: line for line in text.splitlines() for name in line.split() if name[:2] == "--"}
-    shown = {"--epochs": "3000", "--hidden": "16,16", "--k": "auto", "--chains": "4",
+    shown = {"--epochs": "3000", "--hidden": "16,16", "--k": "auto", "--chains": "auto",
              "--family": "gaussian", "--prior-b": "normal(0, 2.5)", "--device": "auto"}  # fmt: skip
     for flag, default in shown.items():
         assert f"[default: ({default})]" in lines[flag], flag

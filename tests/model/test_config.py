@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_field():
     assert (sample.metric, sample.threads, sample.kernel) == ("auto", "auto", "auto")
     assert (config.subspace.construction, config.subspace.k) == ("bezier", "auto")
     assert (config.priors.w, config.priors.phi) == ("normal(0, 2)", None)
-    assert (sample.chains, sample.warmup, sample.draws) == (4, "auto", "auto")
+    assert (sample.chains, sample.warmup, sample.draws) == ("auto", "auto", "auto")
     assert (config.family, config.network.hidden, config.network.activation) == (
         "gaussian",
         (16, 16),
