@@ -18,7 +18,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.infer.plan import timed_plan
 from semistan.infer.stan_json import write_stan_json
 from semistan.model.arrays import Array
-from semistan.model.bundle import Bundle, Source
+from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.design import learn_design
 from semistan.model.families.families import family
@@ -27,7 +27,7 @@ from semistan.model.model import network_spec
 from semistan.model.names import MU
 from semistan.model.networks.networks import initial
 from semistan.model.table.rows import Rows
-from semistan.model.trained import Trained
+from semistan.model.trained import Source, Trained
 from semistan.model.units import units_of
 from semistan.posterior.run import Run
 from semistan.program.data import stan_data

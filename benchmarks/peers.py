@@ -20,7 +20,6 @@ from scipy import stats
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.networks.mlp import FullyConnected, layer_slices
-from semistan.model.priors.prior import prior_data
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Rows
 
@@ -111,7 +110,7 @@ def posterior_of(bundle: Bundle, rows: Rows) -> Posterior:
         theta_scale=units.theta_scale,
         eta_loc=units.eta_loc,
         eta_scale=units.eta_scale,
-        priors=prior_data(bundle),
+        priors=bundle.prior_data,
     )
 
 

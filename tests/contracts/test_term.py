@@ -13,7 +13,7 @@ from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
 from semistan.model.parameter import STANDARD_NORMAL, Parameter
 from semistan.model.priors.classes import CLASSES, PriorClass
-from semistan.model.priors.prior import priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.model.table.columns import evaluate
 from semistan.model.table.rows import Block
 from semistan.model.terms.kinds import KINDS, TermKind

@@ -13,7 +13,7 @@ from semistan.density.target import log_posteriors, log_prior, make_target, nega
 from semistan.lazy import torch
 from semistan.model.names import MU
 from semistan.model.parameter import CORRELATION
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from support.untrained import random_bundle
 
 FORMULA = "y ~ x1 + s(v, k=6) + (1 + x1 | g) + nn(u1)"

@@ -22,7 +22,6 @@ from semistan.model.parameter import (
     correlation_factor,
     partial_correlations,
 )
-from semistan.model.priors.prior import prior_data
 from semistan.model.terms.group import Group
 from semistan.posterior.prior_draws import prior_draws
 from semistan.subspace.start_values import curve_states
@@ -136,7 +135,7 @@ def test_the_spread_that_is_found_maximises_the_likelihood_without_the_coefficie
     )
     target = make_target(bundle, rows)
     mode = find_mode(target, near_curve(bundle))
-    sigma, data = float(target.constants["sigma"]), prior_data(bundle)
+    sigma, data = float(target.constants["sigma"]), bundle.prior_data
     f = bundle.subspace.matrix[:, 0]  # one input's weight and the bias
     Z = np.column_stack([(rows.U - units.u_loc) / units.u_scale, np.ones(80)])
     along = units.eta_scale * Z @ f * float(data["prior_phi_scale"][0])

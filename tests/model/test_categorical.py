@@ -22,7 +22,7 @@ from semistan.model.config import SampleConfig
 from semistan.model.design import design_from_plain, design_to_plain
 from semistan.model.families.families import family
 from semistan.model.formula.formula import parse_formula, with_predictors
-from semistan.model.priors.prior import priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.model.subspace import Subspace
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.posterior import SubspacePosterior

@@ -27,7 +27,7 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.right import GroupTerm, PredictorFormula
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import Networks, forward, output_and_jacobian, outputs
-from semistan.model.priors.prior import prior_data, priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.diagnostics import convergence, eta_convergence
 from semistan.posterior.engine import onnx_engine
 from semistan.posterior.generated import generate_quantities, read_generated
@@ -421,7 +421,10 @@ def test_priors_are_in_units_of_the_columns_and_single_ones_win():
     bundle, rows = random_bundle(
         "gaussian", formula="y ~ x1 + nn(u1), sigma ~ z + x2", priors=priors
     )
-    data, scale = prior_data(bundle), rows.predictors["sigma"].X.std(axis=0, ddof=1)
+    data, scale = (
+        bundle.prior_data,
+        rows.predictors["sigma"].X.std(axis=0, ddof=1),
+    )
     assert data["prior_b_sigma_student_t_scale"] == pytest.approx([2 / scale[0]])
     assert data["prior_b_sigma_normal_scale"] == pytest.approx([1 / scale[1]])
     assert data["prior_b_sigma_Intercept_scale"] == 2.5

@@ -13,7 +13,7 @@ from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.model.priors.densities import parse_prior
-from semistan.model.priors.prior import priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik

@@ -15,7 +15,7 @@ from semistan.bundle.bundle import read_bundle, write_bundle
 from semistan.errors import InputError
 from semistan.model.families.families import family
 from semistan.model.families.family import check_response
-from semistan.model.priors.prior import priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.generated import read_generated
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import log_lik as log_lik_of

@@ -18,7 +18,7 @@ from semistan.infer.stan_csv import sampled_columns
 from semistan.model.config import SampleConfig
 from semistan.model.families.families import FAMILIES
 from semistan.model.networks.networks import forward
-from semistan.model.priors.prior import prior_data, priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.model.terms.group import Group
 from semistan.model.terms.smooth import Smooth
 from semistan.posterior.generated import generate_quantities, read_generated
@@ -117,7 +117,7 @@ def test_the_rows_are_read_back_as_they_were(tmp_path):
 
 def test_priors_of_spreads_are_in_units_of_eta_over_what_the_effects_multiply():
     bundle, rows = random_bundle("gaussian", formula=SOME)
-    data, sd = prior_data(bundle), rows.y - rows.known["offsets"]
+    data, sd = bundle.prior_data, rows.y - rows.known["offsets"]
     unit = 2.5 * sd.std(ddof=1)
     assert data["prior_sds_sv_1_scale"] == pytest.approx(unit)
     assert data["prior_sd_g__Intercept_scale"] == pytest.approx(unit)

@@ -17,12 +17,7 @@ from semistan.infer.cmdstan.compile import without_comments
 from semistan.model.families.families import family
 from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import DENSITIES, parse_prior
-from semistan.model.priors.prior import (
-    PriorLine,
-    prior_data,
-    priors_as_used,
-    priors_before_training,
-)
+from semistan.model.priors.lines import PriorLine, priors_as_used, priors_before_training
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.workflow.priors import priors as priors_of
@@ -128,7 +123,7 @@ def test_every_density_is_tested_and_knows_which_argument_carries_the_units():
 
 def test_autoscaled_priors_have_the_units_of_their_parameters():
     bundle, rows = small_bundle("y ~ x + z + nn(u)", priors__sigma="exponential(2)")
-    data = prior_data(bundle)
+    data = bundle.prior_data
     expected = 2.5 * rows.y.std(ddof=1) / rows.X.std(axis=0, ddof=1)
     assert np.allclose(data["prior_b_scale"], expected, rtol=1e-12)
     assert np.array_equal(data["prior_b_location"], [0, 0])
@@ -141,14 +136,14 @@ def test_priors_are_used_as_written_without_autoscale():
     bundle, _ = small_bundle(
         "y ~ x + z + nn(u)", priors__autoscale=False, priors__b_z="normal(0, 3)"
     )
-    data = prior_data(bundle)
+    data = bundle.prior_data
     assert np.array_equal(data["prior_b_scale"], [2.5, 3])
     assert data["prior_sigma_scale"] == 2.5
 
 
 def test_a_constant_is_never_rescaled():
     bundle, _ = small_bundle(priors__sigma="constant(3)")
-    assert prior_data(bundle)["prior_sigma_value"] == 3
+    assert bundle.prior_data["prior_sigma_value"] == 3
 
 
 @pytest.mark.parametrize("name", RESPONSES)
@@ -177,7 +172,7 @@ def test_phi_has_a_prior_for_each_scale_even_without_autoscale():
     scales = np.array([0.5, 3])
     scaled = replace(bundle.subspace, phi_scale=scales)
     bundle = replace(bundle, trained=replace(bundle.trained, subspace=scaled))
-    data = prior_data(bundle)
+    data = bundle.prior_data
     assert np.array_equal(data["prior_phi_scale"], [1, 6])
     assert np.array_equal(data["prior_phi_location"], [1, 1])
     lines = [line for line in priors_as_used(bundle) if line.parameter.startswith("phi")]
@@ -190,7 +185,7 @@ def test_phi_has_a_prior_for_each_scale_even_without_autoscale():
 def test_auto_takes_phis_scales_from_the_control_points():
     bundle, _ = small_bundle(priors__phi="auto")
     points = (bundle.trained.control_points - bundle.subspace.p_bar) @ bundle.subspace.Pi
-    data = prior_data(bundle)
+    data = bundle.prior_data
     expected = 2 * np.sqrt((points**2).sum(axis=0) / (len(points) - 1))
     assert data["prior_phi_scale"] == pytest.approx(expected, rel=1e-12)
     assert np.array_equal(data["prior_phi_location"], [0, 0])
@@ -202,7 +197,7 @@ def test_auto_is_there_for_every_construction(construction):
     k = 13 if construction == "full" else 2
     bundle, _ = small_bundle(subspace__construction=construction, priors__phi="auto",
                              subspace__k=k, train__epochs=40)  # fmt: skip
-    scale, subspace = prior_data(bundle)["prior_phi_scale"], bundle.subspace
+    scale, subspace = bundle.prior_data["prior_phi_scale"], bundle.subspace
     assert (scale > 0).all()
     if construction == "naive":
         spread = bundle.trained.singular_values / np.sqrt(len(bundle.trained.control_points) - 1)
@@ -249,7 +244,7 @@ def test_coefficients_of_one_density_share_a_statement_and_their_data():
     bundle, _ = small_bundle("y ~ x + z + nn(u)", priors__b_z="normal(1, 4)")
     plain, _ = small_bundle("y ~ x + z + nn(u)")
     assert without_comments(bundle_program(bundle)) == without_comments(bundle_program(plain))
-    data, scale = prior_data(bundle), bundle.units.theta_scale
+    data, scale = bundle.prior_data, bundle.units.theta_scale
     assert data["prior_b_scale"] == pytest.approx([2.5, 4] * scale, rel=1e-12)
     assert np.array_equal(data["prior_b_location"], [0, 1])
 
@@ -257,7 +252,7 @@ def test_coefficients_of_one_density_share_a_statement_and_their_data():
 def test_which_coefficient_has_which_density_is_data():
     def programs_of(**priors):
         bundle, _ = small_bundle("y ~ x + z + C(g) + nn(u)", **priors)
-        return without_comments(bundle_program(bundle)), prior_data(bundle)
+        return without_comments(bundle_program(bundle)), bundle.prior_data
 
     one, data = programs_of(priors__b_x="student_t(3, 0, 1)")
     other, more = programs_of(priors__b_z="student_t(5, 0, 1)", priors__b_gb="student_t(5, 2, 2)")

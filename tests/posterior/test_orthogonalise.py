@@ -11,7 +11,7 @@ from scipy.stats import binom
 from semistan.density import predictor
 from semistan.density.predictor import network_output
 from semistan.errors import InputError
-from semistan.model.describe import left_out
+from semistan.model.left_out import left_out
 from semistan.model.orthogonal import (
     announcement,
     further_names,

@@ -9,7 +9,7 @@ from scipy.stats import t as student_t
 
 from semistan.errors import InputError
 from semistan.infer.methods import method_named
-from semistan.model.priors.prior import torch_priors
+from semistan.model.priors.distributions import torch_priors
 from semistan.posterior.posterior import Mixture, SubspacePosterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.sensitivity import distance, prior_density, sensitivity

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from semistan.model.bundle import Source
+from semistan.model.trained import Source
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.summary import summarise
 from semistan.show.report.results import Results

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from semistan.bundle.bundle import library_versions
-from semistan.model.bundle import Bundle, Source
+from semistan.model.bundle import Bundle
 from semistan.model.completion import Completion
 from semistan.model.config import parse_config
 from semistan.model.design import learn_design
@@ -18,7 +18,7 @@ from semistan.model.names import MU
 from semistan.model.networks.networks import output_layers
 from semistan.model.subspace import Subspace
 from semistan.model.table.rows import Columns, Rows
-from semistan.model.trained import Trained
+from semistan.model.trained import Source, Trained
 from semistan.model.units import units_of
 from semistan.subspace.blocks import by_network
 from semistan.subspace.curve import arc_length

@@ -37,7 +37,7 @@ from semistan.density.features import inputs_at_features
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.bundle import Bundle, Source, arrays_hash, bundle_arrays
+from semistan.model.bundle import Bundle, arrays_hash, bundle_arrays
 from semistan.model.completion import Completion
 from semistan.model.config import parse_config
 from semistan.model.design import Design, design_from_plain, design_to_plain
@@ -47,7 +47,7 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.modules import Given, modules_from_plain, modules_to_plain
 from semistan.model.names import MU, stan_name
 from semistan.model.subspace import Subspace
-from semistan.model.trained import Trained
+from semistan.model.trained import Source, Trained
 from semistan.model.units import Units, column_units
 
 FORMAT_VERSION = 2

@@ -32,7 +32,8 @@ from semistan.model.names import MU
 from semistan.model.networks.networks import with_multipliers
 from semistan.model.orthogonal import further_names
 from semistan.model.predictor import NetworkSlope, Predictor
-from semistan.model.priors.prior import PHI, log_mass_inside
+from semistan.model.priors.distributions import log_mass_inside
+from semistan.model.priors.groups import PHI
 from semistan.model.terms.term import element_labels
 
 if TYPE_CHECKING:

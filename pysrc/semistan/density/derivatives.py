@@ -44,7 +44,7 @@ from semistan.lazy import torch
 from semistan.model.names import MU
 from semistan.model.networks.networks import output_and_jacobian
 from semistan.model.predictor import Predictor
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.terms.term import TensorBlock, Term
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from semistan.density.target import Target, make_target
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 from semistan.model.terms.penalised import Penalised
 

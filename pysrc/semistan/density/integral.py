@@ -26,7 +26,8 @@ from semistan.density.target import Target, log_prior
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.names import MU
-from semistan.model.priors.prior import PHI, log_mass_inside
+from semistan.model.priors.distributions import log_mass_inside
+from semistan.model.priors.groups import PHI
 
 if TYPE_CHECKING:
     from torch import Tensor

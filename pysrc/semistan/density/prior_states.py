@@ -15,7 +15,8 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.priors.prior import PHI, PriorGroup, scipy_priors
+from semistan.model.priors.distributions import scipy_priors
+from semistan.model.priors.groups import PHI, PriorGroup
 from semistan.model.priors.weight_scales import SD_W
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.priors.prior import prior_data
 from semistan.model.priors.weight_scales import SD_W
 
 
@@ -40,5 +39,5 @@ def trained_phi(bundle: Bundle) -> Array:
 def start_state(bundle: Bundle, values: dict[str, Any]) -> Array:
     """Return q (n,) at values of the parameters, theta among them also where it is made."""
     if joint := bundle.model.joint:
-        values = values | joint.start(np.asarray(values["theta"]), prior_data(bundle))
+        values = values | joint.start(np.asarray(values["theta"]), bundle.prior_data)
     return bundle.layout.pack(values)

@@ -28,7 +28,8 @@ from semistan.model.layout import Layout
 from semistan.model.names import MU
 from semistan.model.networks.networks import forward
 from semistan.model.predictor import Predictor
-from semistan.model.priors.prior import PHI, TorchPrior, prior_data, torch_priors
+from semistan.model.priors.distributions import TorchPrior, torch_priors
+from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 from semistan.model.temper import Temper
 
@@ -119,7 +120,7 @@ class Target:
     @cached_property
     def prior_data(self) -> dict[str, Any]:
         """The arguments of the priors as used."""
-        return prior_data(self.bundle)
+        return self.bundle.prior_data
 
     def values(self, q: Tensor) -> dict[str, Tensor]:
         """Return all parameters and constants at q by name, as the program has them."""
@@ -196,7 +197,7 @@ def make_target(bundle: Bundle, rows: Rows, *, prior_only: bool = False) -> Targ
     """Collect what the posterior needs from a bundle and its training rows."""
     bundle, rows = at_features(bundle, rows)
     problem = make_problem(bundle.model, rows, "cpu")
-    data = prior_data(bundle)
+    data = bundle.prior_data
     constants = {
         group.parameter: float(data[group.data_names[0]])
         for group in bundle.model.priors

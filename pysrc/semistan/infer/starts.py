@@ -21,7 +21,7 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.config import SampleConfig
 from semistan.model.integral import PHI_SAMPLED
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 from semistan.subspace.start_values import curve_values, sides
 

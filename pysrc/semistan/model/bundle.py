@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from semistan.model.arrays import Array, Index
 from semistan.model.completion import Completion
 from semistan.model.config import ModelConfig, SampleConfig
-from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import Design
+from semistan.model.facts import facts_html, facts_text, trained_facts
 from semistan.model.families.family import Family
 from semistan.model.integral import output_coordinates
 from semistan.model.layout import Layout
@@ -20,22 +21,14 @@ from semistan.model.model import Model
 from semistan.model.modules import Modules
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks
-from semistan.model.priors.prior import PHI, prior_data
+from semistan.model.priors.groups import PHI
+from semistan.model.priors.used import prior_data
 from semistan.model.sampled import parameters_of
 from semistan.model.subspace import Subspace
-from semistan.model.trained import Trained
+from semistan.model.trained import Source, Trained
 from semistan.model.units import Units
 
 OF_PROGRAM = ("method", "temperature", "temper", "integrate")  # options that change the density
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """Where the training rows came from: the file (None for a table in memory) and its size."""
-
-    path: str | None
-    rows: int
-    dropped: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +77,17 @@ class Bundle:
     def layout(self) -> Layout:
         """The order of the unconstrained coordinates and of the program's columns."""
         phi_scale, information = self.subspace.phi_scale, self.trained.information
-        every = Layout(parameters_of(self.model, phi_scale, prior_data(self), information))
+        every = Layout(parameters_of(self.model, phi_scale, self.prior_data, information))
         if self.model.integral is None:
             return every
         of_phi = every.slices[PHI].start + self.linear
         theta = every.positions([self.design.mean.theta] * self.model.integral.theta)
         return Layout(every.parameters, np.concatenate([of_phi, theta]))
+
+    @property
+    def prior_data(self) -> dict[str, Any]:
+        """The arguments of every prior, under their names in the data block."""
+        return prior_data(self.model, self.trained)
 
     @cached_property
     def linear(self) -> Index:
@@ -127,11 +125,15 @@ class Bundle:
         """Hash of the arrays, the same on every machine."""
         return arrays_hash(bundle_arrays(self))
 
+    def facts(self, subspaces: int = 1) -> dict[str, str]:
+        """Return what was trained on what, by name; how many times if in several subspaces."""
+        return trained_facts(self.model, self.subspace, self.source, subspaces)
+
     def __repr__(self) -> str:
-        return facts_text(bundle_facts(self))
+        return facts_text(self.facts())
 
     def _repr_html_(self) -> str:
-        return facts_html("Bundle", bundle_facts(self))
+        return facts_html("Bundle", self.facts())
 
 
 def bundle_arrays(bundle: Bundle) -> dict[str, Array]:

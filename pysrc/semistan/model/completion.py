@@ -21,7 +21,7 @@ from semistan.model.construction import Moves
 from semistan.model.design import Design
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import in_model
-from semistan.model.priors.prior import joint_prior
+from semistan.model.priors.groups import joint_prior
 
 MOST_WEIGHTS = 5000  # whose posterior covariance is computed
 MOST_COEFFICIENTS = 2000  # of other terms, which are among what is sampled beside them

@@ -36,7 +36,7 @@ from semistan.model.families.family import Family
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks, output_layers
 from semistan.model.orthogonal import in_model
-from semistan.model.priors.prior import PriorGroup
+from semistan.model.priors.groups import PriorGroup
 from semistan.model.subspace import Subspace
 
 SAMPLERS = ("nuts", "mclmc")  # methods that sample the compiled program by iterations

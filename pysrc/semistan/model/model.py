@@ -28,7 +28,7 @@ from semistan.model.networks.networks import Networks, prior_scales
 from semistan.model.networks.residual import check_options
 from semistan.model.orthogonal import in_model, orthogonal_columns
 from semistan.model.priors.density import Joint
-from semistan.model.priors.prior import PriorGroup, joint_prior, prior_groups
+from semistan.model.priors.groups import PriorGroup, joint_prior, prior_groups
 from semistan.model.priors.weight_scales import WeightScales, weight_scales
 from semistan.model.table.multiplied import inputs_of_layers
 from semistan.model.temper import Temper, temper_of

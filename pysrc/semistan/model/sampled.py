@@ -12,7 +12,7 @@ from semistan.model.arrays import Array
 from semistan.model.model import Model
 from semistan.model.parameter import POSITIVE, Parameter
 from semistan.model.predictor import Predictor
-from semistan.model.priors.prior import PHI, PriorGroup
+from semistan.model.priors.groups import PHI, PriorGroup
 from semistan.model.priors.weight_scales import SD_W
 
 

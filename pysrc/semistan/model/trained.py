@@ -78,3 +78,12 @@ class Trained:
     def theta(self) -> Array:
         """The mean's structured coefficients, shape (P,)."""
         return self.linear[MU]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Where the training rows came from: the file (None for a table in memory) and its size."""
+
+    path: str | None
+    rows: int
+    dropped: int

@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.describe import left_out
+from semistan.model.left_out import left_out
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import Draws
 from semistan.posterior.expression import evaluate_expression

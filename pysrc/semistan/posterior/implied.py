@@ -19,7 +19,7 @@ from semistan.density.prior_states import prior_states
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.model import Model
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows
 
 DRAWS, ROWS = 1000, 200

@@ -38,8 +38,8 @@ from semistan.infer.plan import Plan
 from semistan.infer.starts import Starts
 from semistan.model.bundle import Bundle, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig
-from semistan.model.describe import bundle_facts, facts_html, facts_text
 from semistan.model.design import apply_design
+from semistan.model.facts import facts_html, facts_text
 from semistan.model.modules import Given, codes
 from semistan.model.table.rows import Rows
 from semistan.posterior.manifest import (
@@ -211,7 +211,7 @@ class Run:
         more = sum(each.draws for each in self.manifest.continued if not each.planned)
         further = f", the last {more} by --more" if more else ""
         draws = f"{number} x {options.per_chain}{after}{further}{prior}{lacking}"
-        facts = bundle_facts(self.bundle, len(self.members)) | {"Draws": draws}
+        facts = self.bundle.facts(len(self.members)) | {"Draws": draws}
         if self.weights:
             facts |= {"Weights": f"{', '.join(written(w, 2) for w in self.weights)} by stacking"}
         if method.hamiltonian and options.temperature == 1:

@@ -19,7 +19,8 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.priors.prior import PHI, WEIGHTS, PriorGroup, scipy_priors
+from semistan.model.priors.distributions import scipy_priors
+from semistan.model.priors.groups import PHI, WEIGHTS, PriorGroup
 from semistan.model.table.rows import Rows
 from semistan.posterior.posterior import Posterior, SubspacePosterior
 from semistan.posterior.predictive import log_lik, row_chunks

@@ -12,7 +12,6 @@ from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
 from semistan.model.model import Model
 from semistan.model.networks.networks import output_layers
-from semistan.model.priors.prior import prior_data
 from semistan.model.table.rows import Rows
 from semistan.program.completion import completion_data
 from semistan.program.networks import NetworkText
@@ -76,7 +75,7 @@ def stan_data(
         **_orthogonal(bundle.model),
         **_integral(bundle),
         **completion_data(bundle, prior_only=prior_only),
-        **prior_data(bundle),
+        **bundle.prior_data,
         "prior_only": int(prior_only),
         **_temper(bundle, grainsize or len(rows)),
     }

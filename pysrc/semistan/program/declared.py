@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from semistan.model.parameter import Parameter
-from semistan.model.priors.prior import PriorGroup, choices
+from semistan.model.priors.groups import PriorGroup, choices
 from semistan.model.priors.weight_scales import GROUPS, SD_W
 from semistan.model.stan_text import WIDTH, declarations, heading, statement
 from semistan.program.completion import completion_lines

@@ -20,7 +20,7 @@ from semistan.model.formula.syntax import SHARED
 from semistan.model.model import Model
 from semistan.model.names import MU
 from semistan.model.predictor import NetworkSlope, Predictor
-from semistan.model.priors.prior import priors_as_used, priors_before_training
+from semistan.model.priors.lines import priors_as_used, priors_before_training
 from semistan.model.stan_text import comment
 from semistan.program.subspace import TEXTS
 from semistan.version import __version__

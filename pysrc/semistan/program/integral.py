@@ -10,7 +10,7 @@ from textwrap import indent
 
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.parameter import Parameter
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.stan_text import WIDTH, call, declarations
 from semistan.program.likelihood import NOTHING, UNITS
 from semistan.program.networks import TIMES

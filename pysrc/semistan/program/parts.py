@@ -12,7 +12,7 @@ from semistan.model.integral import Integral
 from semistan.model.model import Model
 from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.parameter import Parameter
-from semistan.model.priors.prior import PriorGroup
+from semistan.model.priors.groups import PriorGroup
 from semistan.model.sampled import parameters_of
 from semistan.model.temper import Temper
 from semistan.program.networks import NetworkText

@@ -15,7 +15,7 @@ from semistan.model.families.cumulative import intercept_names
 from semistan.model.integral import PHI_SAMPLED, Integral
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names
-from semistan.model.priors.prior import PriorGroup
+from semistan.model.priors.groups import PriorGroup
 from semistan.model.priors.weight_scales import stan_scale
 from semistan.model.stan_text import (
     WIDTH,

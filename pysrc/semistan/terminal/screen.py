@@ -71,7 +71,7 @@ def is_interactive() -> bool:
 
 def show_fit(fit: Fitted) -> None:
     """Print what was fitted, the coefficient table, the diagnostics and the run's folder."""
-    from semistan.model.describe import facts_text
+    from semistan.model.facts import facts_text
 
     out.print(escape(facts_text(fit.run.facts())) + "\n")
     _print_whole(coefficient_table(fit.summary.rows))
@@ -163,7 +163,7 @@ def say_caveats_of(runs: Sequence[Run]) -> None:
 
 
 def _caveat(run: Run) -> str:
-    from semistan.model.describe import left_out
+    from semistan.model.left_out import left_out
 
     return "" if run.prior_only else left_out(run.bundle, len(run.members))
 
@@ -223,7 +223,7 @@ def summary_answer(fit: Fitted) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def _priors(fit: Fitted) -> list[str]:
-    from semistan.model.priors.prior import priors_as_used
+    from semistan.model.priors.lines import priors_as_used
 
     return [f"{line.parameter} ~ {line.used}" for line in priors_as_used(fit.run.bundle)]
 

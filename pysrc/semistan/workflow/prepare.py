@@ -18,7 +18,7 @@ from semistan.data.tables import BINARY, STDIN, dialect_of, read_table
 from semistan.errors import InputError
 from semistan.infer.methods import check_computable, method_of, suited
 from semistan.lazy import torch
-from semistan.model.bundle import Bundle, Source
+from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig, anywhere, with_overrides
 from semistan.model.design import (
     Design,
@@ -41,7 +41,7 @@ from semistan.model.names import stan_name
 from semistan.model.networks.networks import Networks
 from semistan.model.orthogonal import check_orthogonal
 from semistan.model.predictor import check_parameters
-from semistan.model.priors.prior import check_free_theta, check_priors
+from semistan.model.priors.checks import check_free_theta, check_priors
 from semistan.model.separation import separation_notes
 from semistan.model.table.given import (
     check_censoring,
@@ -54,6 +54,7 @@ from semistan.model.table.missing import complete_rows
 from semistan.model.table.outcome import with_levels_of, with_outcome
 from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
+from semistan.model.trained import Source
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import with_rate, within_steps

@@ -16,7 +16,7 @@ from semistan.errors import InputError
 from semistan.model.bundle import Bundle
 from semistan.model.config import ModelConfig
 from semistan.model.modules import Given
-from semistan.model.priors.prior import priors_as_used, priors_before_training
+from semistan.model.priors.lines import priors_as_used, priors_before_training
 from semistan.posterior.implied import Implied, implied
 from semistan.posterior.manifest import MARKER as RUN
 from semistan.posterior.run import Run, read_run

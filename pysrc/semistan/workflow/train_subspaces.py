@@ -24,9 +24,10 @@ from semistan.infer.folder import write_program
 from semistan.infer.methods import method_of
 from semistan.infer.plan import Plan
 from semistan.infer.starts import RESOLVED, Starts
-from semistan.model.bundle import Bundle, Source, as_sampled
+from semistan.model.bundle import Bundle, as_sampled
 from semistan.model.config import ModelConfig, SampleConfig
 from semistan.model.modules import Given, Modules, codes
+from semistan.model.trained import Source
 from semistan.posterior.manifest import (
     FORMAT_VERSION,
     MARKER,

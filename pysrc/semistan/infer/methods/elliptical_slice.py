@@ -45,7 +45,7 @@ from semistan.infer.task import ChainTask
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
-from semistan.model.priors.prior import joint_prior
+from semistan.model.priors.groups import joint_prior
 
 Density = Callable[[Array], float]
 

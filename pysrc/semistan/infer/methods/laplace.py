@@ -37,7 +37,7 @@ from semistan.infer.task import ChainTask
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.config import ModelConfig
-from semistan.model.priors.prior import PHI, joint_prior
+from semistan.model.priors.groups import PHI, joint_prior
 
 ABOUT = (
     "drawn from a normal approximation at a mode, which comes first; predictions are linear in phi"

@@ -17,7 +17,6 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.config import PriorConfig
 from semistan.model.formula.formula import Formula
 from semistan.model.formula.right import GroupTerm
 from semistan.model.names import latin, unique_names
@@ -31,6 +30,7 @@ from semistan.model.parameter import (
     Shape,
     lkj,
 )
+from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.priors.densities import parse_prior
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.streams import Streams
@@ -178,7 +178,7 @@ class Group(Penalised):
         level = np.array([-1 if x is None else codes[x] for x in labels], dtype=int)
         return Block(self._columns(table), level, new)
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
+    def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:
         """Return the standardised effects, and the Cholesky factor of their correlations."""
         z, L, _ = self.names
         text = f"effects of {self.name}, standardised"
@@ -190,7 +190,7 @@ class Group(Penalised):
         square, M = (self.size,) * 2, (self._effects,) * 2
         return (Parameter(L, text, square, M, CORRELATION, prior=self._of_cor(priors)), made)
 
-    def _of_cor(self, priors: PriorConfig) -> OwnPrior:
+    def _of_cor(self, priors: ChosenPriors) -> OwnPrior:
         """Return the prior of the correlations: that of all groups, or one of their own."""
         own = f"cor_{self.name}"
         key = own if own in priors.coefficients else "cor"

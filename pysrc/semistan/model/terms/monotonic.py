@@ -26,10 +26,10 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
-from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import variables
 from semistan.model.parameter import REAL, UNIT_INTERVAL, Choice, OwnPrior, Parameter, Shape
+from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.priors.densities import parse_prior
 from semistan.model.streams import Streams
 from semistan.model.table.columns import evaluate
@@ -153,14 +153,14 @@ class Monotonic:
             "such rows out, or put them into a category that is there"
         )
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
+    def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:
         """Return what each step takes of the way that is left."""
         text = f"what each step of {self.text} takes of the rest"
         sizes = (self.steps - 1,), (f"D_mo{self.key} - 1",)
         prior = broken_stick(*self._concentrations(priors), sizes[1][0])
         return (Parameter(self.stick, text, *sizes, UNIT_INTERVAL, prior=prior),)
 
-    def _concentrations(self, priors: PriorConfig) -> tuple[Array, Choice]:
+    def _concentrations(self, priors: ChosenPriors) -> tuple[Array, Choice]:
         text, source = priors.chosen(self.simplex, "simo")
         values = parse_prior(text, self.simplex).values
         if len(values) not in (1, self.steps):

@@ -16,8 +16,8 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array, Index
-from semistan.model.config import PriorConfig
 from semistan.model.parameter import STANDARD_NORMAL, Centring, Parameter, Shape
+from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 from semistan.model.terms.term import Elements, Hyperparameter, Lines, TensorBlock, View
@@ -256,7 +256,7 @@ class Common(Penalised):
         """All rows are of one level."""
         return 1
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+    def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:  # noqa: ARG002
         """Return the standardised coefficients."""
         z, text, prior = self.names[0], f"{self.text}, standardised", STANDARD_NORMAL
         centring = self.centring()

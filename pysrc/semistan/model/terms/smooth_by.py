@@ -17,11 +17,11 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array, Index
-from semistan.model.config import PriorConfig
 from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import variables
 from semistan.model.names import unique_names
 from semistan.model.parameter import STANDARD_NORMAL_MATRIX, Parameter, Shape
+from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.stan_text import WIDTH, call
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
@@ -136,7 +136,7 @@ class SmoothByFactor(Several):
         Z = self.smooth.block(table).Z * (level >= 0)[:, None]
         return Block(Z, np.maximum(level, 0))
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:  # noqa: ARG002
+    def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:  # noqa: ARG002
         """Return the standardised coefficients."""
         text = f"{self.text}, standardised"
         return (

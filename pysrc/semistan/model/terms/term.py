@@ -12,8 +12,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from semistan.model.arrays import Array, Index
-from semistan.model.config import PriorConfig
 from semistan.model.parameter import POSITIVE, Kind, Parameter, Shape
+from semistan.model.priors.chosen import ChosenPriors
 from semistan.model.streams import Streams
 from semistan.model.table.rows import Block
 
@@ -138,7 +138,7 @@ class Term(Protocol):
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:
         """Return what the term needs of each row of a table, dates in days."""
 
-    def parameters(self, priors: PriorConfig) -> tuple[Parameter, ...]:
+    def parameters(self, priors: ChosenPriors) -> tuple[Parameter, ...]:
         """Return what is sampled, but for the hyperparameters."""
 
     def hyperparameters(self) -> tuple[Hyperparameter, ...]:

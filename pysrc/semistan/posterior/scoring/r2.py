@@ -29,7 +29,7 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.describe import left_out
+from semistan.model.left_out import left_out
 from semistan.model.table.rows import Rows
 from semistan.posterior.effects.estimates import estimates_table
 from semistan.posterior.posterior import Posterior

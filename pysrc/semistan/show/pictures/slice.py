@@ -28,7 +28,7 @@ from semistan.density.target import (
 )
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.priors.prior import PHI
+from semistan.model.priors.groups import PHI
 from semistan.model.table.rows import Rows, evenly_spaced
 from semistan.posterior.draws import Draws
 from semistan.show.pictures.material import evenly

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semistan.model.describe import trunks_text
+from semistan.model.facts import trunks_text
 from semistan.model.formula.right import PredictorFormula
 from semistan.model.predictor import Predictor
-from semistan.model.priors.prior import priors_as_used
+from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.implied import implied, implied_text
 from semistan.show.report.blocks import (
     Cell,
@@ -84,7 +84,7 @@ def _model_facts(results: Results) -> Iterator[Fact]:
         yield Fact(f"Predictor of {learnt.words}", _predictor(item))
         yield from _term_facts(item, learnt, f" of {learnt.words}")
     yield Fact("Network", bundle.model.leading.text)
-    if trunks := trunks_text(bundle):
+    if trunks := trunks_text(bundle.design):
         yield Fact("Trunk", trunks)
     yield Fact("Data", results.data_name or "a table in memory", code=bool(results.data_name))
     yield Fact("Rows", _rows_text(results))

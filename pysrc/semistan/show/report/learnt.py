@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.model.describe import left_out
+from semistan.model.left_out import left_out
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.scoring.finite import fault_of
 from semistan.posterior.scoring.loo import Loo, loo_obstacle

@@ -1,0 +1,131 @@
+"""Which priors a model cannot have: of what it lacks, or does not sample."""
+
+from __future__ import annotations
+
+from semistan.errors import InputError, did_you_mean
+from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.design import Design
+from semistan.model.families.families import family
+from semistan.model.predictor import Predictor
+from semistan.model.priors.classes import CLASSES
+from semistan.model.priors.densities import parse_prior
+from semistan.model.priors.density import Density
+from semistan.model.priors.groups import PHI, all_choices
+from semistan.model.varying import parameters_text, terms_text
+
+
+def check_priors(config: ModelConfig, design: Design) -> None:
+    """Refuse priors of coefficients that the model does not have or does not sample.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest coefficient.
+    """
+    if (density := parse_prior(config.priors.b, "b").density).joint:
+        _check_joint(density, config, design)
+    _check_varying(config.priors, design)
+    _check_classes(config, design)
+    coefficients, others = _keys(config.priors, design)
+    for name in config.priors.coefficients:
+        if config.subspace.holds_theta and name not in others:
+            raise InputError(
+                f"prior '{name}': in the construction '{config.subspace.construction}' the "
+                "coefficients lie in the subspace and have no priors of their own"
+            )
+        if name == design.intercept:
+            raise InputError(
+                f"prior '{name}': the intercept is the mean of the network's output, which has "
+                "the prior of phi"
+            )
+        if name in [item.intercept for item in design.others if not item.has_tau]:
+            raise InputError(
+                f"prior '{name}': this intercept is the mean of a network's output, which has the "
+                "prior of phi"
+            )
+        if name in [slope.name for slope in design.slopes]:
+            raise InputError(
+                f"prior '{name}': this coefficient is the mean of a network's output, which has "
+                "the prior of phi; by default its output bias has that of Intercept"
+            )
+        if name not in (*coefficients, *others):
+            raise InputError(
+                f"prior '{name}': the model has no such parameter."
+                f"{did_you_mean(name, (*coefficients, *others))}"
+            )
+
+
+def _keys(config: PriorConfig, design: Design) -> tuple[list[str], list[str]]:
+    """Return the keys of single priors: the mean's coefficients, and all others."""
+    others = [
+        key
+        for item in design.others
+        for key in (
+            *([item.intercept] if item.has_tau else []),
+            *([f"b{item.suffix}"] if item.coefficients or _has_steps(item) else []),
+            *item.coefficients,
+        )
+    ]
+    scalars = [item for term in design.terms for item in term.hyperparameters()]
+    keys = [key for item in scalars for key in (item.name, item.within) if key]
+    own = [item.own for item in all_choices(config, design)]
+    return list(design.coefficients), [*others, *keys, *own]
+
+
+def _has_steps(predictor: Predictor) -> bool:
+    """Say whether scalars of a predictor's terms have the prior of its coefficients."""
+    scalars = (item for term in predictor.terms for item in term.hyperparameters())
+    return any(item.prior_class == "b" for item in scalars)
+
+
+def _check_varying(config: PriorConfig, design: Design) -> None:
+    """Refuse a prior of a dispersion parameter that has a predictor."""
+    for item in design.of_dispersion:
+        if config.source(item.name) != "default":
+            key = item.intercept if item.has_tau else PHI
+            raise InputError(
+                f"prior '{item.name}': {item.name} has a predictor; what it is made of has "
+                f"priors, as '{key}'"
+            )
+
+
+def _check_classes(config: ModelConfig, design: Design) -> None:
+    """Refuse a prior of a parameter that neither the family nor a term has."""
+    known = {item.key for item in family(config.family).parameters}
+    known |= {item.prior_class for term in design.terms for item in term.hyperparameters()}
+    for key in config.priors.classes:
+        if key not in known and config.priors.source(key) != "default":
+            raise InputError(
+                f"prior '{key}': the model has no {CLASSES[key].of}."
+                if key in CLASSES
+                else f"prior '{key}': family {family(config.family).name} has no such parameter."
+                f"{did_you_mean(key, sorted(known))}"
+            )
+
+
+def _check_joint(density: Density, config: ModelConfig, design: Design) -> None:
+    own = [name for name in config.priors.coefficients if name in design.coefficients]
+    if own:
+        raise InputError(
+            f"prior '{own[0]}': {density}() is for all coefficients together, none can have another"
+        )
+    if not design.coefficients:
+        raise InputError(f"prior 'b': {density}() is for coefficients, but the model has none")
+    if design.categories:
+        raise InputError(f"prior 'b': {density}() does not know several categories' coefficients")
+
+
+def check_free_theta(config: ModelConfig, design: Design) -> None:
+    """Refuse terms and predictors of dispersion where the subspace holds theta.
+
+    Raises
+    ------
+    InputError
+        Naming the terms and the construction.
+    """
+    others = terms_text(design) or parameters_text(design)
+    if config.subspace.holds_theta and others:
+        raise InputError(
+            f"the construction '{config.subspace.construction}' holds the coefficients in the "
+            f"subspace and has no {others}; use another construction"
+        )
