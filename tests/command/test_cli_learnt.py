@@ -180,6 +180,34 @@ def test_the_network_is_decomposed(command, folder):
     assert "<svg" in (folder / "parts.svg").read_text()
 
 
+def test_effects_of_each_row_are_told_and_drawn(command, folder):
+    asked = ("comparisons", "run", "x", "--each")
+    out, _ = succeeds(command, *asked, "--json")
+    rows = json.loads(out)["rows"]
+    assert [line["row"] for line in rows] == list(range(1, 41))
+    b = pd.read_csv(folder / "run" / "summary.csv").set_index("variable").loc["b_x", "Estimate"]
+    assert [line["Estimate"] for line in rows] == pytest.approx([b] * 40)
+    _, said = succeeds(command, *asked, "--picture", "each.svg", "--against", "g")
+    assert "each.svg" in said
+    assert "<svg" in (folder / "each.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--each", "--by", "g"), "--each compares rows by themselves"),
+        (("--picture", "p.svg"), "--picture is of each row: add --each"),
+        (("--each", "--against", "g"), "--against is for the picture"),
+        (("--each", "--picture", "p.svg", "--against", "z"), "does not use a column 'z'"),
+    ],
+)
+def test_what_cannot_be_asked_of_each_row_is_refused(command, folder, options, message):
+    code, _, said = command("comparisons", "run", "x", *options)
+    assert code == 2
+    assert message in said
+    assert not (folder / "p.svg").exists()
+
+
 @pytest.mark.parametrize("kind", ["coefficients", "densities", "trace", "calibration"])
 def test_pictures_are_written(command, folder, kind):
     succeeds(command, "plot", "run", "--kind", kind, "--out", f"{kind}.svg")

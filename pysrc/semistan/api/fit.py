@@ -40,7 +40,14 @@ from semistan.workflow.criticise import bayes_r2, comparisons, hypothesis, pp_ch
 from semistan.workflow.explain import decompose, effect, importance, slopes
 from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
 from semistan.workflow.kfold import kfold
-from semistan.workflow.outputs import draws, plot, plot_decomposition, plot_effect, report
+from semistan.workflow.outputs import (
+    draws,
+    plot,
+    plot_comparisons,
+    plot_decomposition,
+    plot_effect,
+    report,
+)
 from semistan.workflow.pool import pool
 from semistan.workflow.predict import predict
 from semistan.workflow.prepare import configure, new_rows
@@ -100,6 +107,7 @@ class Fit:
     pool = pool
     plot = plot
     plot_effect = plot_effect
+    plot_comparisons = plot_comparisons
     plot_decomposition = plot_decomposition
     report = report
     draws = draws

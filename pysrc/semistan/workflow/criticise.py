@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from semistan.errors import InputError
 from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
 from semistan.posterior.effects.comparisons import average_comparisons
+from semistan.posterior.effects.row_comparisons import row_comparisons
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.r2 import R2, r2
@@ -179,12 +181,13 @@ def comparisons(
     contrast: str | None = None,
     comparison: str = "difference",
     by: str | None = None,
+    each: bool = False,
     scale: str = "response",
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """Compare predictions before and after a change of a column, averaged over rows.
+    """Compare predictions before and after a change of a column, by row or averaged over rows.
 
     Parameters
     ----------
@@ -193,7 +196,7 @@ def comparisons(
     variables : str or sequence of str, optional
         Columns; by default all but images, and those that only name groups or stand in an offset.
     newdata : pandas.DataFrame or a table of another library, optional
-        Rows over which to average; the training rows by default.
+        The rows; the training rows by default.
     contrast : str, optional
         Of numbers: a step (1 by default), ``sd``, ``2sd``, ``iqr``, ``minmax`` or ``FROM,TO``. Of
         factors: ``reference`` (the default), ``sequential``, ``pairwise`` or ``FROM,TO``.
@@ -201,6 +204,8 @@ def comparisons(
         ``difference``, ``ratio``, ``lnratio``, ``lift`` or ``lnor``.
     by : str, optional
         Factor in each of whose levels rows are averaged.
+    each : bool
+        Whether to compare each row by itself, as conditional effects of a treatment.
     scale : str
         ``response`` (the mean) or ``linpred``.
     interval : float
@@ -213,17 +218,23 @@ def comparisons(
     Returns
     -------
     pandas.DataFrame
-        ``term``, ``contrast``, the groups, ``Estimate``, ``Est.Error`` and an interval.
+        ``term``, ``contrast``, the groups or the row's number, ``Estimate``, ``Est.Error`` and an
+        interval.
 
     Raises
     ------
     InputError
         If a column or an option cannot be used.
     """
+    if each and by is not None:
+        raise InputError(
+            "--each compares rows by themselves and --by averages them in groups: use one of them"
+        )
     run = opened(run)
     table = run.table() if newdata is None else new_table(run.bundle, newdata)
-    return average_comparisons(
+    compare = row_comparisons if each else partial(average_comparisons, by=by)
+    return compare(
         read_posterior(run), table,
-        variables=variables, contrast=contrast, comparison=comparison, by=by, scale=scale,
+        variables=variables, contrast=contrast, comparison=comparison, scale=scale,
         interval=interval, rows=rows, generator=np.random.default_rng(seed),
     )  # fmt: skip

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from semistan.data.frames import Table
 from semistan.errors import InputError
 from semistan.infer.cmdstan.toolchain import find_toolchain
@@ -13,7 +15,11 @@ from semistan.model.bundle import Bundle
 from semistan.model.names import MU
 from semistan.model.table.rows import Rows
 from semistan.posterior.draws import read_draws
-from semistan.posterior.effects.columns import predictors_of
+from semistan.posterior.effects.columns import (
+    check_no_images,
+    check_variables,
+    predictors_of,
+)
 from semistan.posterior.effects.decomposition import Decomposition
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.generated import generate_quantities
@@ -24,8 +30,9 @@ from semistan.show.pictures.decomposition import draw_decomposition
 from semistan.show.pictures.effect import draw_effect
 from semistan.show.pictures.material import run_material
 from semistan.show.pictures.measures import Measured, draw_measures
+from semistan.show.pictures.row_comparisons import draw_row_comparisons
 from semistan.show.pictures.style import reserve
-from semistan.show.pictures.words import categorised, effect_words, eta_words
+from semistan.show.pictures.words import categorised, effect_words, eta_words, mean_words
 from semistan.show.pictures.write import write_picture
 from semistan.show.r_script import write_r_script
 from semistan.show.report import write_report
@@ -33,7 +40,7 @@ from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.explain import effect as effect_of
 from semistan.workflow.fit import read_fitted
-from semistan.workflow.prepare import new_rows, training_rows
+from semistan.workflow.prepare import new_rows, new_table, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
 
 if TYPE_CHECKING:
@@ -134,6 +141,58 @@ def plot_effect(
     figure = draw_effect(
         effect, table=table, label=effect_words(material, effect), response=categorised(material)
     )
+    reserve(figure, material.reservations)
+    if out is not None:
+        write_picture(figure, Path(out))
+    return figure
+
+
+def plot_comparisons(
+    run: RunLike,
+    found: pd.DataFrame,
+    out: Path | str | None = None,
+    *,
+    comparison: str = "difference",
+    scale: str = "response",
+    against: str | None = None,
+    newdata: Table | None = None,
+) -> Figure:
+    """Draw comparisons of each row, by their size or over a column.
+
+    Parameters
+    ----------
+    run : Fit, Run or path
+        The run.
+    found : pandas.DataFrame
+        What ``comparisons(..., each=True)`` has found of it.
+    out : path, optional
+        PNG or SVG file to write.
+    comparison, scale : str
+        What was compared.
+    against : str, optional
+        A column of the formula over which rows are drawn; by default they stand by their size.
+    newdata : pandas.DataFrame or a table of another library, optional
+        The rows that were compared, if they are not the training rows.
+
+    Raises
+    ------
+    InputError
+        If the comparisons are not of each row, a column is unknown or holds images, or the file's
+        suffix is unknown.
+    """
+    if "row" not in found:
+        raise InputError("a picture of comparisons is of each row: comparisons(..., each=True)")
+    run = opened(run)
+    material = run_material(run)
+    mean = categorised(material) or "probability" if "category" in found else mean_words(material)
+    of = eta_words(material) if scale == "linpred" else mean
+    column = None
+    if against is not None:
+        table = material.table if newdata is None else new_table(run.bundle, newdata)
+        predictors = predictors_of(material.posterior.design, table)
+        check_no_images(predictors, check_variables(material.posterior.design, [against]))
+        column = predictors.frame[against].set_axis(np.arange(1, len(table) + 1))
+    figure = draw_row_comparisons(found, label=f"{comparison}, {of}", against=column)
     reserve(figure, material.reservations)
     if out is not None:
         write_picture(figure, Path(out))

@@ -194,33 +194,62 @@ def comparisons(
     by: Annotated[
         str | None, typer.Option(help="Factor in each of whose levels rows are averaged.")
     ] = None,
+    each: Annotated[
+        bool,
+        typer.Option("--each", help="Compare each row by itself: a treatment's effect on it."),
+    ] = False,
     newdata: Annotated[
-        str | None, typer.Option(help="Rows over which to average; the training rows by default.")
+        str | None, typer.Option(help="The rows; the training rows by default.")
     ] = None,
     scale: Scale = "response",
     rows: SomeRows = None,
     interval: Central = 0.95,
+    picture: Annotated[
+        Path | None, typer.Option(help="PNG or SVG with the rows, by the size of what changes.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Draw the rows over this column of the formula instead.")
+    ] = None,
     seed: Seed = 1,
+    overwrite: Overwrite = False,
     *,
     reply: Reply,
     dialect: dict[str, str],
 ) -> None:
-    """Compare predictions before and after a change of a column, averaged over rows."""
+    """Compare predictions before and after a change of a column, by row or averaged over rows."""
+    from semistan.bundle.files import check_output_file
     from semistan.posterior.run import read_run
+    from semistan.show.pictures.write import check_suffix
     from semistan.workflow import criticise
+    from semistan.workflow.outputs import plot_comparisons
 
+    if picture is not None:
+        if not each:
+            raise InputError("--picture is of each row: add --each")
+        check_suffix(picture)
+        check_output_file(picture, overwrite=overwrite)
+    elif against is not None:
+        raise InputError("--against is for the picture: add --each --picture FILE.png")
     opened = read_run(run)
     frame = rows_of(newdata, dialect, opened) if newdata else None
     table = criticise.comparisons(
         opened, variables or None,
         newdata=frame,
-        contrast=contrast, comparison=comparison, by=by, scale=scale, rows=rows,
+        contrast=contrast, comparison=comparison, by=by, each=each, scale=scale, rows=rows,
         interval=interval, seed=seed,
     )  # fmt: skip
-    reply.table(table)
-    columns = opened.table().columns if frame is None else frame.columns
-    screen.say_weighting(opened.bundle.config, columns)
+    if picture is not None:
+        plot_comparisons(
+            opened, table, picture, comparison=comparison, scale=scale, against=against,
+            newdata=frame,
+        )  # fmt: skip
+    if picture is None or not reply.on_screen:
+        reply.table(table)
+    if not each:
+        columns = opened.table().columns if frame is None else frame.columns
+        screen.say_weighting(opened.bundle.config, columns)
     screen.say_caveats(opened)
+    wrote(picture)
 
 
 @configurable(*TABLE_FLAGS, into="dialect")

@@ -6,7 +6,7 @@ Rows count by their weights, as in marginaleffects's ``avg_slopes(..., wts=)``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,27 +106,45 @@ def averages(
     scale : str
         ``response`` or ``linpred``.
     """
-    rows = apply_design(posterior.design, sample, response=False)
-    once = {name for change in changes for name in spared(posterior.design, [change.term])}
     sums: list[Any] = [0.0 for _ in changes]
-    start = 0
-    for chunk in row_chunks(posterior, rows):
-        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
-        for j, (change, share) in enumerate(zip(changes, shares, strict=True)):
-            frames = (_changed(sample, change.term, x, piece) for x in (change.high, change.low))
-            both = [_average(at_chunk, frame, share[piece], scale) for frame in frames]
-            sums[j] = sums[j] + np.stack(both)
-        start += len(chunk)
+    for j, piece, both in by_rows(posterior, sample, changes, scale):
+        sums[j] = sums[j] + np.stack([_weighted(values, shares[j][piece]) for values in both])
     return [(after, before) for after, before in sums]
 
 
-def _changed(sample: pd.DataFrame, term: str, value: Any, piece: slice) -> pd.DataFrame:
-    """Return some rows with another value of a column."""
-    own = value[piece] if isinstance(value, np.ndarray) else value
-    return sample[piece].assign(**{term: own})
+def by_rows(
+    posterior: Posterior, sample: pd.DataFrame, changes: Sequence[Change], scale: str
+) -> Iterator[tuple[int, slice, tuple[Array, Array]]]:
+    """Yield the predictions after and before each change, some rows at a time.
+
+    Yields
+    ------
+    tuple
+        The change's number, the rows, and two arrays (S, n) or (S, n, K).
+    """
+    rows = apply_design(posterior.design, sample, response=False)
+    once = {name for change in changes for name in spared(posterior.design, [change.term])}
+    start = 0
+    for chunk in row_chunks(posterior, rows):
+        at_chunk, piece = posterior.knowing(chunk, once), slice(start, start + len(chunk))
+        for j, change in enumerate(changes):
+            after, before = (
+                _predicted(at_chunk, sample[piece], change.term, values, piece, scale)
+                for values in (change.high, change.low)
+            )
+            yield j, piece, (after, before)
+        start += len(chunk)
 
 
-def _average(posterior: Posterior, frame: pd.DataFrame, shares: Array, scale: str) -> Array:
+def _predicted(
+    posterior: Posterior, frame: pd.DataFrame, term: str, values: Any, piece: slice, scale: str
+) -> Array:
+    """Return the predictions of some rows with another value of a column."""
+    own = values[piece] if isinstance(values, np.ndarray) else values
+    rows = apply_design(posterior.design, frame.assign(**{term: own}), response=False)
+    return on_scale(posterior, rows, scale)
+
+
+def _weighted(values: Array, shares: Array) -> Array:
     """Return weighted sums (S, G) or (S, G, K) over rows."""
-    values = on_scale(posterior, apply_design(posterior.design, frame, response=False), scale)
     return np.moveaxis(np.tensordot(values, shares, axes=(1, 0)), -1, 1)

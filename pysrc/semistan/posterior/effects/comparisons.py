@@ -114,13 +114,10 @@ def average_comparisons(
     """
     import pandas as pd
 
-    check_scale(scale)
-    check_interval(interval)
-    _check_comparison(comparison)
+    check_options(comparison, scale, interval)
     predictors = predictors_of(posterior.design, table)
     positions = sample_positions(len(table), rows, generator)
-    names = changing(posterior, predictors, variables)
-    changes = [c for name in names for c in _of_column(predictors, name, contrast, positions)]
+    changes = changes_of(posterior, predictors, variables, contrast, positions)
     sample = predictors.frame.iloc[positions]
     groups, shares = _groups(
         predictors, sample, by, row_weights(posterior.config, table)[positions]
@@ -130,7 +127,7 @@ def average_comparisons(
         for high, low in averages(posterior, sample, changes, [shares] * len(changes), scale)
     ]
     values = np.concatenate(found, axis=1)
-    _check_finite(values, comparison)
+    check_finite(values, comparison)
     grouping = [by] if by else []
     labels = pd.DataFrame(
         [(c.term, c.name, *group) for c in changes for group in groups],
@@ -139,19 +136,66 @@ def average_comparisons(
     return estimates_table(labels, values, categories_on(posterior, scale), interval)
 
 
-def _check_comparison(comparison: str) -> None:
+def check_options(comparison: str, scale: str, interval: float) -> None:
+    """Refuse unknown comparisons and scales, and intervals that have no probability.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest that there is.
+    """
+    check_scale(scale)
+    check_interval(interval)
     if comparison not in COMPARISONS:
         raise InputError(
             f"unknown comparison '{comparison}'.{did_you_mean(comparison, COMPARISONS)}"
         )
 
 
-def _check_finite(values: Array, comparison: str) -> None:
+def check_finite(values: Array, comparison: str) -> None:
+    """Refuse comparisons that do not exist, as the ratio of means that are 0.
+
+    Raises
+    ------
+    InputError
+        If some value is not finite.
+    """
     if not np.isfinite(values).all():
         raise InputError(
             f"the {comparison} does not exist in every draw: a mean of 0 or less, or a probability "
             "of 0 or 1; use --comparison difference"
         )
+
+
+def changes_of(
+    posterior: Posterior,
+    predictors: Predictors,
+    variables: str | Sequence[str] | None,
+    contrast: str | None,
+    positions: np.ndarray,
+) -> list[Change]:
+    """Return what is compared: the changes of each column, one after the other.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The fitted model.
+    predictors : Predictors
+        The columns of the table.
+    variables : str or sequence of str, optional
+        Columns that change; all that explain the response by default.
+    contrast : str, optional
+        How they change, as ``average_comparisons`` takes it.
+    positions : array of int, shape (n,)
+        The rows in which they change.
+
+    Raises
+    ------
+    InputError
+        For unknown names, and contrasts that a column cannot have.
+    """
+    names = changing(posterior, predictors, variables)
+    return [c for name in names for c in _of_column(predictors, name, contrast, positions)]
 
 
 def _of_column(

@@ -33,6 +33,7 @@ from semistan.show.pictures.loss import draw_loss, loss_alt, loss_refusal
 from semistan.show.pictures.material import Material, memory_material, run_material
 from semistan.show.pictures.pairs import draw_pairs, pairs_alt, pairs_refusal
 from semistan.show.pictures.ppc import draw_ppc, ppc_alt, ppc_refusal
+from semistan.show.pictures.row_comparisons import draw_row_comparisons, row_comparisons_alt
 from semistan.show.pictures.smooths import draw_smooths, smooths_alt, smooths_refusal
 from semistan.show.pictures.stat import draw_stat, stat_alt, stat_refusal
 from semistan.show.pictures.style import look, reserve
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS", "PICTURES", "Material", "PictureKind", "alt_text", "available", "check_kind",
     "check_suffix", "decomposition_alt", "draw", "draw_decomposition", "draw_effect",
-    "draw_importance", "effect_alt", "importance_alt", "memory_material", "reserve",
-    "run_material", "write_picture",
+    "draw_importance", "draw_row_comparisons", "effect_alt", "importance_alt",
+    "memory_material", "reserve", "row_comparisons_alt", "run_material", "write_picture",
 ]  # fmt: skip
 
 

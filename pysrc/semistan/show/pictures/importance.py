@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semistan.errors import InputError
 from semistan.show.pictures.style import FAINT, colour, finish, look, new_figure, wrapped
-from semistan.show.pictures.words import listed, number
+from semistan.show.pictures.words import interval_columns, listed, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +34,7 @@ def draw_importance(table: pd.DataFrame, *, label: str, title: str = "Importance
         If a column is missing.
     """
     ordered = table.iloc[np.argsort(-table["Estimate"].to_numpy(), kind="stable")]
-    lower, upper = (_bound(table, prefix) for prefix in ("l-", "u-"))
+    lower, upper = interval_columns(table)
     names = [wrapped(str(term)) for term in ordered["term"]]
     figure = new_figure(0.7 + 0.32 * len(names))
     axes = figure.add_subplot()
@@ -53,16 +52,9 @@ def draw_importance(table: pd.DataFrame, *, label: str, title: str = "Importance
 
 def importance_alt(table: pd.DataFrame, *, label: str) -> str:
     """Say the estimate and interval of each term, the largest first."""
-    lower, upper = (_bound(table, prefix) for prefix in ("l-", "u-"))
+    lower, upper = interval_columns(table)
     parts = [
         f"{row['term']} {number(row['Estimate'])} ({number(row[lower])} to {number(row[upper])})"
         for _, row in table.sort_values("Estimate", ascending=False, kind="stable").iterrows()
     ]
     return f"Importance by term, {label}: {listed(parts, 12)}."
-
-
-def _bound(table: pd.DataFrame, prefix: str) -> str:
-    for name in table.columns:
-        if str(name).startswith(prefix):
-            return str(name)
-    raise InputError(f"the table of importance needs a column '{prefix}95% CI'")

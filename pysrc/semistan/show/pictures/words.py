@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.posterior.effects.effect import Effect
 from semistan.show.pictures.material import Material
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CENSORED = (
     "the response may be censored, so that it cannot be compared with what is predicted; draw "
@@ -85,6 +89,23 @@ def interval_words(values: Array) -> str:
     """Say ``mean -0.0748, 95% interval -0.501 to 0.339``."""
     lower, upper = np.quantile(values, (0.025, 0.975))
     return f"mean {number(values.mean())}, 95% interval {number(lower)} to {number(upper)}"
+
+
+def interval_columns(table: pd.DataFrame) -> tuple[str, str]:
+    """Return the names of the columns with an interval's bounds, as ``l-95% CI``.
+
+    Raises
+    ------
+    InputError
+        If the table has none.
+    """
+    found = [
+        next((str(name) for name in table if str(name).startswith(start)), "")
+        for start in ("l-", "u-")
+    ]
+    if not all(found):
+        raise InputError("a table of estimates needs columns 'l-95% CI' and 'u-95% CI'")
+    return found[0], found[1]
 
 
 def value_words(value: Any) -> str:
