@@ -1,5 +1,6 @@
 """Chains as jobs of their own: commands, files, and what is taken into the run."""
 
+import json
 import shlex
 import shutil
 
@@ -35,7 +36,7 @@ def chains_of(run):
 def test_jobs_on_copies_of_the_run_give_its_draws(runs, tmp_path):
     empty, whole = runs
     out, said = tmp_path / "out", []
-    commands = [shlex.split(line) for line in tasks(empty.path, out)]
+    commands = [shlex.split(line) for line in tasks(empty.path, out).values()]
     assert [words[:4] for words in commands] == [["semistan", "jobs", "run", str(empty.path)]] * 3
     for *_, name, _, to in commands[:2]:
         shutil.copytree(empty.path, tmp_path / name)
@@ -47,7 +48,7 @@ def test_jobs_on_copies_of_the_run_give_its_draws(runs, tmp_path):
     fit = collect(empty.path, out)
     assert chains_of(fit.run) == chains_of(whole)
     assert (fit.run.path / "summary.csv").read_bytes() == (whole.path / "summary.csv").read_bytes()
-    assert tasks(empty.path) == []
+    assert tasks(empty.path) == {}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,10 @@ def test_the_commands_draw_each_subspaces_chains(tmp_path, monkeypatch, capsys):
     code, out, _ = command("jobs", "list", "run")
     lines = out.splitlines()
     assert code == 0
-    assert lines[2] == "semistan jobs run run subspaces/2/chains/chain-1.csv --out jobs"
+    name = "subspaces/2/chains/chain-1.csv"
+    assert lines[2] == f"semistan jobs run run {name} --out jobs"
+    asked = json.loads(command("jobs", "list", "run", "--json")[1])
+    assert asked["rows"][2] == {"chain": name, "command": lines[2]}
     for line in lines:
         assert command(*shlex.split(line)[1:])[0] == 0
     code, out, err = command("jobs", "collect", "run")

@@ -25,7 +25,7 @@ from semistan.workflow.runs import RunLike, opened
 JOBS = Path("jobs")
 
 
-def tasks(run: RunLike, out: Path | str = JOBS) -> list[str]:
+def tasks(run: RunLike, out: Path | str = JOBS) -> dict[str, str]:
     """Return a shell command for each chain that a run lacks.
 
     Parameters
@@ -37,12 +37,13 @@ def tasks(run: RunLike, out: Path | str = JOBS) -> list[str]:
 
     Returns
     -------
-    list of str
-        The commands, for the working directory; the i-th job of an array runs the i-th.
+    dict of str
+        The chains' files and the commands, for the working directory; the i-th job of an array runs
+        the i-th.
     """
     run = opened(run)
     words, to = ("semistan", "jobs", "run", str(run.path)), ("--out", str(out))
-    return [shlex.join([*words, name, *to]) for name in _missing(run)]
+    return {name: shlex.join([*words, name, *to]) for name in _missing(run)}
 
 
 def task(run: RunLike, name: str, out: Path | str = JOBS) -> Path:

@@ -131,12 +131,21 @@ def _resumed(folder: Path, cluster: str | None) -> "Run":
 Jobs = Annotated[Path, typer.Option("--out", "-o", help="Folder for the chains' files.")]
 
 
-def jobs_list(run: RunFolder, out: Jobs = Path("jobs")) -> None:
+@answering
+def jobs_list(run: RunFolder, out: Jobs = Path("jobs"), *, reply: Reply) -> None:
     """Print a command for each chain that a run lacks, for array jobs of any scheduler."""
+    import pandas as pd
+
     from semistan.workflow import array_jobs
 
-    for line in array_jobs.tasks(run, out):
-        print(line)
+    tasks = array_jobs.tasks(run, out)
+    table = pd.DataFrame({"chain": tasks.keys(), "command": tasks.values()})
+
+    def lines() -> None:
+        for command in tasks.values():
+            print(command)
+
+    reply.tables({"": table}, show=lines)
 
 
 def jobs_run(
