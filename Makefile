@@ -17,7 +17,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 BENCHMARKS := bench-gradient bench-ess bench-metric bench-threads bench-scale bench-train \
   bench-temperature bench-baselines bench-subspaces bench-asymmetry bench-cluster
-STUDIES := study-coverage study-large study-simulation study-toy study-tables study-images
+STUDIES := study-coverage study-large study-simulation study-toy study-tables study-images study-effects
 
 .PHONY: demo test test-all test-r test-docs test-faults coverage lint fast-test cmdstan golden dist docs clean
 .PHONY: $(BENCHMARKS) $(STUDIES)

@@ -1,5 +1,5 @@
 // The functions that a generated program declares when it uses the C++ kernel:
-// the log-likelihoods of some families, and the network. CmdStan's USER_HEADER. The model
+// the log-likelihoods of some families, and the networks. CmdStan's USER_HEADER. The model
 // must be named program_model, because an external function is looked up in the
 // namespace of its model.
 //
@@ -73,19 +73,44 @@ inline Eigen::VectorXd along_phi(const Eigen::VectorXd& d_w, int k, const std::v
   return d_phi;
 }
 
-// `weights` of all rows and `extra` of rows start to end may have no elements.
-template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
-          typename Weights, typename Phi, typename Theta, typename Sigma, typename Extra>
+// One network.
+inline Networks networks_at(const Eigen::VectorXd& w, const std::vector<int>& widths,
+                            int activation) {
+  return {Network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()}};
+}
+
+const Eigen::MatrixXd NO_TIMES;  // of networks that multiply nothing
+
+// Several, whose widths have 0 behind the last layer of one that has fewer than others.
+inline Networks networks_at(const Eigen::VectorXd& w, const std::vector<std::vector<int>>& widths,
+                            const std::vector<int>& activation) {
+  Networks found;
+  const double* own = w.data();
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    int layers = static_cast<int>(widths[i].size()) - 1;
+    while (widths[i][layers] == 0) --layers;
+    found.push_back(Network{layers, widths[i].data(), activation[i], own});
+    for (int l = 0; l < layers; ++l) own += (widths[i][l] + 1) * widths[i][l + 1];
+  }
+  return found;
+}
+
+// `weights` of all rows, `extra` of rows start to end, and `times`, of all rows and networks, may
+// have no elements.
+template <typename Return, typename Y, typename X, typename U, typename Widths,
+          typename Activation, typename Times, typename Shift, typename Basis, typename Weights,
+          typename Phi, typename Theta, typename Sigma, typename Extra>
 inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc, const U& H,
-                      const std::vector<int>& widths, int activation, const Shift& p_bar,
-                      const std::vector<int>& axes, const Basis& Pi, double eta_loc,
-                      double eta_scale, const std::vector<int>& trials, const Weights& weights,
-                      const Phi& phi, const Theta& theta, const Sigma& sigma,
-                      const Extra& extra) {
+                      const Widths& widths, const Activation& activation, const Times& times,
+                      const Shift& p_bar, const std::vector<int>& axes, const Basis& Pi,
+                      double eta_loc, double eta_scale, const std::vector<int>& trials,
+                      const Weights& weights, const Phi& phi, const Theta& theta,
+                      const Sigma& sigma, const Extra& extra) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
+  const auto& multipliers = stan::math::to_ref(times);
   const Vector theta_value = value_of(theta), extra_value = value_of(further);
   const Vector w = weights_at(value_of(phi), p_bar, axes, Pi);
   Rows rows{};
@@ -100,9 +125,10 @@ inline Return log_lik(Family family, int start, int end, const Y& y, const X& Xc
   rows.trials = trials.data();
   rows.weights = by_row.size() ? by_row.data() : nullptr;
   rows.extra = extra_value.size() ? extra_value.data() : nullptr;
-  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  rows.times = multipliers.size() ? multipliers.data() : nullptr;
   const Predictor predictor{eta_loc, eta_scale, value_of(sigma), theta_value.data()};
-  const Result result = log_lik_pass(family, rows, network, predictor);
+  const Result result
+      = log_lik_pass(family, rows, networks_at(w, widths, activation), predictor);
 
   Gradient gradient(phi.size() + theta.size() + 1 + further.size());
   const Eigen::Map<const Vector> d_w(result.d_w.data(), w.size());
@@ -152,6 +178,14 @@ struct GivenY {
   }
 };
 
+// One of the inputs of all output layers side by side, each layer with a 1 for its bias.
+inline Input input_at(const Networks& networks, int place) {
+  int k = 0;
+  while (place > networks[k].widths[networks[k].layers - 1])
+    place -= networks[k].widths[networks[k].layers - 1] + 1, ++k;
+  return {k, place};
+}
+
 // The log-likelihood of a normal response with what eta is linear in integrated out,
 //
 //   beta = (phi at `column`, theta) ~ normal(m, S),
@@ -161,19 +195,21 @@ struct GivenY {
 // with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `theta_sd`
 // are S, and have no elements where phi or theta is sampled. The slices' sums are added in their
 // order, so that they do not depend on the number of threads.
-template <typename Return, typename Y, typename X, typename U, typename Shift, typename Basis,
-          typename PhiSd, typename ThetaSd, typename Weights, typename Phi, typename Theta,
-          typename Sigma, typename Extra>
-inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<int>& widths,
-                       int activation, const Shift& p_bar, const std::vector<int>& axes,
-                       const Basis& Pi, double eta_loc, double eta_scale,
-                       const std::vector<int>& column, const PhiSd& phi_sd,
+template <typename Return, typename Y, typename X, typename U, typename Widths,
+          typename Activation, typename Times, typename Shift, typename Basis, typename PhiSd,
+          typename ThetaSd, typename Weights, typename Phi, typename Theta, typename Sigma,
+          typename Extra>
+inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths,
+                       const Activation& activation, const Times& times, const Shift& p_bar,
+                       const std::vector<int>& axes, const Basis& Pi, double eta_loc,
+                       double eta_scale, const std::vector<int>& column, const PhiSd& phi_sd,
                        const ThetaSd& theta_sd, const Weights& weights, const Phi& phi,
                        const Theta& theta, const Sigma& sigma, const Extra& extra) {
   using stan::math::value_of;
   using Vector = Eigen::VectorXd;
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
+  const auto& multipliers = stan::math::to_ref(times);
   const Vector theta_value = value_of(theta), extra_value = value_of(further);
   const Vector w = weights_at(value_of(phi), p_bar, axes, Pi);
   const double s = value_of(sigma);
@@ -184,9 +220,9 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
   sd.tail(M - of_phi) = value_of(theta_sd);
   Linear linear{{}, M, std::vector<double>(M), {}, 1 / (s * s)};
   linear.covariance.resize(padded(of_phi) * M);
-  for (int input : column) linear.inputs.push_back(input - 1);
+  const Networks networks = networks_at(w, widths, activation);
+  for (int input : column) linear.inputs.push_back(input_at(networks, input - 1));
 
-  const Network network{static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
   const Predictor predictor{eta_loc, eta_scale, s, theta_value.data()};
   static thread_local std::vector<Slice> kept;  // its memory is used again
   std::vector<Slice>& slices = kept;
@@ -203,7 +239,8 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const std::vector<in
     rows.y = y.data();
     rows.weights = by_row.size() ? by_row.data() : nullptr;
     rows.extra = extra_value.size() ? extra_value.data() + rows.start : nullptr;
-    products_pass(slices[i], rows, network, predictor, linear);
+    rows.times = multipliers.size() ? multipliers.data() : nullptr;
+    products_pass(slices[i], rows, networks, predictor, linear);
   });
   const GivenY given(slices, sd, linear);
   for_each_slice(n, [&](int i) { integral_pass(slices[i]); });
@@ -333,7 +370,31 @@ gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>
                   const T13& weights, const T14& phi, const T15& theta, const T16& sigma,
                   const T17& extra, std::ostream*) {
   using Return = stan::return_type_t<T14, T15, T16, T17>;
-  return semistan::integral<Return>(y, Xc, H, widths, activation, p_bar, axes, Pi, eta_loc,
+  return semistan::integral<Return>(y, Xc, H, widths, activation, semistan::NO_TIMES, p_bar, axes,
+                                    Pi, eta_loc, eta_scale, column, phi_sd, theta_sd, weights,
+                                    phi, theta, sigma, extra);
+}
+
+// Several networks, each perhaps times a column.
+template <typename T0, typename T1, typename T2, typename T5, typename T6, typename T8,
+          typename T12, typename T13, typename T14, typename T15, typename T16, typename T17,
+          typename T18>
+stan::promote_args_t<
+    stan::value_type_t<T0>, stan::value_type_t<T1>, stan::value_type_t<T2>,
+    stan::value_type_t<T5>, stan::value_type_t<T6>,
+    stan::promote_args_t<stan::value_type_t<T8>, stan::value_type_t<T12>,
+                         stan::value_type_t<T13>, stan::value_type_t<T14>,
+                         stan::value_type_t<T15>,
+                         stan::promote_args_t<stan::value_type_t<T16>, T17,
+                                              stan::value_type_t<T18>>>>
+gaussian_integral(const T0& y, const T1& Xc, const T2& H,
+                  const std::vector<std::vector<int>>& widths, const std::vector<int>& activation,
+                  const T5& times, const T6& p_bar, const std::vector<int>& axes, const T8& Pi,
+                  const double& eta_loc, const double& eta_scale, const std::vector<int>& column,
+                  const T12& phi_sd, const T13& theta_sd, const T14& weights, const T15& phi,
+                  const T16& theta, const T17& sigma, const T18& extra, std::ostream*) {
+  using Return = stan::return_type_t<T15, T16, T17, T18>;
+  return semistan::integral<Return>(y, Xc, H, widths, activation, times, p_bar, axes, Pi, eta_loc,
                                     eta_scale, column, phi_sd, theta_sd, weights, phi, theta,
                                     sigma, extra);
 }
@@ -351,8 +412,8 @@ gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, co
   using Return = stan::return_type_t<T12, T13, T14>;
   const Eigen::VectorXd none;
   return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
-                                   p_bar, axes, Pi, eta_loc, eta_scale, {}, none, phi, theta,
-                                   sigma, none);
+                                   semistan::NO_TIMES, p_bar, axes, Pi, eta_loc, eta_scale, {},
+                                   none, phi, theta, sigma, none);
 }
 
 template <typename T2, typename T3, typename T4, typename T7, typename T9, typename T12,
@@ -369,8 +430,28 @@ gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, co
                  const T15& sigma, const T16& extra, std::ostream*) {
   using Return = stan::return_type_t<T13, T14, T15, T16>;
   return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
-                                   p_bar, axes, Pi, eta_loc, eta_scale, {}, weights, phi, theta,
-                                   sigma, extra);
+                                   semistan::NO_TIMES, p_bar, axes, Pi, eta_loc, eta_scale, {},
+                                   weights, phi, theta, sigma, extra);
+}
+
+template <typename T2, typename T3, typename T4, typename T7, typename T8, typename T10,
+          typename T13, typename T14, typename T15, typename T16, typename T17>
+stan::promote_args_t<
+    stan::value_type_t<T2>, stan::value_type_t<T3>, stan::value_type_t<T4>,
+    stan::value_type_t<T7>, stan::value_type_t<T8>,
+    stan::promote_args_t<stan::value_type_t<T10>, stan::value_type_t<T13>,
+                         stan::value_type_t<T14>, stan::value_type_t<T15>, T16,
+                         stan::promote_args_t<stan::value_type_t<T17>>>>
+gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, const T4& H,
+                 const std::vector<std::vector<int>>& widths, const std::vector<int>& activation,
+                 const T7& times, const T8& p_bar, const std::vector<int>& axes, const T10& Pi,
+                 const double& eta_loc, const double& eta_scale, const T13& weights,
+                 const T14& phi, const T15& theta, const T16& sigma, const T17& extra,
+                 std::ostream*) {
+  using Return = stan::return_type_t<T14, T15, T16, T17>;
+  return semistan::log_lik<Return>(semistan::GAUSSIAN, start, end, y, Xc, H, widths, activation,
+                                   times, p_bar, axes, Pi, eta_loc, eta_scale, {}, weights, phi,
+                                   theta, sigma, extra);
 }
 
 // The last argument is the number of trials, if there is one, and a comma.
@@ -386,8 +467,8 @@ gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, co
     using Return = stan::return_type_t<T12, T13>;                                                \
     const Eigen::VectorXd none;                                                                  \
     return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths, activation, \
-                                     p_bar, axes, Pi, eta_loc, eta_scale, TRIALS, none, phi,     \
-                                     theta, 1.0, none);                                          \
+                                     semistan::NO_TIMES, p_bar, axes, Pi, eta_loc, eta_scale,    \
+                                     TRIALS, none, phi, theta, 1.0, none);                       \
   }                                                                                              \
   template <typename T3, typename T4, typename T7, typename T9, typename T12, typename T13,      \
             typename T14, typename T15>                                                          \
@@ -402,8 +483,24 @@ gaussian_log_lik(const int& start, const int& end, const T2& y, const T3& Xc, co
        const T14& theta, const T15& extra, std::ostream*) {                                      \
     using Return = stan::return_type_t<T13, T14, T15>;                                           \
     return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths, activation, \
-                                     p_bar, axes, Pi, eta_loc, eta_scale, TRIALS, weights, phi,  \
-                                     theta, 1.0, extra);                                         \
+                                     semistan::NO_TIMES, p_bar, axes, Pi, eta_loc, eta_scale,    \
+                                     TRIALS, weights, phi, theta, 1.0, extra);                   \
+  }                                                                                              \
+  template <typename T3, typename T4, typename T7, typename T8, typename T10, typename T13,      \
+            typename T14, typename T15, typename T16>                                            \
+  stan::promote_args_t<stan::value_type_t<T3>, stan::value_type_t<T4>, stan::value_type_t<T7>,   \
+                       stan::value_type_t<T8>, stan::value_type_t<T10>,                          \
+                       stan::promote_args_t<stan::value_type_t<T13>, stan::value_type_t<T14>,    \
+                                            stan::value_type_t<T15>, stan::value_type_t<T16>>>   \
+  NAME(const int& start, const int& end, const std::vector<int>& y, const T3& Xc, const T4& H,   \
+       const std::vector<std::vector<int>>& widths, const std::vector<int>& activation,          \
+       const T7& times, const T8& p_bar, const std::vector<int>& axes, const T10& Pi,            \
+       const double& eta_loc, const double& eta_scale, __VA_ARGS__ const T13& weights,           \
+       const T14& phi, const T15& theta, const T16& extra, std::ostream*) {                      \
+    using Return = stan::return_type_t<T14, T15, T16>;                                           \
+    return semistan::log_lik<Return>(semistan::FAMILY, start, end, y, Xc, H, widths, activation, \
+                                     times, p_bar, axes, Pi, eta_loc, eta_scale, TRIALS,         \
+                                     weights, phi, theta, 1.0, extra);                           \
   }
 
 SEMISTAN_COUNT_FAMILY(poisson_log_lik, POISSON, {}, )

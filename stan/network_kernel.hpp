@@ -1,10 +1,11 @@
-// The log-likelihood of a network in a subspace, with its gradient, in one pass;
-// or the network's outputs, and the gradient of a function of them.
+// The log-likelihood of networks in a subspace, with its gradient, in one pass;
+// or a network's outputs, and the gradient of a function of them.
 //
-//   eta = eta_loc + eta_scale * f(H; w) + Xc * theta + extra,   w = p_bar + Pi * phi
+//   eta = eta_loc + eta_scale * sum of times_i * f_i(H; w) + Xc * theta + extra,
+//   w = p_bar + Pi * phi
 //
 // Each row's log-likelihood may have a weight. Of a normal response, what eta is linear in, theta
-// and weights of the output layer, may be integrated out: a first pass sums the products of its
+// and weights of the output layers, may be integrated out: a first pass sums the products of its
 // columns, and a second one goes back through the network with what their matrix says.
 //
 // Rows go through the network in blocks that stay in cache. Within a block the
@@ -53,13 +54,14 @@ enum Family { GAUSSIAN, POISSON, BERNOULLI, BINOMIAL };
 // Rows start .. start + rows - 1 of column-major matrices with `stride` rows.
 struct Rows {
   int start, rows, stride, P;
-  const double* H;                  // stride x widths[0]
+  const double* H;                  // stride x widths[0], of each network
   const double* Xc;                 // stride x P
   const double* y;                  // the response, real
   const int* count;                 // or whole
   const int* trials = nullptr;      // of a binomial response
   const double* weights = nullptr;  // 1 each if there are none
   const double* extra = nullptr;    // of these rows only; 0 if there is none
+  const double* times = nullptr;    // what multiplies each network: stride x networks
   const double* adjoint = nullptr;  // derivative by f, of these rows only: rows x outputs
 };
 
@@ -69,6 +71,9 @@ struct Network {
   int activation;
   const double* w;
 };
+
+// Their inputs stand side by side in H. Several have one output each.
+using Networks = std::vector<Network>;
 
 struct Predictor {
   double eta_loc, eta_scale, sigma;
@@ -85,18 +90,23 @@ struct Result {
   double mass, squares;
 };
 
-// What eta is linear in: weights of some inputs of the output layer, of which the last is the
-// bias's, and then theta or not. For the second pass: its mean given y, and the first rows of its
-// covariance, padded, as if eta_scale were 1.
+// An input of a network's output layer, of which the last is the bias's.
+struct Input {
+  int network, unit;
+};
+
+// What eta is linear in: weights of some inputs of the output layers, and then theta or not. For
+// the second pass: its mean given y, and the first rows of its covariance, padded, as if eta_scale
+// were 1.
 struct Linear {
-  std::vector<int> inputs;
+  std::vector<Input> inputs;
   int columns;
   std::vector<double> mean, covariance;
   double precision;  // 1 / sigma^2
 };
 
-// What a pass computes: log-likelihood and gradient of a network with one output, f, or the
-// gradient of a function of f; or the products of what is linear, and with these the gradient of
+// What a pass computes: log-likelihood and gradient of networks with one output each, or outputs
+// of one network, f, or the gradient of a function of f; or the products of what is linear, and with these the gradient of
 // the log-likelihood with that integrated out.
 enum Task { LOG_LIK, OUTPUT, PULL_BACK, PRODUCTS, INTEGRAL };
 
@@ -147,13 +157,19 @@ struct Layer {
   double *padded, *transposed, *padded_bias, *in, *d_packed, *d_bias;
 };
 
+// One network: its activation, the first of its columns of H, and its layers.
+struct Stack {
+  int activation, column;
+  std::vector<Layer> layers;
+};
+
 // Everything that the blocks of a pass share; buffers for one block.
 struct Pass {
-  int family, activation, stride;
+  int family, stride;
   Rows data;
   Predictor predictor;
-  std::vector<Layer> layers;
-  double *response, *trials, *weight, *eta, *adjoint, *other;
+  std::vector<Stack> networks;
+  double *response, *trials, *weight, *times, *eta, *d_f, *adjoint, *other;
   const Linear* linear = nullptr;
   bool kept = false;  // what the first pass computed of each block
   double *columns = nullptr, *moved = nullptr;
@@ -183,18 +199,20 @@ inline void unpack(const Layer& layer, double* d_w) {
 // The pass with the buffers of one block, where each block's are kept.
 inline Pass of_block(const Pass& pass, int block) {
   Pass own = pass;
-  for (Layer& layer : own.layers)
-    layer.in += static_cast<std::size_t>(block) * padded(layer.m) * pass.stride;
+  for (Stack& network : own.networks)
+    for (Layer& layer : network.layers)
+      layer.in += static_cast<std::size_t>(block) * padded(layer.m) * pass.stride;
   own.eta += block * pass.stride;
   return own;
 }
 
-inline int block_rows(const Network& network, int rows) {
+inline int block_rows(const Networks& networks, int rows) {
   int widest = 0, units = 0;
-  for (int l = 0; l < network.layers; ++l) {
-    units += padded(network.widths[l]);
-    widest = std::max(widest, padded(network.widths[l]));
-  }
+  for (const Network& network : networks)
+    for (int l = 0; l < network.layers; ++l) {
+      units += padded(network.widths[l]);
+      widest = std::max(widest, padded(network.widths[l]));
+    }
   const int fitting = CACHE / (8 * (units + 2 * widest)) / STEP * STEP;
   return std::min(std::max(4 * STEP, std::min(256, fitting)), (rows + STEP - 1) / STEP * STEP);
 }
@@ -203,47 +221,62 @@ constexpr std::size_t KEPT = 1 << 20;  // doubles that a slice may keep from its
 
 // Buffers for one block, taken from a workspace, or for all where they can be kept for a second
 // pass.
-inline Pass make_pass(int family, const Rows& data, const Network& network,
+inline Pass make_pass(int family, const Rows& data, const Networks& networks,
                       const Predictor& predictor, Workspace& workspace,
                       const Linear* linear = nullptr) {
-  const int rows = block_rows(network, data.rows);
-  Pass pass{family, network.activation, rows + LINE, data, predictor, {}, 0, 0, 0, 0, 0, 0};
+  const int rows = block_rows(networks, data.rows);
+  Pass pass{};
+  pass.family = family;
+  pass.stride = rows + LINE;
+  pass.data = data;
+  pass.predictor = predictor;
   int widest = PAD;
-  std::size_t size = 0, inputs = 0;
-  for (int l = 0; l < network.layers; ++l) {
-    const std::size_t m = padded(network.widths[l]), n = padded(network.widths[l + 1]);
-    widest = std::max(widest, padded(network.widths[l]));
-    size += 3 * m * n + 2 * n;
-    inputs += m * pass.stride;
+  std::size_t size = 0, inputs = 0, outputs = 1;
+  for (const Network& network : networks) {
+    for (int l = 0; l < network.layers; ++l) {
+      const std::size_t m = padded(network.widths[l]), n = padded(network.widths[l + 1]);
+      widest = std::max(widest, padded(network.widths[l]));
+      size += 3 * m * n + 2 * n;
+      inputs += m * pass.stride;
+    }
+    outputs = std::max(outputs, static_cast<std::size_t>(network.widths[network.layers]));
   }
   const std::size_t blocks = (data.rows + rows - 1) / rows;
   pass.linear = linear;
   pass.kept = linear && blocks * (inputs + pass.stride) <= KEPT;
   const std::size_t times = pass.kept ? blocks : 1;
   const std::size_t columns = linear ? padded(linear->columns + 1) : 0;
-  const std::size_t outputs = network.widths[network.layers];
+  const std::size_t multipliers = data.times ? networks.size() : 0;
   workspace.clear(size + times * (inputs + outputs * pass.stride)
-                  + (2 * widest + 3 + 2 * columns) * pass.stride);
-  const double* weights = network.w;
-  for (int l = 0; l < network.layers; ++l) {
-    Layer layer;
-    layer.m = network.widths[l];
-    layer.n = network.widths[l + 1];
-    layer.weights = weights;
-    layer.bias = weights + layer.m * layer.n;
-    weights = layer.bias + layer.n;
-    layer.padded = workspace.take(padded(layer.m) * padded(layer.n));
-    layer.transposed = workspace.take(padded(layer.m) * padded(layer.n));
-    layer.d_packed = workspace.take(padded(layer.m) * padded(layer.n));
-    layer.padded_bias = workspace.take(padded(layer.n));
-    layer.d_bias = workspace.take(padded(layer.n));
-    layer.in = workspace.take(times * padded(layer.m) * pass.stride);
-    pass.layers.push_back(layer);
+                  + (2 * widest + 3 + outputs + multipliers + 2 * columns) * pass.stride);
+  int column = 0;
+  for (const Network& network : networks) {
+    Stack stack{network.activation, column, {}};
+    column += network.widths[0];
+    const double* weights = network.w;
+    for (int l = 0; l < network.layers; ++l) {
+      Layer layer;
+      layer.m = network.widths[l];
+      layer.n = network.widths[l + 1];
+      layer.weights = weights;
+      layer.bias = weights + layer.m * layer.n;
+      weights = layer.bias + layer.n;
+      layer.padded = workspace.take(padded(layer.m) * padded(layer.n));
+      layer.transposed = workspace.take(padded(layer.m) * padded(layer.n));
+      layer.d_packed = workspace.take(padded(layer.m) * padded(layer.n));
+      layer.padded_bias = workspace.take(padded(layer.n));
+      layer.d_bias = workspace.take(padded(layer.n));
+      layer.in = workspace.take(times * padded(layer.m) * pass.stride);
+      stack.layers.push_back(layer);
+    }
+    pass.networks.push_back(stack);
   }
   pass.response = workspace.take(pass.stride);
   pass.trials = workspace.take(pass.stride);
   pass.weight = workspace.take(pass.stride);
+  pass.times = workspace.take(multipliers * pass.stride);
   pass.eta = workspace.take(times * outputs * pass.stride);
+  pass.d_f = workspace.take(outputs * pass.stride);
   pass.adjoint = workspace.take(widest * pass.stride);
   pass.other = workspace.take(widest * pass.stride);
   pass.columns = workspace.take(columns * pass.stride);
@@ -300,14 +333,15 @@ inline void run(const Pass& pass, Task task, Result& result) {
   SEMISTAN_RUN(pass, task, result);
 }
 
-// The derivatives by the weights, layer by layer.
+// The derivatives by the weights, network by network and layer by layer.
 inline std::vector<double> unpacked(const Pass& pass) {
   std::vector<double> d_w;
-  for (const Layer& layer : pass.layers) {
-    const std::size_t used = d_w.size();
-    d_w.resize(used + (layer.m + 1) * layer.n);
-    unpack(layer, d_w.data() + used);
-  }
+  for (const Stack& network : pass.networks)
+    for (const Layer& layer : network.layers) {
+      const std::size_t used = d_w.size();
+      d_w.resize(used + (layer.m + 1) * layer.n);
+      unpack(layer, d_w.data() + used);
+    }
   return d_w;
 }
 
@@ -318,9 +352,9 @@ inline Workspace& own_workspace() {
 }
 
 // Log-likelihood and gradient for the given rows and weights.
-inline Result log_lik_pass(int family, const Rows& data, const Network& network,
+inline Result log_lik_pass(int family, const Rows& data, const Networks& networks,
                            const Predictor& predictor) {
-  const Pass pass = make_pass(family, data, network, predictor, own_workspace());
+  const Pass pass = make_pass(family, data, networks, predictor, own_workspace());
   Result result{0, 0, {}, std::vector<double>(data.P), {}, {}, {}, 0, 0};
   if (data.extra) result.d_extra.resize(data.rows);
   run(pass, LOG_LIK, result);
@@ -334,13 +368,13 @@ constexpr Predictor JUST_F{0, 1, 1, nullptr};
 inline std::vector<double> output_pass(const Rows& data, const Network& network) {
   Result result{};
   result.output.resize(static_cast<std::size_t>(data.rows) * network.widths[network.layers]);
-  run(make_pass(GAUSSIAN, data, network, JUST_F, own_workspace()), OUTPUT, result);
+  run(make_pass(GAUSSIAN, data, {network}, JUST_F, own_workspace()), OUTPUT, result);
   return result.output;
 }
 
 // The derivatives by the weights of a function whose derivatives by f are data.adjoint.
 inline std::vector<double> pull_back_pass(const Rows& data, const Network& network) {
-  const Pass pass = make_pass(GAUSSIAN, data, network, JUST_F, own_workspace());
+  const Pass pass = make_pass(GAUSSIAN, data, {network}, JUST_F, own_workspace());
   Result result{};
   run(pass, PULL_BACK, result);
   return unpacked(pass);
@@ -353,9 +387,9 @@ struct Slice {
   Result result;
 };
 
-inline void products_pass(Slice& slice, const Rows& data, const Network& network,
+inline void products_pass(Slice& slice, const Rows& data, const Networks& networks,
                           const Predictor& predictor, const Linear& linear) {
-  slice.pass = make_pass(GAUSSIAN, data, network, predictor, slice.workspace, &linear);
+  slice.pass = make_pass(GAUSSIAN, data, networks, predictor, slice.workspace, &linear);
   const std::size_t size = (linear.columns + SIDE) / SIDE * SIDE;
   slice.result = Result{0, 0, {}, std::vector<double>(data.P), {}, {},
                         std::vector<double>(size * size), 0, 0};

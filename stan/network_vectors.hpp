@@ -269,14 +269,16 @@ SEMISTAN_INLINE void density(int family, const Block& block, int rows, double si
 
 // ---- The pass.
 
-// eta of rows first .. first + rows - 1 of the slice; R is rows in whole STEPs.
+// The units of a network for rows first .. first + rows - 1 of the slice, up to the inputs of its
+// output layer; R is rows in whole STEPs.
 template <int TILE>
-SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
+SEMISTAN_INLINE void hidden_layers(const Pass& pass, const Stack& network, int first, int rows,
+                                   int R) {
   const Rows& data = pass.data;
-  const int offset = data.start + first;
-  const std::vector<Layer>& layers = pass.layers;
+  const std::vector<Layer>& layers = network.layers;
   for (int i = 0; i < layers[0].m; ++i) {
-    const double* column = data.H + static_cast<std::size_t>(i) * data.stride + offset;
+    const std::size_t at = static_cast<std::size_t>(network.column + i) * data.stride;
+    const double* column = data.H + at + data.start + first;
     double* in = layers[0].in + i * pass.stride;
     std::copy(column, column + rows, in);
     std::fill(in + rows, in + R, 0.0);
@@ -286,16 +288,34 @@ SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
     double* out = layers[l + 1].in;
     product<TILE>(layer.padded, layer.padded_bias, layer.in, out, layer.m, layer.n, R,
                   pass.stride);
-    for (int u = 0; u < layer.n; ++u) activate(pass.activation, out + u * pass.stride, R);
+    for (int u = 0; u < layer.n; ++u) activate(network.activation, out + u * pass.stride, R);
   }
-  const Layer& last = layers.back();
+}
+
+// What multiplies the k-th network in the rows of a block; nothing if they are not multiplied.
+SEMISTAN_INLINE const double* multiplier(const Pass& pass, std::size_t k) {
+  return pass.data.times ? pass.times + k * pass.stride : nullptr;
+}
+
+// eta of these rows.
+template <int TILE>
+SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
+  const Rows& data = pass.data;
+  const int offset = data.start + first, stride = pass.stride;
   const Predictor& predictor = pass.predictor;
-  for (int j = 0; j < last.n; ++j) {
-    const double* weights = last.weights + j * last.m;
-    for (int r = 0; r < R; r += LANES) {
-      Vec f = broadcast(last.bias[j]);
-      for (int i = 0; i < last.m; ++i) f += weights[i] * load(last.in + i * pass.stride + r);
-      at(pass.eta + j * pass.stride + r) = predictor.eta_loc + predictor.eta_scale * f;
+  for (std::size_t k = 0; k < pass.networks.size(); ++k) {
+    hidden_layers<TILE>(pass, pass.networks[k], first, rows, R);
+    const Layer& last = pass.networks[k].layers.back();
+    const double* times = multiplier(pass, k);
+    for (int j = 0; j < last.n; ++j) {
+      const double* weights = last.weights + j * last.m;
+      double* eta = pass.eta + j * stride;
+      for (int r = 0; r < R; r += LANES) {
+        Vec f = broadcast(last.bias[j]);
+        for (int i = 0; i < last.m; ++i) f += weights[i] * load(last.in + i * stride + r);
+        if (times) f *= load(times + r);
+        at(eta + r) = (k ? load(eta + r) : broadcast(predictor.eta_loc)) + predictor.eta_scale * f;
+      }
     }
   }
   for (int p = 0; p < data.P; ++p) {
@@ -304,6 +324,17 @@ SEMISTAN_INLINE void forward(const Pass& pass, int first, int rows, int R) {
   }
   if (data.extra)
     for (int r = 0; r < rows; ++r) pass.eta[r] += data.extra[first + r];
+}
+
+// Copies what multiplies the networks in a block's rows; past the last one, it is 0.
+SEMISTAN_INLINE void times_of_block(const Pass& pass, int first, int rows, int R) {
+  if (!pass.data.times) return;
+  for (std::size_t k = 0; k < pass.networks.size(); ++k) {
+    const double* column = pass.data.times + k * pass.data.stride + pass.data.start + first;
+    double* times = pass.times + k * pass.stride;
+    std::copy(column, column + rows, times);
+    std::fill(times + rows, times + R, 0.0);
+  }
 }
 
 // Copies what is known of a block's rows; past the last one, the weights are 0.
@@ -336,10 +367,9 @@ SEMISTAN_INLINE void block_density(const Pass& pass, int first, int rows, int R,
   if (data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
 }
 
-// From eta, which holds the derivative by eta, to theta, to the output layer and to its inputs.
-SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, int R,
-                                     Result& result) {
-  const int offset = pass.data.start + first, stride = pass.stride;
+// From eta, which holds the derivative by eta, to theta.
+SEMISTAN_INLINE void backward_theta(const Pass& pass, int first, int rows, Result& result) {
+  const int offset = pass.data.start + first;
   for (int p = 0; p < pass.data.P; ++p) {
     const double* column = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
     Vec sum = {};
@@ -349,14 +379,22 @@ SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, int 
     for (; r < rows; ++r) rest += pass.eta[r] * column[r];
     result.d_theta[p] += total(sum) + rest;
   }
+}
 
-  const Layer& last = pass.layers.back();
+// From eta to the k-th network's output layer and to its inputs.
+SEMISTAN_INLINE void backward_output(const Pass& pass, std::size_t k, int R) {
+  const int stride = pass.stride;
+  const Layer& last = pass.networks[k].layers.back();
+  const double* times = multiplier(pass, k);
   for (int j = 0; j < last.n; ++j) {
-    double* eta = pass.eta + j * stride;
+    const double* eta = pass.eta + j * stride;
+    double* d_f = pass.d_f + j * stride;
     Vec level = {};
     for (int r = 0; r < R; r += LANES) {
-      at(eta + r) *= pass.predictor.eta_scale;
-      level += load(eta + r);
+      Vec d = load(eta + r) * pass.predictor.eta_scale;
+      if (times) d *= load(times + r);
+      at(d_f + r) = d;
+      level += d;
     }
     last.d_bias[j] += total(level);
     for (int i = 0; i < last.m; ++i) {
@@ -364,24 +402,25 @@ SEMISTAN_INLINE void backward_output(const Pass& pass, int first, int rows, int 
       double* adjoint = pass.adjoint + i * stride;
       Vec sum = {};
       for (int r = 0; r < R; r += LANES) {
-        const Vec e = load(eta + r);
-        sum += e * load(last.in + i * stride + r);
-        at(adjoint + r) = j ? load(adjoint + r) + weight * e : weight * e;
+        const Vec d = load(d_f + r);
+        sum += d * load(last.in + i * stride + r);
+        at(adjoint + r) = j ? load(adjoint + r) + weight * d : weight * d;
       }
       last.d_packed[packed(last, j, i)] += total(sum);
     }
   }
 }
 
-// From the inputs of the output layer to all layers before.
+// From the inputs of a network's output layer to all layers before.
 template <int TILE>
-SEMISTAN_INLINE void backward_hidden(const Pass& pass, int R) {
+SEMISTAN_INLINE void backward_hidden(const Pass& pass, const Stack& network, int R) {
   const int stride = pass.stride;
   double *adjoint = pass.adjoint, *other = pass.other;
-  for (std::size_t l = pass.layers.size() - 1; l-- > 0;) {
-    const Layer& layer = pass.layers[l];
+  for (std::size_t l = network.layers.size() - 1; l-- > 0;) {
+    const Layer& layer = network.layers[l];
     for (int u = 0; u < layer.n; ++u)
-      deactivate(pass.activation, pass.layers[l + 1].in + u * stride, adjoint + u * stride, R);
+      deactivate(network.activation, network.layers[l + 1].in + u * stride, adjoint + u * stride,
+                 R);
     outer(adjoint, layer.in, layer.d_packed, layer.d_bias, layer.m, layer.n, R, stride);
     if (l > 0) {
       product<TILE>(layer.transposed, nullptr, adjoint, other, layer.n, layer.m, R, stride);
@@ -392,25 +431,30 @@ SEMISTAN_INLINE void backward_hidden(const Pass& pass, int R) {
 
 template <int TILE>
 SEMISTAN_INLINE void backward(const Pass& pass, int first, int rows, int R, Result& result) {
-  backward_output(pass, first, rows, R, result);
-  backward_hidden<TILE>(pass, R);
+  backward_theta(pass, first, rows, result);
+  for (std::size_t k = 0; k < pass.networks.size(); ++k) {
+    backward_output(pass, k, R);
+    backward_hidden<TILE>(pass, pass.networks[k], R);
+  }
 }
 
 // ---- What eta is linear in, integrated out.
 
 // Copies the columns of what is linear, and the residual behind them.
 SEMISTAN_INLINE void linear_columns(const Pass& pass, int first, int rows, int R) {
-  const Layer& last = pass.layers.back();
   const int offset = pass.data.start + first, stride = pass.stride;
   const int of_phi = static_cast<int>(pass.linear->inputs.size()), M = pass.linear->columns;
   double* column = pass.columns;
   for (int j = 0; j < of_phi; ++j, column += stride) {
-    const int input = pass.linear->inputs[j];
-    if (input == last.m) {
+    const Input& input = pass.linear->inputs[j];
+    const Layer& last = pass.networks[input.network].layers.back();
+    if (input.unit == last.m) {
       std::fill(column, column + R, 1.0);
     } else {
-      std::copy(last.in + input * stride, last.in + input * stride + R, column);
+      std::copy(last.in + input.unit * stride, last.in + input.unit * stride + R, column);
     }
+    if (const double* times = multiplier(pass, input.network))
+      for (int r = 0; r < R; r += LANES) at(column + r) *= load(times + r);
   }
   for (int p = 0; p < M - of_phi; ++p, column += stride) {
     const double* from = pass.data.Xc + static_cast<std::size_t>(p) * pass.data.stride + offset;
@@ -469,25 +513,32 @@ SEMISTAN_INLINE void pull_integral(const Pass& pass, int first, int rows, int R,
   }
   result.squares += total(squares);
   if (pass.data.extra) std::copy(pass.eta, pass.eta + rows, result.d_extra.begin() + first);
-  backward_output(pass, first, rows, R, result);
-  const Layer& last = pass.layers.back();
+  backward_theta(pass, first, rows, result);
   if (of_phi)
     product<TILE>(linear.covariance.data(), nullptr, pass.columns, pass.moved, M, of_phi, R,
                   stride);
-  for (int j = 0; j < of_phi; ++j) {
-    if (linear.inputs[j] == last.m) continue;
-    double* adjoint = pass.adjoint + linear.inputs[j] * stride;
-    for (int r = 0; r < R; r += LANES) {
-      const Vec slope = linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r);
-      at(adjoint + r) += load(pass.weight + r) * linear.precision * slope;
+  for (std::size_t k = 0; k < pass.networks.size(); ++k) {
+    backward_output(pass, k, R);
+    const Layer& last = pass.networks[k].layers.back();
+    const double* times = multiplier(pass, k);
+    for (int j = 0; j < of_phi; ++j) {
+      const Input& input = linear.inputs[j];
+      if (input.network != static_cast<int>(k) || input.unit == last.m) continue;
+      double* adjoint = pass.adjoint + input.unit * stride;
+      for (int r = 0; r < R; r += LANES) {
+        Vec slope = linear.mean[j] * load(residual + r) - load(pass.moved + j * stride + r);
+        if (times) slope *= load(times + r);
+        at(adjoint + r) += load(pass.weight + r) * linear.precision * slope;
+      }
     }
+    backward_hidden<TILE>(pass, pass.networks[k], R);
   }
-  backward_hidden<TILE>(pass, R);
 }
 
 template <int TILE>
 SEMISTAN_INLINE void linear_block(const Pass& pass, Task task, int first, int rows, int R,
                                   Result& result) {
+  times_of_block(pass, first, rows, R);
   if (task == PRODUCTS || !pass.kept) forward<TILE>(pass, first, rows, R);
   known_of_block(pass, first, rows, R);
   linear_columns(pass, first, rows, R);
@@ -501,7 +552,8 @@ SEMISTAN_INLINE void linear_block(const Pass& pass, Task task, int first, int ro
 template <int TILE>
 SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
   const int most = pass.stride - LINE;
-  for (const Layer& layer : pass.layers) pack(layer);
+  for (const Stack& network : pass.networks)
+    for (const Layer& layer : network.layers) pack(layer);
   for (int first = 0; first < pass.data.rows; first += most) {
     const int rows = std::min(most, pass.data.rows - first);
     const int R = (rows + STEP - 1) / STEP * STEP;
@@ -510,8 +562,9 @@ SEMISTAN_INLINE void run_blocks(const Pass& pass, Task task, Result& result) {
       linear_block<TILE>(own, task, first, rows, R, result);
       continue;
     }
+    times_of_block(pass, first, rows, R);
     forward<TILE>(pass, first, rows, R);
-    const int outputs = pass.layers.back().n, all = pass.data.rows;
+    const int outputs = pass.networks.back().layers.back().n, all = pass.data.rows;
     if (task == OUTPUT) {
       for (int j = 0; j < outputs; ++j) {
         const double* eta = pass.eta + j * pass.stride;

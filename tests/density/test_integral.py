@@ -16,7 +16,6 @@ CASES = {
     "several networks": {
         **ALL,
         "formula": "y ~ x1 + nn(u1, u2, hidden=[3, 2]) + nn(v)",
-        "sample": {"kernel": "stan"},
     },
     "output layer alone": {**ALL, "formula": "y ~ nn(u1, u2)"},
     "output layer, theta sampled": {**ALL, "priors": {"b": "student_t(3, 0, 2)"}},
@@ -99,7 +98,6 @@ def test_draws_have_the_moments_of_the_conditional_distribution(prior_only):
         {"priors": {"phi": None, "sd_w": "student_t(4, 0, 1)"}},
         {"priors": {"sigma": "constant(1)"}},
         {"formula": "y ~ x1 + nn(u1, u2, hidden=[3, 3], skip=True)"},
-        {"formula": "y ~ x1 + nn(u1, u2) + nn(v)"},
         {"subspace": {"construction": "bezier"}},
         {"hidden": (64,)},
         {"orthogonalise": "all", "orthogonalise_in": "model"},

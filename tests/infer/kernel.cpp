@@ -55,32 +55,46 @@ static double act(int activation, double z) {
   }
 }
 
+static std::size_t weights_of(const std::vector<int>& widths) {
+  std::size_t d = 0;
+  for (std::size_t l = 0; l + 1 < widths.size(); ++l) d += (widths[l] + 1) * widths[l + 1];
+  return d;
+}
+
 struct Case {
-  std::vector<int> widths;
+  std::vector<std::vector<int>> networks;  // the widths of each
   int start, rows, N, P, activation, family;
-  std::vector<double> H, X, y, w, theta, weights, extra;  // the last two perhaps empty
+  std::vector<double> H, X, y, w, theta, weights, extra, times;  // the last three perhaps empty
   std::vector<int> count, trials;
   double sigma = 0.7, eta_loc = 0.1, eta_scale = 1.3;
 
-  // eta of a row, and the inputs of the output layer with a 1 behind them.
+  // eta of a row, and the inputs of the output layers, each with a 1 behind them, times what
+  // multiplies the network.
   double eta_of(int i, std::vector<double>& inputs) const {
-    std::vector<double> a;
-    for (int q = 0; q < widths[0]; ++q) a.push_back(H[q * N + i]);
-    std::size_t at = 0;
-    for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
-      const int m = widths[l], n = widths[l + 1];
-      std::vector<double> z(n);
-      for (int j = 0; j < n; ++j) {
-        z[j] = w[at + m * n + j];
-        for (int q = 0; q < m; ++q) z[j] += w[at + j * m + q] * a[q];
-        if (l + 2 < widths.size()) z[j] = act(activation, z[j]);
+    std::size_t at = 0, column = 0;
+    double eta = eta_loc;
+    for (std::size_t k = 0; k < networks.size(); ++k) {
+      const std::vector<int>& widths = networks[k];
+      const double multiplied = times.empty() ? 1 : times[k * N + i];
+      std::vector<double> a;
+      for (int q = 0; q < widths[0]; ++q) a.push_back(H[column++ * N + i]);
+      for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+        const int m = widths[l], n = widths[l + 1];
+        if (l + 2 == widths.size()) {
+          for (double value : a) inputs.push_back(multiplied * value);
+          inputs.push_back(multiplied);
+        }
+        std::vector<double> z(n);
+        for (int j = 0; j < n; ++j) {
+          z[j] = w[at + m * n + j];
+          for (int q = 0; q < m; ++q) z[j] += w[at + j * m + q] * a[q];
+          if (l + 2 < widths.size()) z[j] = act(activation, z[j]);
+        }
+        at += (m + 1) * n;
+        a = z;
       }
-      at += (m + 1) * n;
-      inputs = a;
-      inputs.push_back(1);
-      a = z;
+      eta += eta_scale * multiplied * a[0];
     }
-    double eta = eta_loc + eta_scale * a[0];
     for (int p = 0; p < P; ++p) eta += theta[p] * X[p * N + i];
     if (!extra.empty()) eta += extra[i - start];
     return eta;
@@ -110,22 +124,29 @@ struct Case {
 
   Rows data() const {
     return {start, rows, N, P, H.data(), X.data(), y.data(), count.data(), trials.data(),
-            weights.empty() ? nullptr : weights.data(), extra.empty() ? nullptr : extra.data()};
+            weights.empty() ? nullptr : weights.data(), extra.empty() ? nullptr : extra.data(),
+            times.empty() ? nullptr : times.data()};
   }
 
-  Network network() const {
-    return {static_cast<int>(widths.size()) - 1, widths.data(), activation, w.data()};
+  Networks all() const {
+    Networks found;
+    const double* own = w.data();
+    for (const std::vector<int>& widths : networks) {
+      found.push_back({static_cast<int>(widths.size()) - 1, widths.data(), activation, own});
+      own += weights_of(widths);
+    }
+    return found;
   }
 
   Result kernel() const {
     const Predictor predictor{eta_loc, eta_scale, sigma, theta.data()};
-    return log_lik_pass(family, data(), network(), predictor);
+    return log_lik_pass(family, data(), all(), predictor);
   }
 
   // f, and the gradient of the gaussian log-likelihood as a function of f, by themselves.
   void by_output(const Result& expected) const {
     Rows just_inputs = data();
-    const std::vector<double> f = output_pass(just_inputs, network());
+    const std::vector<double> f = output_pass(just_inputs, all()[0]);
     double total = 0;
     std::vector<double> adjoint;
     for (int i = 0; i < rows; ++i) {
@@ -134,7 +155,7 @@ struct Case {
       adjoint.push_back(eta_scale * (y[start + i] - eta) / (sigma * sigma));
     }
     just_inputs.adjoint = adjoint.data();
-    const std::vector<double> d_w = pull_back_pass(just_inputs, network());
+    const std::vector<double> d_w = pull_back_pass(just_inputs, all()[0]);
     if (std::fabs(total - expected.log_lik) > 1e-12 * std::fabs(total))
       fail("output", total, expected.log_lik);
     for (std::size_t i = 0; i < d_w.size(); ++i)
@@ -146,7 +167,11 @@ struct Case {
   std::vector<double> columns_of(int i, const Linear& linear) const {
     std::vector<double> inputs, found;
     const double rest = y[i] - eta_of(i, inputs);
-    for (int input : linear.inputs) found.push_back(inputs[input]);
+    for (const Input& input : linear.inputs) {
+      int before = 0;
+      for (int k = 0; k < input.network; ++k) before += networks[k][networks[k].size() - 2] + 1;
+      found.push_back(inputs[before + input.unit]);
+    }
     for (int p = 0; static_cast<int>(found.size()) < linear.columns; ++p)
       found.push_back(X[p * N + i]);
     found.push_back(rest);
@@ -169,19 +194,21 @@ struct Case {
     return total;
   }
 
-  // Both passes of the integral over some inputs of the output layer and theta, or not.
+  // Both passes of the integral over some inputs of the output layers and theta, or not.
   void by_integral(bool of_theta, std::mt19937& random) {
     std::normal_distribution<double> normal;
     Linear linear{{}, 0, {}, {}, 1 / (sigma * sigma)};
-    const int inputs = widths[widths.size() - 2] + 1;
-    for (int i = inputs - 1; i >= 0; i -= 1 + inputs % 2) linear.inputs.push_back(i);
+    for (int k = 0; k < static_cast<int>(networks.size()); ++k) {
+      const int inputs = networks[k][networks[k].size() - 2] + 1;
+      for (int i = inputs - 1; i >= 0; i -= 1 + inputs % 2) linear.inputs.push_back({k, i});
+    }
     const int of_phi = static_cast<int>(linear.inputs.size());
     const int M = linear.columns = of_phi + (of_theta ? P : 0);
     linear.mean.resize(M);
     linear.covariance.resize(padded(of_phi) * M);
     Slice slice;
     const Predictor predictor{eta_loc, eta_scale, sigma, theta.data()};
-    products_pass(slice, data(), network(), predictor, linear);
+    products_pass(slice, data(), all(), predictor, linear);
     const int size = (M + SIDE) / SIDE * SIDE;
     for (int j = 0; j <= M; ++j)
       for (int i = 0; i <= j; ++i) {
@@ -232,8 +259,7 @@ struct Case {
 void check_several(const std::vector<int>& widths, int rows, int activation, std::mt19937& random) {
   std::normal_distribution<double> normal;
   const int layers = static_cast<int>(widths.size()) - 1, n = widths.back(), m = widths[layers - 1];
-  std::size_t hidden = 0;
-  for (int l = 0; l + 1 < layers; ++l) hidden += (widths[l] + 1) * widths[l + 1];
+  const std::size_t hidden = weights_of({widths.begin(), widths.end() - 1});
   std::vector<double> w(hidden + (m + 1) * n), H(rows * widths[0]), adjoint(rows * n);
   for (auto* values : {&w, &H, &adjoint})
     for (double& value : *values) value = normal(random);
@@ -284,21 +310,24 @@ int main() {
 
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
-  const std::vector<std::vector<int>> networks{{1, 1}, {3, 1}, {2, 3, 1}, {5, 4, 4, 1}, {3, 9, 2, 5, 1}};
+  const std::vector<std::vector<std::vector<int>>> networks{
+      {{1, 1}}, {{3, 1}}, {{2, 3, 1}}, {{5, 4, 4, 1}}, {{3, 9, 2, 5, 1}},
+      {{2, 3, 1}, {3, 1}}, {{1, 4, 1}, {2, 9, 3, 1}, {3, 2, 1}}};
   int cases = 0;
   for (const auto& widths : networks)
     for (int rows : {1, 7, 8, 33, 300})
       for (int activation = TANH; activation <= IDENTITY; ++activation)
         for (int family : {GAUSSIAN, POISSON, BERNOULLI, BINOMIAL})
-          for (int which = 0; which < 8; ++which) {
+          for (int which = 0; which < 16; ++which) {
             const int P = which & 1 ? 2 : 0;
-            const bool weighted = which & 2, further = which & 4;
+            const bool weighted = which & 2, further = which & 4, multiplied = which & 8;
+            if ((multiplied || widths.size() > 1) && which % 5) continue;  // each in two of four
             Case c;
-            c.widths = widths, c.rows = rows, c.activation = activation, c.family = family, c.P = P;
-            c.start = rows % 3, c.N = rows + 5;
-            std::size_t d = 0;
-            for (std::size_t l = 0; l + 1 < widths.size(); ++l) d += (widths[l] + 1) * widths[l + 1];
-            for (int i = 0; i < c.N * widths[0]; ++i) c.H.push_back(normal(random));
+            c.networks = widths, c.rows = rows, c.activation = activation, c.family = family;
+            c.P = P, c.start = rows % 3, c.N = rows + 5;
+            std::size_t d = 0, inputs = 0;
+            for (const auto& own : widths) d += weights_of(own), inputs += own[0];
+            for (std::size_t i = 0; i < c.N * inputs; ++i) c.H.push_back(normal(random));
             for (int i = 0; i < c.N * P; ++i) c.X.push_back(normal(random));
             for (int i = 0; i < c.N; ++i) c.y.push_back(normal(random));
             for (int i = 0; i < c.N; ++i) c.count.push_back(i % (family == BERNOULLI ? 2 : 3));
@@ -306,7 +335,9 @@ int main() {
             for (int i = 0; i < c.N && weighted; ++i) c.weights.push_back(i % 5 / 2.0);
             const double size = family >= BERNOULLI ? 10 : 1;  // where a probability is near 1
             for (int i = 0; i < rows && further; ++i) c.extra.push_back(size * normal(random));
-            for (std::size_t i = 0; i < d; ++i) c.w.push_back(0.5 * normal(random));
+            for (std::size_t i = 0; i < c.N * widths.size() && multiplied; ++i)
+              c.times.push_back(i % 7 ? 0.5 * normal(random) : 0);
+            for (std::size_t i = 0; i < d; ++i) c.w.push_back(0.5 / widths.size() * normal(random));
             for (int p = 0; p < P; ++p) c.theta.push_back(normal(random));
             const Result result = c.kernel();
             const double expected = c.naive();
@@ -317,7 +348,7 @@ int main() {
             for (int p = 0; p < P; ++p) c.difference("d_theta", c.theta[p], result.d_theta[p]);
             for (std::size_t i = 0; i < c.extra.size(); i += 1 + rows / 5)
               c.difference("d_extra", c.extra[i], result.d_extra[i]);
-            if (family == GAUSSIAN && which == 0) c.by_output(result);
+            if (family == GAUSSIAN && which == 0 && widths.size() == 1) c.by_output(result);
             if (family == GAUSSIAN && activation < SIGMOID) c.by_integral(rows % 2, random);
             if (family == GAUSSIAN) c.difference("d_sigma", c.sigma, result.d_sigma);
             ++cases;

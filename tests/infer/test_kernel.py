@@ -38,7 +38,7 @@ def test_functions_to_4_ulp_and_the_pass_to_a_naive_loop(flags, tmp_path):
     subprocess.run(command, check=True)
     result = subprocess.run([tmp_path / "kernel"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "4100 cases agree" in result.stdout
+    assert "5900 cases agree" in result.stdout
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])

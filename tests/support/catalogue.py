@@ -179,6 +179,12 @@ PROGRAMS = (
     _program("coefficients that are networks, integrated out", "gaussian", "kernel",
              "linear networks", **ALL, **PURE,
              formula="y | weights(w) ~ x1 + nn(u1, u2) + t:nn(v, hidden=[2, 3])"),
+    _program("coefficients that are networks, integrated out, kernel", "gaussian", "kernel",
+             "linear offset smooth networks", kernel="cpp", **ALL,
+             formula="y | weights(w) ~ x1 + offset(z) + s(v, k=5) + nn(u1, u2, hidden=[3]) "
+                     "+ t:nn(v, hidden=[2, 3], activation='softplus')"),
+    _program("networks in the kernel", "gaussian", "kernel", "linear group networks", **BOTH,
+             kernel="cpp", formula="y | weights(w) ~ x1 + (1 | g) + nn(u1, u2) + nn(v) + z:nn(u3)"),
     _program("coefficients of categories that are networks", CATEGORICAL, "categories",
              "linear networks predictor", formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
     _program("a constant and a coefficient that is a network", "gaussian", "kernel",

@@ -12,14 +12,13 @@ beta, given the rest and y, from its normal distribution in the generated quanti
 That is done where the output layers can be integrated out: theta alone is no reason for it, since
 in the span of a curve chains move as well with theta as without, at a lower cost of each step. The
 output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other than
-a normal one of known scale, or where sigma is known; and where there are several networks, unless
-the program is in pure Stan: the C++ kernel has the integral of one. They stay sampled too where
-they are many beside the other weights, as of one wide hidden layer: the products of all pairs of m
-coordinates then take longer than shorter trees save. Coefficients stay sampled
-whose prior is not normal, as do smooths, groups and Gaussian processes. Nothing is integrated out
-with a temperature other than 1, of censored or truncated responses, where sigma has a predictor,
-where coefficients are orthogonalised in the program, and by other methods than those that sample
-the compiled program by iterations.
+a normal one of known scale, or where sigma is known. They stay sampled too where they are many
+beside the other weights, as of one wide hidden layer: the products of all pairs of m coordinates
+then take longer than shorter trees save. Coefficients stay sampled whose prior is not normal, as do
+smooths, groups and Gaussian processes. Nothing is integrated out with a temperature other than 1,
+of censored or truncated responses, where sigma has a predictor, where coefficients are
+orthogonalised in the program, and by other methods than those that sample the compiled program by
+iterations.
 """
 
 from __future__ import annotations
@@ -113,8 +112,6 @@ def _free_output_layers(
     Where sigma is known, all that is sampled might be: a chain needs something to move in.
     """
     several = len(networks.parts) > 1
-    if several and config.sample.kernel != "stan":
-        return False
     text = networks.kind.stan_text(several=several, predictors=False, kernel=False)
     (of_phi,) = (item for item in priors if item.is_phi)
     known = any(item.density.is_constant for item in priors if item.parameter == "sigma")

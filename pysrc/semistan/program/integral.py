@@ -12,12 +12,13 @@ from semistan.model.integral import PHI_SAMPLED
 from semistan.model.parameter import Parameter
 from semistan.model.priors.groups import PHI
 from semistan.model.stan_text import WIDTH, call, declarations
-from semistan.program.likelihood import NOTHING, UNITS
+from semistan.program.likelihood import NOTHING, UNITS, kernel_sizes
 from semistan.program.networks import TIMES
 from semistan.program.parts import Parts, has_log_lik
 from semistan.program.predictors import other_sums, term_arguments
 from semistan.program.sources import stan_source
 
+ROWS = ("data vector y", "data matrix Xc", "data matrix H")
 PHI_SD, THETA_SD = "prior_phi_scale[linear]", "prior_b_scale"
 # phi with what is integrated out at its prior mean
 AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
@@ -85,9 +86,9 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
     assert parts.integral
     theta = parts.integral.theta
     further = other_sums(parts.design.mean, "")
-    plain = ["data vector y", "data matrix Xc", "data matrix H", *parts.network.sizes]
     return [
-        *((argument, argument.split()[-1]) for argument in plain),
+        *((argument, argument.split()[-1]) for argument in ROWS),
+        *kernel_sizes(parts.network),
         *parts.network.subspace.kernel_arguments,
         *((argument, argument.split()[-1]) for argument in UNITS),
         ("data array[] int column", "column"),
@@ -106,8 +107,8 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
     assert parts.integral
     data, sampled = term_arguments(parts.design.mean)
     offset = ["data vector offsets"] if parts.design.mean.offsets else []
-    plain = ["data matrix Xc", "data matrix H", *parts.network.sizes,
-             *parts.network.subspace.arguments, *UNITS, *offset, *data]  # fmt: skip
+    plain = [*ROWS[1:], *parts.network.sizes, *parts.network.subspace.arguments, *UNITS, *offset,
+             *data]  # fmt: skip
     pairs = [(argument, argument.split()[-1]) for argument in plain]
     pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
               ("data vector phi_sd", PHI_SD)]  # fmt: skip

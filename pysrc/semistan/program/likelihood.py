@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 from semistan.model.stan_text import WIDTH, call, statement
-from semistan.program.networks import NetworkText
+from semistan.program.networks import TIMES, NetworkText
 from semistan.program.parts import Parts, known_of_rows
 from semistan.program.predictors import (
     other_arguments,
@@ -145,17 +145,20 @@ def kernel_likelihood(parts: Parts) -> str:
 def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
     """Pair the arguments of the kernel's function with what is passed.
 
-    It takes weights and what further terms add to the linear predictor, or neither.
+    It takes weights and what further terms add to the linear predictor, or neither; of several
+    networks also what multiplies them.
     """
     given, terms = known_of_rows(parts.design), parts.design.mean.terms
     trials = ["data array[] int trials"] * ("trials" in given)
     plain = [
-        *_by_name([*_row_data(parts), *parts.network.sizes]),
+        *_by_name(_row_data(parts)),
+        *kernel_sizes(parts.network),
         *parts.network.subspace.kernel_arguments,
         *_by_name([*UNITS, *trials]),
     ]
     parameters = _by_name(_main_parameters(parts))
-    if "weights" not in given and "offsets" not in given and not terms:
+    single = not parts.network.several
+    if single and "weights" not in given and "offsets" not in given and not terms:
         return [*plain, *parameters]
     weights = "weights" if "weights" in given else NOTHING
     offsets = f"offsets{SLICE}" if "offsets" in given else NOTHING
@@ -165,6 +168,14 @@ def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
         *parameters,
         ("vector extra", "extra" if terms else offsets),
     ]
+
+
+def kernel_sizes(network: NetworkText) -> list[tuple[str, str]]:
+    """Pair the kernel's arguments of how large networks are, and what multiplies several."""
+    pairs = _by_name(network.sizes)
+    if network.several and not network.multiplies:
+        pairs.append((f"data matrix {TIMES}", "rep_matrix(0, 0, 0)"))
+    return pairs
 
 
 def _by_name(declared: list[str]) -> list[tuple[str, str]]:

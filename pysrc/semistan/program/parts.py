@@ -141,8 +141,8 @@ def has_kernel(model: Model) -> bool:
 
 
 def has_log_lik(record: Family, design: Design) -> bool:
-    """Say whether the C++ kernel has the likelihood too, in one pass with the network."""
-    return record.has_log_lik and len(design.networks) == 1 and not (design.others or design.slopes)
+    """Say whether the C++ kernel has the likelihood too, in one pass with the networks."""
+    return record.has_log_lik and not design.others
 
 
 def known_of_rows(design: Design) -> tuple[str, ...]:
