@@ -332,11 +332,12 @@ def test_theta_is_solved_for_with_all_output_layers_free(problem):
     assert torch.equal(settle(made, parameters).theta, theta_at(made, state))
 
 
-@pytest.mark.parametrize("frozen", (0, 1))
-def test_torch_onnx_and_stan_agree_on_the_sum(frozen, toolchain, tmp_path):
+@pytest.mark.parametrize(("kernel", "frozen"), [("stan", 0), ("stan", 1), ("cpp", 0), ("cpp", 1)])
+def test_torch_onnx_and_stan_agree_on_the_sum(kernel, frozen, toolchain, tmp_path):
     bundle, rows = random_bundle("gaussian", formula=FORMULA, frozen=frozen, hidden=(4, 3))
     assert len(bundle.network.parts) == 3
-    assert_agreement(bundle, rows, "stan", toolchain, tmp_path)
+    assert has_log_lik(bundle.family, bundle.design)
+    assert_agreement(bundle, rows, kernel, toolchain, tmp_path)
 
 
 def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
@@ -344,13 +345,6 @@ def test_the_intercept_is_the_mean_of_the_sum(toolchain, tmp_path):
     stan = evaluate(bundle, stan_data(bundle, rows), random_states(bundle), toolchain, tmp_path)
     eta, theta = predictor_at(bundle, rows, stan), stan.vector("theta", 2)
     assert relative(stan.written["b_Intercept"], (eta - theta @ rows.X.T).mean(axis=1)) < 1e-9
-
-
-def test_the_kernel_has_no_likelihood_of_several_networks():
-    bundle, _ = random_bundle("gaussian", formula=FORMULA)
-    assert not has_log_lik(bundle.family, bundle.design)
-    bundle, _ = random_bundle("gaussian")
-    assert has_log_lik(bundle.family, bundle.design)
 
 
 def test_each_network_recovers_its_own_part_of_an_additive_truth(toolchain, tmp_path):
