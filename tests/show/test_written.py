@@ -22,7 +22,7 @@ from semistan.posterior.scoring.r2 import r2
 from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 from semistan.posterior.sensitivity import sensitivity
 from semistan.posterior.summary import summarise
-from semistan.posterior.written import cell, digits_of, significant, table_text, written
+from semistan.posterior.written import cell, cells, digits_of, significant, table_text, written
 from semistan.show.answers import Answer
 from semistan.show.pictures.words import interval_words
 from semistan.show.report.coefficients import _numbers
@@ -66,6 +66,16 @@ def test_cells_that_are_no_floats_are_as_they_are():
     ]  # fmt: skip
     table = pd.DataFrame({"x": [3e-14, 1.0], "n": [1, 20]})
     assert table_text(table).split() == ["x", "n", "3.0000e-14", "1", "1.0000", "20"]
+
+
+def test_a_column_of_whole_numbers_has_no_point():
+    table = pd.DataFrame(
+        {"treat": [0.0, 1.0], "big": [1e12, -2.0], "half": [0.5, 1.0], "gap": [np.nan, 1.0]}
+    )
+    assert [cells(table[name]) for name in table.columns] == [
+        ["0", "1"], ["1.0000e+12", "-2.0000"], ["0.50000", "1.0000"], ["-", "1.0000"],
+    ]  # fmt: skip
+    assert table_text(table[["treat"]]).split() == ["treat", "0", "1"]
 
 
 UNITS = {"small": (1e14, 1e-14), "large": (1e-14, 1e14), "plain": (1.0, 1.0)}
@@ -145,8 +155,8 @@ def test_the_summary_and_the_page_show_the_sign_of_every_number(answers):
         assert abs(float(row.texts[0]) - row.estimate) <= 0.06 * row.est_error
     for name in ("marginal", "score", "loo", "compare"):
         frame = tables[name].dropna()
-        for line, cells in zip(frame.to_dict("records"), frame_table(frame, "").rows, strict=True):
-            for value, each in zip(line.values(), cells, strict=True):
+        for line, row in zip(frame.to_dict("records"), frame_table(frame, "").rows, strict=True):
+            for value, each in zip(line.values(), row, strict=True):
                 assert isinstance(value, str) or holds(value, each.text), (name, line)
 
 

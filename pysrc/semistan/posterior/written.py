@@ -21,6 +21,7 @@ SMALLEST, LARGEST = -5, 9  # exponents between which there is a plain decimal po
 MOST_DECIMALS = 6  # of a number without an error
 MOST_DIGITS = 15  # after the point of 3.1e-14: what a double knows
 SIGNIFICANT = 5
+WHOLE = 10**LARGEST  # whole numbers below it are written in full
 
 
 def digits_of(error: float) -> int:
@@ -71,6 +72,14 @@ def cell(value: Any) -> str:
     return significant(float(value)) if isinstance(value, float | np.floating) else str(value)
 
 
+def cells(column: pd.Series) -> list[str]:
+    """Write a column of a table: without a decimal point where all of its numbers are whole."""
+    values = column.to_numpy()
+    if values.dtype.kind == "f" and np.all((values == np.rint(values)) & (abs(values) < WHOLE)):
+        return [written(value, 0) for value in values]
+    return [cell(value) for value in values]
+
+
 def table_text(table: pd.DataFrame) -> str:
     """Lay out a table as text, without its index."""
-    return str(table.map(cell).to_string(index=False))
+    return str(table.apply(cells, result_type="expand").to_string(index=False))

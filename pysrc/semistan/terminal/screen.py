@@ -129,14 +129,14 @@ def _print_whole(table: Table) -> None:
 
 def plain_table(table: pd.DataFrame) -> Table:
     """Lay out a table: text to the left, numbers to the right with some significant digits."""
-    from semistan.posterior.written import cell
+    from semistan.posterior.written import cells
 
     laid = Table(box=None, pad_edge=False)
     numeric = [table[name].dtype.kind in "iuf" for name in table.columns]
     for name, is_number in zip(table.columns, numeric, strict=True):
         laid.add_column(str(name), justify="right" if is_number else "left")
-    for row in table.itertuples(index=False):
-        laid.add_row(*(escape(cell(value)) for value in row))
+    for row in zip(*(cells(column) for _, column in table.items()), strict=True):
+        laid.add_row(*map(escape, row))
     return laid
 
 
