@@ -11,7 +11,7 @@ from semistan.errors import InputError
 from semistan.model.families.common import log_Phi
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.families.family import check_response
-from support.distributions import Hurdle, InflatedBeta, ZeroInflated
+from support.distributions import Hurdle, HurdleAmounts, InflatedBeta, ZeroInflated
 
 ETA = np.linspace(-6, 3, 19)
 DISPERSION = {
@@ -32,6 +32,8 @@ DISPERSION = {
     "zero_inflated_negbinomial": {"shape": 2.5, "zi": 0.3},
     "hurdle_poisson": {"hu": 0.3},
     "hurdle_negbinomial": {"shape": 2.5, "hu": 0.3},
+    "hurdle_gamma": {"shape": 2.5, "hu": 0.3},
+    "hurdle_lognormal": {"sigma": 0.4, "hu": 0.3},
     "zero_one_inflated_beta": {"precision": 6.0, "zoi": 0.3, "coi": 0.6},
 }
 GIVEN = {"trials": 11.0}
@@ -56,6 +58,8 @@ ORACLES = {
     "zero_inflated_negbinomial": lambda eta: ZeroInflated(ORACLES["negbinomial"](eta), 0.3),
     "hurdle_poisson": lambda eta: Hurdle(ORACLES["poisson"](eta), 0.3),
     "hurdle_negbinomial": lambda eta: Hurdle(ORACLES["negbinomial"](eta), 0.3),
+    "hurdle_gamma": lambda eta: HurdleAmounts(ORACLES["gamma"](eta), 0.3),
+    "hurdle_lognormal": lambda eta: HurdleAmounts(ORACLES["lognormal"](eta), 0.3),
     "zero_one_inflated_beta": lambda eta: InflatedBeta(6 * expit(eta), 6 * expit(-eta), 0.3, 0.6),
 }
 STATSMODELS = {
@@ -85,6 +89,8 @@ RESPONSES = {
     "zero_inflated_negbinomial": COUNTS,
     "hurdle_poisson": COUNTS,
     "hurdle_negbinomial": COUNTS,
+    "hurdle_gamma": np.r_[0.0, POSITIVE],
+    "hurdle_lognormal": np.r_[0.0, POSITIVE],
     "zero_one_inflated_beta": np.array([0.0, 1e-6, 0.2, 0.5, 0.97, 1]),
 }
 
@@ -195,16 +201,20 @@ def test_random_responses_depend_on_the_generator_alone(record):
 @each
 def test_the_location_of_eta_is_the_link_of_the_mean(record):
     y = np.array([0.0, 1, 1, 0, 1])
+    if record.name.startswith("hurdle_lognormal"):
+        y = np.array([0.0, 0.9, 0.7, 0, 0.8])
     if record.name in ("lognormal", "gamma", "beta", "weibull", "exponential"):
         y = np.array([0.2, 0.9, 0.7, 0.4, 0.8])
     given = {name: np.full(5, GIVEN[name]) for name in record.given}
     location, scale = record.eta_units(y, given)
-    if record.name == "lognormal":
-        assert (location, scale) == pytest.approx((np.log(y).mean(), np.log(y).std(ddof=1)))
+    if record.name.endswith("lognormal"):
+        logs = np.log(y[y > 0])
+        assert (location, scale) == pytest.approx((logs.mean(), logs.std(ddof=1)))
         return
     shares = {name: 0.0 for name in ("zi", "hu", "zoi", "coi") if name in record.dispersion}
     mean = record.mean(np.array(location), dispersion(record) | shares)
-    if "hu" in shares:  # the location is that of counts with their zeros
+    y = y[y > 0] if record.name == "hurdle_gamma" else y
+    if "hu" in shares:  # the location is that of counts with their zeros, of amounts without
         mean = np.exp(location)
     assert mean == pytest.approx(y.mean(), rel=1e-12)
     assert scale == (np.std(y, ddof=1) if record.link == "identity" else 1)

@@ -46,7 +46,7 @@ from semistan.posterior.scoring.scores import (
 from semistan.show.pictures.calibration import _curves
 from semistan.show.pictures.words import eta_words, mean_words
 from semistan.terminal import screen
-from support.distributions import InflatedBeta
+from support.distributions import HurdleAmounts, InflatedBeta
 from support.drawn import random_draws
 from support.small import category_bundle
 from support.untrained import MULTINOMIAL, random_bundle
@@ -114,6 +114,12 @@ def density(name, y, eta, dispersion, s, trials):
         "zero_inflated_negbinomial": lambda: zero_inflated(negbinomial, y, at["zi"]),
         "hurdle_poisson": lambda: hurdle(poisson, y, at["hu"]),
         "hurdle_negbinomial": lambda: hurdle(negbinomial, y, at["hu"]),
+        "hurdle_gamma": lambda: HurdleAmounts(
+            stats.gamma(at["shape"], scale=np.exp(eta) / at["shape"]), at["hu"]
+        ).pdf(y),
+        "hurdle_lognormal": lambda: HurdleAmounts(
+            stats.lognorm(at["sigma"], scale=np.exp(eta)), at["hu"]
+        ).pdf(y),
         "zero_one_inflated_beta": lambda: InflatedBeta(
             at["precision"] * mean, at["precision"] * (1 - mean), at["zoi"], at["coi"]
         ).pdf(y),

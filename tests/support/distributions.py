@@ -56,6 +56,23 @@ class Hurdle(ZeroInflated):
         return np.where(np.asarray(y) == 0, np.log(self.share), above)
 
 
+class HurdleAmounts(Mixed):
+    """Amounts of a frozen distribution, and a share of zeros."""
+
+    def __init__(self, amounts, share):
+        self.amounts, self.share = amounts, share
+
+    def logpdf(self, y):
+        above = np.log1p(-self.share) + self.amounts.logpdf(np.where(np.equal(y, 0), 1.0, y))
+        return np.where(np.equal(y, 0), np.log(self.share), above)
+
+    def pdf(self, y):
+        return np.exp(self.logpdf(y))
+
+    def raw(self, order):
+        return (1 - self.share) * self.amounts.moment(order)
+
+
 class InflatedBeta(Mixed):
     """Proportions of a beta distribution, and a share of zeros and ones."""
 

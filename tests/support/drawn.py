@@ -5,7 +5,7 @@ import torch
 
 from semistan.infer.stan_csv import NUTS_COLUMNS
 from semistan.model.config import PriorConfig
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.parameter import CORRELATION, POSITIVE
 from semistan.model.terms.term import element_labels

@@ -23,6 +23,8 @@ RARER_RESPONSES = {
     "zero_inflated_negbinomial": "count",
     "hurdle_poisson": "count",
     "hurdle_negbinomial": "count",
+    "hurdle_gamma": "I(z.clip(1.2) - 1.2)",
+    "hurdle_lognormal": "I(z.clip(1.2) - 1.2)",
     "zero_one_inflated_beta": "I(z.clip(1.2, 1.8) - 1.2)",
 }  # of families whose Stan functions are compiled together
 

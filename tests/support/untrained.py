@@ -62,6 +62,9 @@ def random_frame(name, generator, n=30):
         "zero_one_inflated_beta": np.random.default_rng(1).uniform(-0.2, 1.2, n).clip(0, 1),
     }
     responses["beta_binomial"] = responses["binomial"]
+    responses["sratio"] = responses["acat"] = responses["cumulative"]
+    responses["hurdle_gamma"] = responses["gamma"] * (np.arange(n) % 4 > 0)
+    responses["hurdle_lognormal"] = responses["hurdle_gamma"]
     if "zi" in family(name).dispersion or "hu" in family(name).dispersion:
         responses["poisson"] = responses["negbinomial"] * (np.arange(n) % 4 > 0)
     y = responses.get(family(name).name, responses["poisson"])

@@ -21,7 +21,13 @@ from support.untrained import CATEGORICAL, plain_units, random_bundle, standard_
 
 EVERYDAY, REPLICATIONS, THINNED, THIN = 50, 100, 99, 4
 ENTRY, END = 0.2, 1.5  # of times that are observed from the one on, and until the other
-WITH_OTHERS = ("zero_inflated_poisson", "beta_binomial", "skew_normal")  # of the rarer families
+ORDERED = ("cumulative(probit, 4)", "sratio(logit, 4)", "acat(logit, 4)")
+WITH_OTHERS = (
+    "zero_inflated_poisson",
+    "hurdle_gamma",
+    "beta_binomial",
+    "skew_normal",
+)  # of the rarer families
 PRIORS = {
     "b": "normal(0, 0.5)", "phi": "normal(0, 0.7)", "sigma": "student_t(3, 0, 1)",
     "shape": "lognormal(1, 0.5)", "nu": "lognormal(1.5, 0.5)", "precision": "lognormal(2, 0.5)",
@@ -205,9 +211,7 @@ def test_ranks_are_uniform_with_smooths_and_group_effects(toolchain, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", [*RESPONSES, *MORE_RESPONSES, *WITH_OTHERS, "cumulative(probit, 4)"]
-)
+@pytest.mark.parametrize("family", [*RESPONSES, *MORE_RESPONSES, *WITH_OTHERS, *ORDERED])
 def test_posterior_ranks_of_prior_draws_are_uniform(family, toolchain, tmp_path):
     """Three rows leave much to the prior.
 

@@ -147,8 +147,9 @@ MODEL_FLAGS = (
     Flag("family", ("family",), str,
          "gaussian, student, skew_normal, lognormal, gamma, weibull, exponential, beta, "
          "zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
-         "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, bernoulli, binomial, "
-         "beta_binomial, cumulative, categorical or multinomial; with another link as "
+         "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, hurdle_gamma, "
+         "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, acat, "
+         "categorical or multinomial; with another link as "
          "'bernoulli(probit)'.",
          MODEL),
     Flag("hidden", ("network.hidden",), str, "Units of the hidden layers, as 16,16; '' for none.",

@@ -26,7 +26,7 @@ from semistan.density.target import Target, log_prior_density
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.completion import PSI, completed_name
-from semistan.model.families.cumulative import thresholds
+from semistan.model.families.ordinal import thresholds
 from semistan.model.layout import column_names, numbered
 from semistan.model.names import MU
 from semistan.model.networks.networks import with_multipliers
@@ -185,7 +185,7 @@ def _thresholds(target: Target, intercept: Array, values: Mapping[str, Array]) -
     name, family = target.bundle.design.intercept, target.bundle.family
     if not family.categories:
         return {name: intercept}
-    tau = thresholds([values[gap] for gap in family.dispersion])
+    tau = thresholds(values, family.categories)
     return numbered(name, np.stack([each - intercept for each in tau], axis=1))
 
 

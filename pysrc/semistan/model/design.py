@@ -17,7 +17,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.categorical import category_codes, predictor_name
-from semistan.model.families.cumulative import category_numbers
+from semistan.model.families.ordinal import category_numbers
 from semistan.model.formula.expression import factors, variables
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.names import MU, tells

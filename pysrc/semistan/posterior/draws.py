@@ -15,7 +15,7 @@ from semistan.model.bundle import Bundle
 from semistan.model.completion import PSI
 from semistan.model.config import SampleConfig
 from semistan.model.design import Design
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.priors.weight_scales import SD_W

@@ -13,7 +13,7 @@ import numpy as np
 from semistan.bundle.files import atomic_file
 from semistan.model.arrays import Array
 from semistan.model.design import Design
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.left_out import left_out
 from semistan.model.orthogonal import INTERCEPT, further_names
 from semistan.model.table.rows import Rows

@@ -11,7 +11,7 @@ from functools import partial
 from textwrap import indent
 
 from semistan.model.bundle import Bundle
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.integral import PHI_SAMPLED, Integral
 from semistan.model.model import Model
 from semistan.model.orthogonal import RAW, further_names

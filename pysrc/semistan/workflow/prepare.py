@@ -29,10 +29,10 @@ from semistan.model.design import (
     new_levels_text,
 )
 from semistan.model.families.categorical import with_levels
-from semistan.model.families.cumulative import check_ordered
 from semistan.model.families.families import UNORDERED, family, with_categories
 from semistan.model.families.family import Family, check_response, check_support
 from semistan.model.families.multinomial import MULTINOMIAL
+from semistan.model.families.ordinal import check_ordered
 from semistan.model.formula.formula import Formula, parse_formula
 from semistan.model.formula.shorthand import needs_table, rest, with_table
 from semistan.model.model import Model, network_spec
@@ -173,14 +173,14 @@ def prepare(
     )
     formula, which = with_levels_of(formula, record, kept)
     said += [which] if which else []
-    kept = with_outcome(formula, record.name, kept)
+    kept = with_outcome(formula, record, kept)
     formula, record, categories = _with_unordered_categories(formula, record, kept)
     check_parameters(formula, record)
     links = {item.name: item.link for item in record.parameters}
     design, rows = learn_design(formula, kept, categories, links)
     assert rows.y is not None
     check_response(record, rows.y, formula.response)
-    known = check_ordered(str(record), record.categories, formula.response, kept)
+    known = check_ordered(record, formula.response, kept)
     record = with_categories(record, rows.y, formula.response, known)
     config = config.model_copy(update={"family": str(record), "formula": formula.text})
     check_weights(formula, rows.given)
@@ -296,7 +296,7 @@ def new_rows(
         say(new_levels_text(taken))
     if rows.y is not None:
         check_support(bundle.family, rows.y, formula.response)
-        check_ordered(str(bundle.family), bundle.family.categories, formula.response, kept)
+        check_ordered(bundle.family, formula.response, kept)
         check_trials(bundle.family, formula, rows.y, rows.given)
         check_censoring(bundle.family, formula, rows.y, rows.given)
     check_truncation(bundle.family, formula, rows.y, rows.given)
@@ -330,7 +330,7 @@ def new_table(
         formula, kept, say or (lambda _: None),
         positions=missing.kept, trunks=design.trunks, progress=reading,
     )  # fmt: skip
-    return with_outcome(formula, bundle.family.name, kept) if response else kept
+    return with_outcome(formula, bundle.family, kept) if response else kept
 
 
 def training_rows(

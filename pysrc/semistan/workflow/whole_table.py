@@ -64,7 +64,7 @@ def _whole_table(run: Run, fitted: pd.DataFrame, data: str | Path | None) -> pd.
     )
     trunks = design.trunks
     _, whole = with_pictures(formula, whole, positions=missing.kept, trunks=trunks)
-    whole = with_outcome(formula, run.bundle.family.name, whole)
+    whole = with_outcome(formula, run.bundle.family, whole)
     rows = apply_design(design, whole, response=True)
     if not np.array_equal(np.asarray(rows.y), np.asarray(run.rows().y)):
         raise InputError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.families import categorical, cumulative, multinomial
+from semistan.model.families import adjacent, categorical, cumulative, multinomial, sequential
 from semistan.model.families.bernoulli import BERNOULLI
 from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
@@ -26,9 +26,11 @@ from semistan.model.families.family import Family, Given
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.gaussian import GAUSSIAN
 from semistan.model.families.hurdle import HURDLE_NEGBINOMIAL, HURDLE_POISSON
+from semistan.model.families.hurdle_amounts import HURDLE_GAMMA, HURDLE_LOGNORMAL
 from semistan.model.families.links import LINKS, Link, refuse_link
 from semistan.model.families.lognormal import LOGNORMAL
 from semistan.model.families.negbinomial import NEGBINOMIAL
+from semistan.model.families.ordinal import check_categories
 from semistan.model.families.poisson import POISSON
 from semistan.model.families.skew_normal import SKEW_NORMAL
 from semistan.model.families.student import STUDENT
@@ -62,10 +64,18 @@ FAMILIES: tuple[Family, ...] = (
     ZERO_INFLATED_NEGBINOMIAL,
     HURDLE_POISSON,
     HURDLE_NEGBINOMIAL,
+    HURDLE_GAMMA,
+    HURDLE_LOGNORMAL,
     ZERO_ONE_INFLATED_BETA,
 )
+ORDERED: Mapping[str, Callable[[str, int], Family]] = {
+    each.NAME: each.of_categories for each in (cumulative, sequential, adjacent)
+}  # of ordered categories, by link and number
 OF_CATEGORIES: Mapping[str, Callable[[list[str]], Family]] = {
-    cumulative.CUMULATIVE: cumulative.read,
+    cumulative.NAME: cumulative.read,
+    sequential.NAME: sequential.read,
+    sequential.ALIAS: sequential.read,
+    adjacent.NAME: adjacent.read,
     categorical.CATEGORICAL: categorical.read,
     multinomial.MULTINOMIAL: multinomial.read,
 }  # whose records depend on them
@@ -174,8 +184,8 @@ def with_categories(record: Family, y: Array, name: str, known: int = 0) -> Fami
     InputError
         If a category is empty.
     """
-    if record.name != cumulative.CUMULATIVE:
+    if not record.ordered:
         return record
     K = record.categories or known or int(y.max())
-    cumulative.check_categories(y, K, name)
-    return cumulative.of_categories(record.link, K)
+    check_categories(record.name, y, K, name)
+    return ORDERED[record.name](record.link, K)

@@ -213,6 +213,8 @@ class Family:
         one first. Training starts at the first, and the climb to a mode at all.
     probabilities : callable, optional
         Maps ``eta`` and the dispersion to the probability of each category, on a last axis.
+    ordered : bool
+        Whether the response is one of ordered categories.
     levels : tuple of str
         Names of unordered categories, the reference first.
     counted : int
@@ -259,6 +261,7 @@ class Family:
     locations: Callable[[Array], dict[str, float]] = lambda _: {}
     starts: Callable[[Array], tuple[dict[str, float], ...]] | None = None
     probabilities: Callable[[Array, Mapping[str, Array]], Array] | None = None
+    ordered: bool = False
     levels: tuple[str, ...] = ()
     counted: int = 0
     binary: bool = False

@@ -63,7 +63,7 @@ def check_numeric(frame: pd.DataFrame, names: Iterable[str]) -> None:
                 f"column '{name}' must be numeric, got {value!r} ({column.dtype}) in row "
                 f"{row + 1}{advice(value)}: what a function or arithmetic is applied to are "
                 "numbers, and so is the response but of family bernoulli (two values), "
-                "categorical, and cumulative, as C(y, levels=['low', 'high']) ~ ..."
+                "categorical, and of ordered categories, as C(y, levels=['low', 'high']) ~ ..."
             )
 
 

@@ -20,7 +20,6 @@ from semistan.model.table.kinds import NUMBERS
 if TYPE_CHECKING:
     import pandas as pd
 
-BERNOULLI, CUMULATIVE = "bernoulli", "cumulative"
 MOST_SHOWN = 8
 
 
@@ -53,11 +52,11 @@ def with_levels_of(
     """
     name = formula.response.strip("`")
     if formula.levels:
-        if record.name not in (BERNOULLI, CUMULATIVE):
+        if not (record.binary or record.ordered):
             raise formula_error(
                 formula.text,
-                f"levels of a response are for the families {BERNOULLI} and {CUMULATIVE}, the "
-                f"family is {record.name}",
+                "levels of a response are for the families bernoulli, cumulative, sratio and acat, "
+                f"the family is {record.name}",
                 formula.response,
             )
         return formula, None
@@ -65,16 +64,16 @@ def with_levels_of(
         return formula, None
     found = _values(table[name])
     written = f"C({in_formula(name)}, levels={list(found[:MOST_SHOWN])})"
-    if record.name == CUMULATIVE:
+    if record.ordered:
         raise InputError(
-            f"response '{name}' is text, whose order family {CUMULATIVE} needs: write "
+            f"response '{name}' is text, whose order family {record.name} needs: write "
             f"{written} ~ ... with the levels from the lowest to the highest"
         )
-    if record.name != BERNOULLI:
+    if not record.binary:
         return formula, None
     if len(found) != 2:
         raise InputError(
-            f"family {BERNOULLI} expects two values, but response '{name}' has {len(found)}: "
+            f"family {record.name} expects two values, but response '{name}' has {len(found)}: "
             f"{', '.join(map(repr, found[:MOST_SHOWN]))}; family categorical takes more"
         )
     text, end = formula.text, masked(formula.text).index("~")
@@ -84,7 +83,7 @@ def with_levels_of(
     return completed, f"{said}; C({name}, levels=[...]) says otherwise"
 
 
-def with_outcome(formula: Formula, family: str, table: pd.DataFrame) -> pd.DataFrame:
+def with_outcome(formula: Formula, record: Family, table: pd.DataFrame) -> pd.DataFrame:
     """Number the response by the levels that the formula gives it.
 
     Two levels of a bernoulli response become 0 and 1, those of others ordered categories.
@@ -100,8 +99,7 @@ def with_outcome(formula: Formula, family: str, table: pd.DataFrame) -> pd.DataF
     if not formula.levels or name not in table:
         return table
     column, levels = table[name], formula.levels
-    binary = family.startswith(BERNOULLI)
-    if binary and column.dtype.kind in NUMBERS and {*column.dropna()} <= {0, 1}:
+    if record.binary and column.dtype.kind in NUMBERS and {*column.dropna()} <= {0, 1}:
         return table  # as a run keeps it
     values = [label(value) for value in column]
     if absent := [value for value in dict.fromkeys(values) if value not in levels]:
@@ -110,9 +108,9 @@ def with_outcome(formula: Formula, family: str, table: pd.DataFrame) -> pd.DataF
             f"not among its levels {list(levels)}.{did_you_mean(absent[0], levels)}"
         )
     numbered: Any = pd.Categorical(values, list(levels), ordered=True)
-    if binary:
+    if record.binary:
         if len(levels) != 2:
-            raise InputError(f"family {BERNOULLI} has two levels, got {list(levels)}")
+            raise InputError(f"family {record.name} has two levels, got {list(levels)}")
         numbered = numbered.codes.astype(float)
     return table.assign(**{name: numbered})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.predictor import INTERCEPT, Predictor
 from semistan.model.terms.group import Group
 from semistan.posterior.effects.estimates import estimates

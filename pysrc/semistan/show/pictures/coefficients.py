@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, slope_columns
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.material import Material

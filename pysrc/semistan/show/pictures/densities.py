@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import raw_columns, slope_columns
 from semistan.posterior.posterior import Posterior
 from semistan.show.pictures.kde import density

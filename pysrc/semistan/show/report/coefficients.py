@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from semistan.model.design import Design
 from semistan.model.families.categorical import predictor_name
-from semistan.model.families.cumulative import intercept_names
+from semistan.model.families.ordinal import intercept_names
 from semistan.model.orthogonal import INTERCEPT, further_names, in_model
 from semistan.posterior.summary import COLUMNS, Row
 from semistan.posterior.written import digits_of
