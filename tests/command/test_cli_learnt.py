@@ -16,7 +16,7 @@ from semistan.posterior.run import read_run
 from semistan.workflow.fit import fit_model, read_fitted
 from semistan.workflow.outputs import plot_effect
 from support.command import command_in
-from support.small import category_frame, files, small_config, small_frame
+from support.small import PAPERS, category_frame, files, small_config, small_frame
 
 QUICK = {"chains": 2, "warmup": 300, "draws": 250, "kernel": "stan", "seed": 3}
 
@@ -165,6 +165,33 @@ def test_marginal_effects_and_importance(command, folder):
     assert lines[0]["Estimate"] == pytest.approx(table.loc["b_x", "Estimate"], rel=1e-5)
     out, _ = succeeds(command, "importance", "run", "--repeats", "2", "--json")
     assert {line["term"] for line in json.loads(out)["rows"]} == {"x", "g", "u", "v"}
+
+
+def test_imputed_tables_are_fitted_and_pooled(command, folder):
+    generator, parts = np.random.default_rng(1), []
+    for number in (1, 2):
+        table = small_frame(40)
+        table.loc[:9, "x"] = generator.normal(-20, 3, 10)
+        parts.append(table.assign(**{".imp": number}))
+    pd.concat(parts).to_csv(folder / "imputed.csv", index=False)
+    asked = (
+        "fit", "y ~ x + nn(u, v)", "--impute", "imputed.csv", "--out", "imputed", "--json",
+        "--hidden", "3", "--k", "2", "--epochs", "40", "--kernel", "stan", "--seed", "3",
+        "--chains", "2", "--warmup", "300", "--draws", "250", "--prior", f"phi={PAPERS}",
+    )  # fmt: skip
+    code, out, said = command(*asked)
+    found = json.loads(out)
+    assert (code, found["tables"]) == (0 if found["passed"] else 3, 2)
+    assert "table 2 of 2, to imputed/2" in said
+    assert "semistan predict imputed/1 imputed/2 --weights equal" in said
+    _, again, _ = command("pool", "imputed/1", "imputed/2", "--json")
+    assert json.loads(again)["rows"] == found["rows"]
+    tables = [read_run(folder / "imputed" / name).rows().X[:, 0] for name in "12"]
+    for part, column in zip(parts, tables, strict=True):
+        assert column == pytest.approx(part["x"].to_numpy())
+    code, _, said = command(*asked)
+    assert code == 2
+    assert "'imputed/1' exists; replace it with --overwrite" in said
 
 
 def test_the_network_is_decomposed(command, folder):

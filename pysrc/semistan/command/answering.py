@@ -4,7 +4,7 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,6 +67,19 @@ class Reply:
         table, facts = screen.summary_answer(result)
         self.tables({"": table}, facts, show=lambda: screen.show_fit(result))
         if not result.summary.passed:
+            raise typer.Exit(DIAGNOSTIC_FAILED)
+
+    def pooled(self, results: "Sequence[Fitted]", interval: float = 0.95) -> None:
+        """Give the coefficients over imputed tables, and exit with 3 if a diagnostic failed."""
+        from semistan.posterior.pooled import pooled
+        from semistan.workflow.pool import failures
+
+        failed = failures(results)
+        table = pooled([result.posterior for result in results], interval)
+        self.table(table, {"tables": len(results), "passed": not failed})
+        screen.say_all(failed)
+        screen.say_caveat(results[0].run)
+        if failed:
             raise typer.Exit(DIAGNOSTIC_FAILED)
 
 

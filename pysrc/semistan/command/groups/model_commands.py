@@ -2,7 +2,7 @@
 
 # Typer reads annotations at run time: no postponed evaluation here.
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from semistan.command.arguments import (
 from semistan.command.flags import FIT_FLAGS, MODEL_FLAGS, configurable
 from semistan.errors import InputError
 from semistan.terminal import bars, screen
+
+if TYPE_CHECKING:
+    from semistan.model.config import ModelConfig
 
 
 @configurable(*FIT_FLAGS)
@@ -51,6 +54,14 @@ def fit(
         bool,
         typer.Option("--train-only", help="Train, export the subspace as a bundle, and stop."),
     ] = False,
+    impute: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--impute",
+            help="An imputed table instead of --data, once for each, or one file with all of mice "
+            "(.imp): fits each into OUT/1, OUT/2, ... and pools.",
+        ),
+    ] = None,
     *,
     reply: Reply,
     overrides: dict[str, Any],
@@ -60,6 +71,11 @@ def fit(
     from semistan.workflow.fit import fit_model, train_bundle
     from semistan.workflow.prepare import configure
 
+    if impute:
+        if train_only or "data" in overrides:
+            raise InputError("--impute fits tables of its own: leave --data and --train-only out")
+        _fit_imputed(configure(model, overrides), impute, out or Path("run"), overwrite, reply)
+        return
     if train_only and reply.as_json:
         raise InputError("--json is of a fit's results, and --train-only ends before there are any")
     config, run = configure(model, overrides), out or Path("run")
@@ -75,6 +91,28 @@ def fit(
             say=watch.say,
         )  # fmt: skip
     screen.say(f"wrote {bundle}; sample it with: semistan sample {bundle}")
+
+
+def _fit_imputed(
+    config: "ModelConfig", paths: list[Path], out: Path, overwrite: bool, reply: Reply
+) -> None:
+    """Fit a model to each imputed table, and pool the coefficients."""
+    from semistan.data.imputations import read_imputations
+    from semistan.data.tables import dialect_of
+    from semistan.workflow.fit import Fitted, fit_model
+    from semistan.workflow.pool import imputed_folders
+
+    config = config.model_copy(update={"data": None})
+    tables = read_imputations(paths, dialect_of(config), screen.say)
+    folders = imputed_folders(out, len(tables), overwrite=overwrite)
+    found: list[Fitted] = []
+    for table, folder in zip(tables, folders, strict=True):
+        screen.say(f"table {len(found) + 1} of {len(tables)}, to {folder}")
+        with bars.watching(config) as watch:
+            result = fit_model(config, table, out=folder, overwrite=overwrite, **watch.callbacks())
+        found.append(result)
+    screen.say(f"predict with all: semistan predict {' '.join(map(str, folders))} --weights equal")
+    reply.pooled(found)
 
 
 @configurable(*FIT_FLAGS)

@@ -225,17 +225,9 @@ def pool(
     reply: Reply,
 ) -> None:
     """Pool the coefficients of a model that was fitted to several imputed tables."""
-    from semistan.posterior.pooled import pooled
-    from semistan.workflow.pool import failures, fitted_of
+    from semistan.workflow.pool import fitted_of
 
-    found = fitted_of(runs)
-    failed = failures(found)
-    facts = {"tables": len(found), "passed": not failed}
-    reply.table(pooled([each.posterior for each in found], interval), facts)
-    screen.say_all(failed)
-    screen.say_caveat(found[0].run)
-    if failed:
-        raise typer.Exit(DIAGNOSTIC_FAILED)
+    reply.pooled(fitted_of(runs), interval)
 
 
 @answering
