@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.common import LARGEST_EXPONENT, log_of_mean, stirling_rest
+from semistan.model.families.common import log_of_mean, stirling_rest
 from semistan.model.families.family import SHAPE, Family
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
     shape, ratio = dispersion["shape"], y.log() - eta
-    by_mean = shape * (ratio - ratio.clamp(max=LARGEST_EXPONENT).expm1())
+    by_mean = shape * (ratio - ratio.expm1())
     return by_mean - y.log() + 0.5 * (shape / (2 * math.pi)).log() - stirling_rest(shape)
 
 

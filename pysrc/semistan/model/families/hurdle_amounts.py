@@ -13,6 +13,7 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
+from semistan.model.families.common import LARGEST_EXPONENT
 from semistan.model.families.family import Family, Given
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.lognormal import LOGNORMAL
@@ -32,6 +33,8 @@ def _hurdle(amounts: Family) -> Family:
 
     def log_lik(y: Tensor, eta: Tensor, dispersion: Values) -> Tensor:
         hu, zero = dispersion["hu"], y == 0
+        if amounts.link == "log":
+            eta = eta.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
         above = amounts.log_lik(torch.where(zero, 1.0, y), eta, dispersion)
         return torch.where(zero, log_share(hu), log1m_share(hu) + above)
 
