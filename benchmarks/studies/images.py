@@ -107,7 +107,7 @@ Section 4.4 of Dold et al. (2024) predicts melanoma from a photograph of the les
 patient's age. Here the lesions are drawn, so that it is known what should be found: the logit
 grows by 0.04 with each year of age, and by what asymmetry, border and colours of the picture add
 (`models/lesions/draw.py`; 1000 lesions, prevalence 0.35). They are dealt into six folds, and each
-contender trains on five and predicts the sixth. `stan` is `fit_model` with its defaults:
+contender trains on five and predicts the sixth. `stan` is `semistan.fit` with its defaults:
 convolutional layers are trained and then constants, and NUTS samples the layers behind them.
 `all_weights` is the paper's variant: all weights, those of the convolutions too, in a subspace of
 k = 2 around the trained ones, by elliptical slice sampling (phi ~ normal(0, 5), the width in the

@@ -3,8 +3,8 @@
 A study is a list of cells. A cell is one contender on one data set: a key that names it and a
 function that measures it. What was measured is written after every cell, so that a study that was
 stopped goes on where it was; `--quick` and `--full` have a record each. With `--full` the study's
-section in docs/results.md and its picture are drawn anew from the record: what was not run is not
-in them. With `--cluster` the workers of a Dask cluster measure the cells, each one its own; they
+page docs/study-NAME.md and its picture are drawn anew from the record: what was not run is not in
+them. With `--cluster` the workers of a Dask cluster measure the cells, each one its own; they
 import this folder too.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +28,7 @@ from semistan.infer.backends.dask import connected
 from semistan.infer.cmdstan.toolchain import find_toolchain
 from semistan.infer.processors import usable_processors
 
-PAGE = RESULTS.parents[1] / "docs" / "results.md"
-IMAGES = PAGE.parent / "images"
-HEADING = "# Results of the studies\n"
+DOCS = RESULTS.parents[1] / "docs"
 
 Key = Mapping[str, Any]  # what names a cell: JSON values
 Record = dict[str, Any]  # a cell's key, its figures, and `seconds`; or `error` instead of figures
@@ -76,13 +73,13 @@ class Study:
     Attributes
     ----------
     name : str
-        Of its files: ``results/study-NAME.json``, ``docs/images/study-NAME.png``.
+        Of its files: ``results/study-NAME.json``, ``docs/study-NAME.md`` and its picture.
     title : str
-        Heading of its section in docs/results.md.
+        Heading of its page.
     cells : callable
         Options to the cells, in the order in which they are run.
     section : callable
-        Records to the section's Markdown, without heading and picture.
+        Records to the page's Markdown, without heading and picture.
     draw : callable
         Records and a path to the picture.
     """
@@ -139,7 +136,7 @@ def main(study: Study, description: str) -> None:
     )
     size = parser.add_mutually_exclusive_group(required=True)
     size.add_argument("--quick", action="store_true", help="a few small cells, in minutes")
-    size.add_argument("--full", action="store_true", help="all cells; written to docs/results.md")
+    size.add_argument("--full", action="store_true", help="all cells, written to docs/")
     size.add_argument("--show", action="store_true", help="run nothing: page and picture anew")
     parser.add_argument("--data", type=Path, help="folder of CSV tables, the response last")
     parser.add_argument("--cores", type=int, help="cores to which all is pinned (default: all)")
@@ -154,7 +151,7 @@ def main(study: Study, description: str) -> None:
         metavar="KEY=VALUE[,...]",
         help="the cells that have one of these values of every key",
     )
-    parser.add_argument("--note", help="said below the section, as that other programs ran")
+    parser.add_argument("--note", help="said below the results, as that other programs ran")
     parser.add_argument("--retry", action="store_true", help="run again the cells that failed")
     given = parser.parse_args()
     available = len(usable_processors())
@@ -181,9 +178,11 @@ def main(study: Study, description: str) -> None:
     if given.quick:
         study.draw(records, path.with_suffix(".png"))
         return
-    picture = IMAGES / f"study-{study.name}.png"
+    picture = DOCS / "images" / f"study-{study.name}.png"
     study.draw(records, picture)
-    write_section(PAGE, study, _section(study, section, picture, path))
+    page = DOCS / f"study-{study.name}.md"
+    page.write_text(_page(study, section, picture, path), "utf-8")
+    console.print(f"written to {page}")
 
 
 def _run(
@@ -294,8 +293,8 @@ def _write_content(path: Path, content: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _section(study: Study, section: str, picture: Path, path: Path) -> str:
-    """Return a section with its heading, what it was run on, and its picture."""
+def _page(study: Study, section: str, picture: Path, path: Path) -> str:
+    """Return a page with its heading, what it was run on, and its picture."""
     content = json.loads(path.read_text("utf-8"))
     records = content["records"]
     failed = sum("error" in record for record in records)
@@ -308,21 +307,7 @@ def _section(study: Study, section: str, picture: Path, path: Path) -> str:
     )
     facts = " ".join(filter(None, [facts, content.get("note", "")]))
     shown = f"![{study.title}](images/{picture.name})"
-    return f"## {study.title}\n\n{section.strip()}\n\n{shown}\n\n{facts}\n"
-
-
-def write_section(page: Path, study: Study, text: str) -> None:
-    """Put a study's section in place of its last one, or at the end of the page."""
-    content = page.read_text("utf-8") if page.is_file() else HEADING
-    mark, end = f"<!-- study {study.name} -->\n", f"<!-- end {study.name} -->\n"
-    block = f"{mark}{text}{end}"
-    pattern = re.compile(re.escape(mark) + ".*?" + re.escape(end), re.DOTALL)
-    if pattern.search(content):
-        content = pattern.sub(lambda _: block, content)
-    else:
-        content = f"{content.rstrip()}\n\n{block}"
-    page.write_text(content, "utf-8")
-    console.print(f"written to {page}")
+    return f"# {study.title}\n\n{section.strip()}\n\n{shown}\n\n{facts}\n"
 
 
 def _name(key: Mapping[str, Any]) -> str:
