@@ -29,10 +29,11 @@ from semistan.show.report.content import report_content
 from semistan.show.report.evidence import Effects, Estimates, Evidence, gather
 from semistan.show.report.illustrate import SHOWN, material_of
 from semistan.show.report.learnt import directions_table, frame_table, pareto_text
-from semistan.show.report.numbers import MINUS, count, joined, number, part_of
+from semistan.show.report.numbers import MINUS, joined, number
 from semistan.show.report.page import highlighted, inline, render
 from semistan.show.report.results import Comparison
 from semistan.show.report.sampling import chains_table
+from semistan.words import count, part_of
 from support.pages import Page, small_results
 from support.small import category_frame, small_config, small_frame
 

@@ -21,6 +21,7 @@ from semistan.data.image_errors import (
     Fault,
     Pixels,
 )
+from semistan.words import count
 
 MOST_ELEMENTS = 2**28  # of one image; Pillow refuses more than about as many in three channels
 Normal = tuple[tuple[float, ...], tuple[float, ...]]  # a mean and standard deviation of a channel
@@ -85,7 +86,7 @@ class Plan:
     def facts(self) -> dict[str, str]:
         """What the texts of complaints have places for."""
         number, height, width = self.shape
-        channels = f"{number} channel{'s' * (number > 1)}"
+        channels = count(number, "channel")
         return {"size": f"{height} x {width}", "channels": channels, "row": str(self.row)}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistan.errors import InputError
+from semistan.words import count
 
 SHOWN = 5  # rows that a message names
 
@@ -198,14 +199,14 @@ def refuse(
     places = column.facts | dict(facts or {})
     verb = (complaint.one if len(rows) == 1 else complaint.several).format(**places)
     raise InputError(
-        f"{len(rows)} {complaint.noun}{'s' * (len(rows) > 1)} of column '{column.name}' {verb}: "
+        f"{count(len(rows), complaint.noun)} of column '{column.name}' {verb}: "
         f"{', '.join(_row_text(*row) for row in rows[:SHOWN])}"
-        f"{', ...' * (len(rows) > SHOWN)}; {complaint.advice.format(**places)}"
+        f"{', ...' if len(rows) > SHOWN else ''}; {complaint.advice.format(**places)}"
     )
 
 
 def _row_text(row: int, label: str, detail: str) -> str:
-    return f"row {row} ({shortened(label)}{': ' * bool(detail)}{detail})"
+    return f"row {row} ({shortened(label)}{f': {detail}' if detail else ''})"
 
 
 def shortened(text: str, most: int = 60) -> str:

@@ -81,7 +81,7 @@ class Bundle:
         if self.model.integral is None:
             return every
         of_phi = every.slices[PHI].start + self.linear
-        theta = every.positions([self.design.mean.theta] * self.model.integral.theta)
+        theta = every.positions([self.design.mean.theta] if self.model.integral.theta else [])
         return Layout(every.parameters, np.concatenate([of_phi, theta]))
 
     @property

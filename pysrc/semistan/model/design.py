@@ -476,7 +476,8 @@ def factor_notes(design: Design) -> tuple[str, ...]:
     notes = []
     for name, levels in factor_columns(design.u).items():
         if len(levels) >= MANY_LEVELS:
-            strong = " That is far too many: group them first." * (len(levels) >= TOO_MANY_LEVELS)
+            too_many = len(levels) >= TOO_MANY_LEVELS
+            strong = " That is far too many: group them first." if too_many else ""
             notes.append(
                 f"warning: '{name}' in nn() has {len(levels)} levels, each an input of its own "
                 f"with few rows to learn from.{strong}"

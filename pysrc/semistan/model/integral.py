@@ -61,7 +61,7 @@ class Integral:
     def text(self) -> str:
         """It in words."""
         of_phi = "those coordinates of phi that move single weights of output layers"
-        return "theta and " * self.theta + of_phi
+        return f"theta and {of_phi}" if self.theta else of_phi
 
 
 def integral_of(

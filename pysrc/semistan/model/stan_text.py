@@ -22,7 +22,8 @@ def declarations(lines: list[tuple[str, str]]) -> str:
     for declaration, words in lines:
         remark = " ".join(words.split())  # a line break must not end the comment
         if not declaration:
-            text += "\n" * bool(text) + "\n".join(comment(remark)) + "\n"
+            above = "\n" if text else ""
+            text += above + "\n".join(comment(remark)) + "\n"
         elif not remark:
             text += f"{declaration}\n"
         elif len(declaration) + len(remark) + 7 <= WIDTH:

@@ -45,9 +45,10 @@ class Collinearity:
             return None
         return (
             f"Warning: {', '.join(self.columns)} "
-            f"explain{'s' * (len(self.columns) == 1)} {100 * self.r2:.0f}% of the network's part "
-            f"(limit {100 * LIMIT:.0f}%), so that coefficients and network can stand in for one "
-            "another: fit with --orthogonalise all, or move a variable to the other part."
+            f"{'explains' if len(self.columns) == 1 else 'explain'} {100 * self.r2:.0f}% of the "
+            f"network's part (limit {100 * LIMIT:.0f}%), so that coefficients and network can "
+            "stand in for one another: fit with --orthogonalise all, or move a variable to the "
+            "other part."
         )
 
 

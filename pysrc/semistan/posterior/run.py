@@ -59,6 +59,7 @@ from semistan.posterior.orthogonal import STORED
 from semistan.posterior.written import written
 from semistan.program.parts import Kernel
 from semistan.version import __version__
+from semistan.words import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,7 +205,7 @@ class Run:
         method = method_of(options)
         kind = "chain" if method.has_warmup else "approximation"
         each = f"{len(self.parts)} subspaces x " if self.parts else ""
-        number = f"{each}{options.chain_count} {kind}{'s' * (options.chain_count != 1)}"
+        number = f"{each}{count(options.chain_count, kind)}"
         after = (
             f" after {self.manifest.warmup_text} warm-up draws" if method.has_warmup else " draws"
         )

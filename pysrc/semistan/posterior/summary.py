@@ -261,7 +261,7 @@ def _orthogonal_note(posterior: Posterior) -> tuple[str, ...]:
         read = [*intercept_names(posterior.family.categories, INTERCEPT), *further]
     return (
         f"Orthogonalised to the network: read {', '.join(read)}. {', '.join(raw)} "
-        f"stand{'s' * (len(raw) == 1)} beside the network as it is, which can imitate "
+        f"{'stands' if len(raw) == 1 else 'stand'} beside the network as it is, which can imitate "
         f"{'it' if len(raw) == 1 else 'them'}. Orthogonalised coefficients hold all that the "
         "network says along their columns, also by way of inputs that vary with them.",
     )

@@ -75,7 +75,7 @@ def _model_lines(model: Model) -> Iterator[str]:
         yield f"{name} = ({_listed(('0', *by_category))})"
     several = len(formula.networks) > 1
     for predictor, own in zip(design.predictors, formula.predictors, strict=True):
-        numbers = [f"_{place + 1}" * several for place in formula.places(own)]
+        numbers = [f"_{place + 1}" if several else "" for place in formula.places(own)]
         yield _predictor_line(model, predictor, own, numbers)
         if predictor.coefficients:
             yield f"x{predictor.suffix} = ({_listed(predictor.x.columns)})"
@@ -109,7 +109,7 @@ def _network_inputs(networks: tuple[Network, ...], frozen: tuple[int, ...]) -> s
               for name in network.arguments)
         for constant in (True, False)
     )  # fmt: skip
-    others = f"; and {_listed(plain)}, standardised" * bool(plain)
+    others = f"; and {_listed(plain)}, standardised" if plain else ""
     return f"what the constant layers make of {_listed(behind)}{others}"
 
 
@@ -166,7 +166,7 @@ def _multiplied(slope: NetworkSlope) -> str:
 
 def _taken(arguments: tuple[str, ...], options: Mapping[str, Any]) -> str:
     """Write what a network takes: its arguments, or a trunk's embedding of them."""
-    return "embedding of " * ("trunk" in options) + _listed(arguments)
+    return f"{'embedding of ' if 'trunk' in options else ''}{_listed(arguments)}"
 
 
 def _output(model: Model, predictor: str) -> str:

@@ -112,7 +112,8 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
     pairs = [(argument, argument.split()[-1]) for argument in plain]
     pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
               ("data vector phi_sd", PHI_SD)]  # fmt: skip
-    pairs += [("data array[] int of_input", "of_input")] * parts.network.multiplies
+    if parts.network.multiplies:
+        pairs.append(("data array[] int of_input", "of_input"))
     if parts.integral.theta:
         pairs.append(("data vector theta_sd", THETA_SD))
     pairs.append(("vector phi", "phi_0"))

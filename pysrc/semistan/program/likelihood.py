@@ -149,7 +149,7 @@ def _kernel_arguments(parts: Parts) -> list[tuple[str, str]]:
     networks also what multiplies them.
     """
     given, terms = known_of_rows(parts.design), parts.design.mean.terms
-    trials = ["data array[] int trials"] * ("trials" in given)
+    trials = ["data array[] int trials"] if "trials" in given else []
     plain = [
         *_by_name(_row_data(parts)),
         *kernel_sizes(parts.network),

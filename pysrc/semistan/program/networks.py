@@ -94,7 +94,7 @@ class NetworkText:
     def sizes(self) -> list[str]:
         """The likelihood's arguments that say how large networks are, and what they multiply."""
         sizes = [f"data {kind} {name}" for kind, name in self.architecture.passed]
-        return [*sizes, *[f"data matrix {TIMES}"] * self.multiplies]
+        return [*sizes, f"data matrix {TIMES}"] if self.multiplies else sizes
 
     def arguments(self, rows: str = "", weights: str = "") -> list[str]:
         """Return the function's arguments, for all rows or some, as ``[start : end]``.
@@ -145,8 +145,8 @@ class NetworkText:
         if not self.by_predictor:
             return ""
         tail = f"\n  .* {TIMES}{rows};" if self.multiplies else ";"
-        words = "outputs of the networks" + ", times what they multiply" * self.multiplies
-        return f"matrix[{size}, {self.number}] F  // {words}\n" + indent(
+        times = ", times what they multiply" if self.multiplies else ""
+        return f"matrix[{size}, {self.number}] F  // outputs of the networks{times}\n" + indent(
             call(f"= {self.name}", self.arguments(rows), tail, width=WIDTH - 6), "  "
         )
 

@@ -71,7 +71,7 @@ def _parameters(parts: Parts) -> list[Parameter]:
     """Return all parameters, whether a chain samples or draws them, that have columns."""
     theta = parts.design.mean.theta
     found = [item for item in parts.parameters if item.name != theta or _has_theta(parts)]
-    return found + [psi_parameter()] * parts.model.completes
+    return [*found, psi_parameter()] if parts.model.completes else found
 
 
 def _has_theta(parts: Parts) -> bool:

@@ -72,7 +72,7 @@ def inference_data(run: Run, posterior: Posterior, rows: Rows) -> Any:
     }
     if posterior.size * len(rows) <= POINTWISE_LIMIT:
         groups |= _pointwise(run, posterior, rows, group, response)
-    subspace = ["subspace"] * (len(posterior.members) > 1)
+    subspace = ["subspace"] if len(posterior.members) > 1 else []
     if not run.prior_only and not subspace:
         groups["log_prior"] = {"lprior": posterior.lprior}
     dims = {

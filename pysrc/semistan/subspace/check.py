@@ -22,7 +22,7 @@ def check_smaller(config: SubspaceConfig, network: Networks) -> None:
     if config.dimension >= d:
         raise InputError(
             f"k must be smaller than the number of Bayesian weights d = {d}"
-            f"{' of the smallest network' * several}, got k = {config.dimension}; "
+            f"{' of the smallest network' if several else ''}, got k = {config.dimension}; "
             "choose a smaller k or a larger network"
         )
 

@@ -112,7 +112,7 @@ def caveat(runs: Sequence[RunLike], by: str) -> str:
     """Say what a comparison is conditional on; nothing if it is not."""
     if by == "loo" and _conditional([posterior_run(run) for run in runs]):
         return CONDITIONAL
-    return "compared by K-fold cross-validation" * (by == "kfold")
+    return "compared by K-fold cross-validation" if by == "kfold" else ""
 
 
 def _same_folds(runs: Sequence[Run]) -> bool:

@@ -24,6 +24,7 @@ from semistan.infer.processors import usable_cores
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import Run
 from semistan.version import __version__
+from semistan.words import count
 from semistan.workflow.runs import RunLike, opened
 
 LIBRARIES = ("torch", "cmdstanpy", "numpy", "pandas", "arviz", "formulaic", "onnx", "onnxruntime")
@@ -86,7 +87,7 @@ def _cores() -> Finding:
         "cores",
         True,
         f"{usable_cores()} physical cores usable: by default {chains} of 4 chains at a time, "
-        f"{threads} thread{'s' * (threads != 1)} each",
+        f"{count(threads, 'thread')} each",
     )
 
 

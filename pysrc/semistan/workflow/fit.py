@@ -52,6 +52,7 @@ from semistan.program.parts import Kernel, has_kernel
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.subspace.descent import Progress
 from semistan.subspace.leading_layers import as_epochs
+from semistan.words import count
 from semistan.workflow.compiled import (
     compile_model,
     plan_of,
@@ -511,9 +512,8 @@ def sampling_text(run: Run) -> str:
     options, missing, plan = run.options, len(run.missing), run.plan
     method = method_of(options)
     if not method.has_warmup:
-        several = f"{missing} approximation{'s' * (missing != 1)}"
-        return f"{method.text}: {several} x {options.per_chain} draws"
+        return f"{method.text}: {count(missing, 'approximation')} x {options.per_chain} draws"
     return (
-        f"sampling {missing} chain{'s' * (missing != 1)} x ({run.manifest.warmup_text} + "
+        f"sampling {count(missing, 'chain')} x ({run.manifest.warmup_text} + "
         f"{options.per_chain}) draws, {min(missing, plan.chains)} at a time, {plan.text()}"
     )

@@ -24,6 +24,7 @@ from semistan.model.families.family import Dispersion, Family
 from semistan.model.formula.formula import Formula, parse_formula, with_predictors
 from semistan.model.names import stan_name
 from semistan.model.table.canonical import label
+from semistan.words import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +112,8 @@ def response_levels(formula: Formula, frame: pd.DataFrame, first: Sequence[str])
     found = _found(frame[name], name)
     if not 2 <= len(found) <= MOST:
         raise InputError(
-            f"family {CATEGORICAL}: response '{name}' has {len(found)} different value"
-            f"{'s' * (len(found) != 1)}, expected 2 to {MOST} categories"
+            f"family {CATEGORICAL}: response '{name}' has {len(found)} different "
+            f"{plural('value', len(found))}, expected 2 to {MOST} categories"
         )
     by_name, chosen = by_stan_name(found, name), []
     for item in first:

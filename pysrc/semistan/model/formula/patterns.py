@@ -43,7 +43,7 @@ def with_columns(text: str, columns: Sequence[str]) -> str:
         prefix = text[start:stop].rstrip("* ")
         found = [name for name in columns if name.startswith(prefix)]
         if not found:
-            shown = ", ".join(columns[:8]) + ", ..." * (len(columns) > 8)
+            shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
             raise formula_error(
                 text, f"no column begins with '{prefix}'; the table has {shown}", (start, stop)
             )

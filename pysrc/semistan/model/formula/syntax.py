@@ -186,7 +186,7 @@ def formula_error(text: str, message: str, place: Span | str | None = None) -> I
     line = re.sub(r"\s", " ", text)
     first = max(0, start - SHOWN // 2) if len(line) > SHOWN else 0
     last = max(first + SHOWN, min(end, start + SHOWN))
-    before, after = "... " * (first > 0), " ..." * (last < len(line))
+    before, after = "... " if first > 0 else "", " ..." if last < len(line) else ""
     carets = " " * (len(before) + start - first) + "^" * max(1, min(end, last) - start)
     return InputError(f"in the formula\n  {before}{line[first:last]}{after}\n  {carets}\n{message}")
 

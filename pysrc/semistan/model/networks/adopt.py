@@ -257,7 +257,7 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 def _listed(parameters: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
     shown = ", ".join(f"{key} {shape}" for key, shape in parameters[:6])
-    return shown + ", ..." * (len(parameters) > 6)
+    return shown + (", ..." if len(parameters) > 6 else "")
 
 
 def _numbers(values: tuple[float, ...]) -> str:

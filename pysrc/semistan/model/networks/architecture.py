@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from semistan.model.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
+Choice = TypeVar("Choice")
 Lines = tuple[tuple[str, str], ...]  # declarations and their comments
 
 
@@ -44,6 +45,11 @@ class Graph(Protocol):
 
     def transposed(self, value: str) -> str:
         """Swap the last two axes."""
+
+
+def needed(*choices: tuple[Choice, bool]) -> tuple[Choice, ...]:
+    """Return those of some things that a program needs, each said beside it."""
+    return tuple(thing for thing, is_needed in choices if is_needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Leading:
         """The sizes of all layers, and how many are constants."""
         counts = " + ".join(map(str, self.frozen if len(set(self.frozen)) > 1 else self.frozen[:1]))
         activation = f", {self.whole.activation}" if self.whole.activation else ""
-        return f"{self.whole.text}{activation}" + f", {counts} frozen" * self.any
+        return f"{self.whole.text}{activation}" + (f", {counts} frozen" if self.any else "")
 
     @property
     def any(self) -> bool:

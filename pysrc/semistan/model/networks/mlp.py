@@ -23,7 +23,7 @@ from semistan.model.networks.activations import (
     onnx_activation,
     onnx_slope,
 )
-from semistan.model.networks.architecture import Graph, Layer, StanText
+from semistan.model.networks.architecture import Graph, Layer, StanText, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -177,20 +177,21 @@ class FullyConnected(Layered):
         size, of = ("n_networks, ", "of each: inputs, ") if several else ("", "Q, ")
         most = ", of the deepest" if several else ""
         least, each = (0, "array[n_networks] ") if several else (1, "")
-        outputs = "outputs" if predictors else "1"
+        outputs, in_cpp = "outputs" if predictors else "1", "_in_cpp" if kernel else ""
         first, *_, last = ACTIVATIONS
         added = "networks" if predictors else "networks, whose outputs are added"
         return StanText(
-            files=(
-                *["activate.stanfunctions"] * (not kernel),
-                f"layers{'_in_cpp' * kernel}.stanfunctions",
-                f"network{'_outputs' * predictors}{'_in_cpp' * kernel}.stanfunctions",
-                *["widths.stanfunctions"] * several,
-                *["networks.stanfunctions"] * (several and not predictors),
-                *["n_outputs.stanfunctions", "outputs.stanfunctions"] * predictors,
+            files=needed(
+                ("activate.stanfunctions", not kernel),
+                (f"layers{in_cpp}.stanfunctions", True),
+                (f"network{'_outputs' if predictors else ''}{in_cpp}.stanfunctions", True),
+                ("widths.stanfunctions", several),
+                ("networks.stanfunctions", several and not predictors),
+                ("n_outputs.stanfunctions", predictors),
+                ("outputs.stanfunctions", predictors),
             ),
             data=(
-                *[("int<lower=1> n_networks;", added)] * several,
+                *needed((("int<lower=1> n_networks;", added), several)),
                 ("int<lower=1> n_layers;", f"layers, the output layer included{most}"),
                 (
                     f"array[{size}n_layers + 1] int<lower={least}> widths;",
@@ -202,16 +203,16 @@ class FullyConnected(Layered):
                 ),
             ),
             passed=(
-                (f"array[{',' * several}] int", "widths"),
+                ("array[,] int" if several else "array[] int", "widths"),
                 ("array[] int" if several else "int", "activation"),
             ),
             has_kernel=True,
-            output_inputs=f"output{'s' * several}_inputs.stanfunctions",
-            along=(
-                "activation_slope.stanfunctions",
-                "network_along.stanfunctions",
-                *["n_outputs.stanfunctions"] * (several and not predictors),
-                *["outputs_along.stanfunctions"] * several,
+            output_inputs=f"{'outputs' if several else 'output'}_inputs.stanfunctions",
+            along=needed(
+                ("activation_slope.stanfunctions", True),
+                ("network_along.stanfunctions", True),
+                ("n_outputs.stanfunctions", several and not predictors),
+                ("outputs_along.stanfunctions", several),
             ),
         )
 
@@ -220,7 +221,7 @@ class FullyConnected(Layered):
         """Return the values of what ``stan_text`` declares as data."""
         longest = max(len(part.widths) for part in parts)
         several = len(parts) > 1 or parts[0].outputs > 1
-        widths = [[*part.widths, *[0] * (longest - len(part.widths))] for part in parts]
+        widths = [[*part.widths, *([0] * (longest - len(part.widths)))] for part in parts]
         activation = [activation_code(part.activation) for part in parts]
         return {
             **({"n_networks": len(widths)} if several else {}),

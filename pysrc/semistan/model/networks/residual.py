@@ -29,7 +29,7 @@ from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.networks.activations import activate, onnx_activation, onnx_slope
-from semistan.model.networks.architecture import Graph, Layer, StanText
+from semistan.model.networks.architecture import Graph, Layer, StanText, needed
 from semistan.model.networks.mlp import (
     FullyConnected,
     Layered,
@@ -74,8 +74,8 @@ class Residual(Layered):
     @property
     def text(self) -> str:
         """The widths of all layers, and the options, as ``2-16-16-1 (skip, norm)``."""
-        chosen = ["skip"] * self.skip + ["norm"] * self.norm
-        return "-".join(map(str, self.widths)) + f" ({', '.join(chosen)})" * bool(chosen)
+        chosen = needed(("skip", self.skip), ("norm", self.norm))
+        return "-".join(map(str, self.widths)) + (f" ({', '.join(chosen)})" if chosen else "")
 
     def features(self, w: Tensor, u: Tensor, frozen: int) -> Tensor:
         """Pass inputs through the first layers, to what the one behind them takes."""
@@ -139,14 +139,15 @@ class Residual(Layered):
         each = "array[n_networks] " if several else ""
         kind = "array[] int" if several else "int"
         return StanText(
-            files=(
-                "activate.stanfunctions",
-                "layers.stanfunctions",
-                "residual.stanfunctions",
-                *["residual_network.stanfunctions"] * (not several),
-                *["widths.stanfunctions", "n_outputs.stanfunctions"] * several,
-                *["residual_outputs.stanfunctions"] * several,
-                *["residual_networks.stanfunctions"] * (several and not predictors),
+            files=needed(
+                ("activate.stanfunctions", True),
+                ("layers.stanfunctions", True),
+                ("residual.stanfunctions", True),
+                ("residual_network.stanfunctions", not several),
+                ("widths.stanfunctions", several),
+                ("n_outputs.stanfunctions", several),
+                ("residual_outputs.stanfunctions", several),
+                ("residual_networks.stanfunctions", several and not predictors),
             ),
             data=(
                 *plain.data,
@@ -155,10 +156,10 @@ class Residual(Layered):
             ),
             passed=(*plain.passed, (kind, "skip"), (kind, "layer_norm")),
             has_kernel=False,
-            along=(
-                "activation_slope.stanfunctions",
-                "residual_along.stanfunctions",
-                *["residual_outputs_along.stanfunctions"] * several,
+            along=needed(
+                ("activation_slope.stanfunctions", True),
+                ("residual_along.stanfunctions", True),
+                ("residual_outputs_along.stanfunctions", several),
             ),
         )
 

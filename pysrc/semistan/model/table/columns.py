@@ -473,7 +473,7 @@ def _check_listed(factor: str, frame: pd.DataFrame) -> None:
     lacking = {level: n for level, n in found if n and level not in levels}
     if lacking:
         shown = ", ".join(f"{level!r} ({n})" for level, n in [*lacking.items()][:MOST_SHOWN])
-        more = ", ..." * (len(lacking) > MOST_SHOWN)
+        more = ", ..." if len(lacking) > MOST_SHOWN else ""
         raise InputError(
             f"'{factor}' leaves out levels that {sum(lacking.values())} of {len(frame)} rows have: "
             f"{shown}{more}. List these levels, too, or leave their rows out of the data."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from semistan.errors import InputError, did_you_mean
 from semistan.model.formula.syntax import formula_error
 from semistan.model.table.disguised import advice
+from semistan.words import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,7 @@ def check_columns(frame: pd.DataFrame, names: Iterable[str], formula: str) -> No
         named = ", ".join(f"'{name}'" for name in absent)
         raise formula_error(
             formula,
-            f"the formula names column{'s' * (len(absent) > 1)} {named}, which the data do not "
+            f"the formula names {plural('column', len(absent))} {named}, which the data do not "
             f"have.{''.join(hints)}",
             absent[0],
         )

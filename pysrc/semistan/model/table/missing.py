@@ -60,7 +60,7 @@ class Missing:
         more = ", ..." if len(self.rows) > ROWS_NAMED else ""
         return (
             f"dropped {len(self)} of {self.total} rows, with missing or infinite values in "
-            f"{self.by_column}: row{'s' * (len(self) > 1)} {named}{more}"
+            f"{self.by_column}: {'rows' if len(self) > 1 else 'row'} {named}{more}"
         )
 
 

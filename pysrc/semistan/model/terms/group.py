@@ -122,7 +122,7 @@ class Group(Penalised):
     @property
     def units(self) -> Array:
         """Standard deviation of what each effect multiplies, 1 for the intercept."""
-        return np.array([1.0] * self.intercept + list(self.terms.scale))
+        return np.array([*([1.0] if self.intercept else []), *self.terms.scale])
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -169,7 +169,7 @@ class Group(Penalised):
         known = {label: i for i, label in enumerate(self.levels)}
         new = tuple(sorted({label for label in labels if label is not None} - known.keys()))
         if new and not allow_new_levels:
-            shown = ", ".join(repr(label) for label in new[:5]) + ", ..." * (len(new) > 5)
+            shown = ", ".join(repr(label) for label in new[:5]) + (", ..." if len(new) > 5 else "")
             raise InputError(
                 f"'{':'.join(self.by)}' has levels that the model was not trained on: {shown}. "
                 "Predict them as drawn from their distribution with --allow-new-levels."

@@ -58,7 +58,9 @@ class GroupBy(Several, Group):
     @property
     def units(self) -> Array:
         """Size of what the effects of each standard deviation multiply, level of h by level."""
-        return np.tile([1.0] * self.intercept + list(self.terms.scale), len(self.per_levels))
+        return np.tile(
+            [*([1.0] if self.intercept else []), *self.terms.scale], len(self.per_levels)
+        )
 
     @property
     def which(self) -> Index:

@@ -18,6 +18,7 @@ from semistan.posterior.effects.importance import permutation_importance
 from semistan.posterior.effects.marginal import average_marginal_effects
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.weighting import weighting
+from semistan.words import part_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +61,7 @@ class EffectTable:
     @property
     def basis(self) -> str:
         """On what it rests, as ``1,000 of 4,000 draws, 442 rows, weighted by w``."""
-        parts = [_part(*self.draws, "draw"), _part(*self.rows, "row")]
+        parts = [part_of(*self.draws, "draw"), part_of(*self.rows, "row")]
         if self.weights:
             parts.append(self.weights)
         return ", ".join(parts)
@@ -144,8 +145,3 @@ def _affordable(
         affordable = max(FEWEST_ROWS, int(MOST_WORK / (each * draws)))
         rows = affordable if affordable < size else None
     return posterior if draws >= posterior.size else posterior.thin(draws), rows
-
-
-def _part(used: int, of: int, noun: str) -> str:
-    words = f"{of:,} {noun}{'s' * (of != 1)}"
-    return words if used >= of else f"{used:,} of {words}"

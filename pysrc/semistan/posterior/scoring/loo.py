@@ -193,7 +193,7 @@ class Loo:
 
 def _numbers(positions: Sequence[int] | np.ndarray) -> str:
     """Return numbers of rows from 1, the first ten of them."""
-    return ", ".join(str(i + 1) for i in positions[:10]) + ", ..." * (len(positions) > 10)
+    return ", ".join(str(i + 1) for i in positions[:10]) + (", ..." if len(positions) > 10 else "")
 
 
 def standard_error(values: Array) -> float:

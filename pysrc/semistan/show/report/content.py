@@ -9,10 +9,10 @@ from semistan.show.report.coefficients import coefficients_section
 from semistan.show.report.evidence import Evidence
 from semistan.show.report.fitted import fitted_section
 from semistan.show.report.learnt import checks_section, effects_section, subspace_section
-from semistan.show.report.numbers import count
 from semistan.show.report.reproduce import cite_section, program_section, reproduce_section
 from semistan.show.report.results import Results
 from semistan.show.report.sampling import failure_notice, sampling_section
+from semistan.words import count
 
 
 def report_content(results: Results, evidence: Evidence) -> Report:

@@ -21,8 +21,8 @@ from semistan.posterior.scoring.scores import pointwise, scores, scores_table
 from semistan.posterior.weighting import weighting
 from semistan.show.report.blocks import Picture
 from semistan.show.report.illustrate import effect_pictures, held_out_picture, run_pictures
-from semistan.show.report.numbers import count, part_of
 from semistan.show.report.results import Results
+from semistan.words import count, part_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +154,7 @@ def _held_out(results: Results) -> HeldOut | None:
 
 def _weighted(results: Results) -> str:
     weights = weighting(results.posterior.config)
-    return f", {weights}" * bool(weights)
+    return f", {weights}" if weights else ""
 
 
 def _loo(results: Results) -> Loo | None:

@@ -22,8 +22,9 @@ from semistan.show.report.blocks import (
     Section,
     Table,
 )
-from semistan.show.report.numbers import count, number, significant
+from semistan.show.report.numbers import number, significant
 from semistan.show.report.results import Results
+from semistan.words import count
 
 LIBRARIES = {"torch": "PyTorch", "python": "Python", "numpy": "NumPy"}
 
@@ -181,7 +182,8 @@ def _sampling_facts(results: Results) -> Iterator[Fact]:
     where = compiled if method.by_stan else "in PyTorch"
     yield Fact("Method", f"{method.text} {where}")
     number = count(options.chain_count, "chain" if method.has_warmup else "approximation")
-    number += " in each subspace" * (len(results.posterior.members) > 1)
+    if len(results.posterior.members) > 1:
+        number += " in each subspace"
     after = f" after {manifest.warmup_text} of warm-up" if method.has_warmup else ""
     yield Fact("Draws", f"{number}, {count(options.per_chain, 'draw')} each{after}")
     if options.temperature != 1:

@@ -24,8 +24,9 @@ from semistan.show.report.blocks import (
 )
 from semistan.show.report.evidence import Effects, Estimates, Evidence, HeldOut
 from semistan.show.report.illustrate import gallery_at
-from semistan.show.report.numbers import count, joined, number, part_of
+from semistan.show.report.numbers import joined, number
 from semistan.show.report.results import Comparison, Results
+from semistan.words import count, part_of
 
 if TYPE_CHECKING:
     import pandas as pd

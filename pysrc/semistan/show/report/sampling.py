@@ -19,8 +19,8 @@ from semistan.show.report.blocks import (
 )
 from semistan.show.report.evidence import Evidence
 from semistan.show.report.illustrate import gallery_at
-from semistan.show.report.numbers import count
 from semistan.show.report.results import Results
+from semistan.words import count
 
 FLAG = re.compile(r"--[a-z][a-z-]*")
 
