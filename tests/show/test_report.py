@@ -337,15 +337,35 @@ def test_many_coefficients_scroll_in_their_own_frame():
     assert any("b_x44" in node.text for node in tall)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
-def test_every_family_says_what_a_coefficient_means(family):
-    response = {"gaussian": "y", "poisson": "count", "bernoulli": "flag"}[family]
-    meaning = {"gaussian": "the mean response", "poisson": "log of the mean", "bernoulli": "odds"}
-    results = small_results(f"{response} ~ x + nn(u)", family=family)
-    text = text_of(page_of(results))
-    assert re.search(rf"A coefficient is the change of .*{meaning[family]}", text)
+AMOUNT = "I((abs(z - 1.2) + z - 1.2) / 2)"
+MU, LEAST = "\N{GREEK SMALL LETTER MU}", "\N{GREATER-THAN OR EQUAL TO}"
+
+
+@pytest.mark.parametrize(
+    ("family", "response", "meaning", "equation"),
+    [
+        ("gaussian", "y", "the mean of the response", "E[y]"),
+        ("lognormal", "z", "the mean of log the response", "E[logy]"),
+        ("poisson", "count", "the log of the mean of the response", "logE[y]"),
+        ("hurdle_poisson", "count", "mean of the response before zeros are", f"log{MU}"),
+        ("hurdle_gamma", AMOUNT, "of the response above 0", "logE[y|y>0]"),
+        ("hurdle_lognormal", AMOUNT, "log the response above 0", "E[logy|y>0]"),
+        ("zero_inflated_poisson", "count", "without the extra zeros", "logE[y|no extra0]"),
+        ("bernoulli", "flag", "the log odds", "logitE[y]"),
+        ("cumulative", "rating", "log odds .* of a higher category", "logitP[y>k]"),
+        ("sratio(probit)", "rating", "of going beyond a category", f"probitP[y>k|y{LEAST}k]"),
+        ("acat", "rating", "of a category against the one below", "logP[y=k+1]/P[y=k]"),
+        ("categorical", "mode", "against bus", "logP[y=k]/P[y=bus]"),
+    ],
+)  # fmt: skip
+def test_every_family_says_what_a_coefficient_means(family, response, meaning, equation):
+    results = small_results(f"{response} ~ x + nn(u)", family=family, frame=category_frame())
+    page = page_of(results)
+    assert re.search(rf"A coefficient is the change of [^.]*{meaning}", text_of(page))
+    found = Page(page).all("math")[0].text.replace("\n", "")
+    assert found.split("=x")[0] == equation
     assert ("sigma" in [row[0].text for row in coefficient_table(results).rows]) == (
-        family == "gaussian"
+        "sigma" in results.posterior.family.dispersion
     )
 
 

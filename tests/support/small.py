@@ -23,9 +23,9 @@ RARER_RESPONSES = {
     "zero_inflated_negbinomial": "count",
     "hurdle_poisson": "count",
     "hurdle_negbinomial": "count",
-    "hurdle_gamma": "I(z.clip(1.2) - 1.2)",
-    "hurdle_lognormal": "I(z.clip(1.2) - 1.2)",
-    "zero_one_inflated_beta": "I(z.clip(1.2, 1.8) - 1.2)",
+    "hurdle_gamma": "I((abs(z - 1.2) + z - 1.2) / 2)",
+    "hurdle_lognormal": "I((abs(z - 1.2) + z - 1.2) / 2)",
+    "zero_one_inflated_beta": "I((abs(z - 1.2) - abs(z - 1.8) + 0.6) / 2)",
 }  # of families whose Stan functions are compiled together
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from semistan.lazy import functional
 from semistan.model.arrays import Array
-from semistan.model.families.family import Dispersion, Family, Given
+from semistan.model.families.family import Dispersion, Family, Given, Predicted
 from semistan.model.families.ordinal import (
     expected_category,
     ordinal_family,
@@ -83,6 +83,11 @@ def of_categories(link: str, K: int) -> Family:
         density_functions=("acat_logit.stanfunctions",),
         by_row=True,
         probabilities=each,
+        predicted=Predicted(
+            "log P[y = k + 1] / P[y = k]",
+            "log-odds of the next {y}",
+            "a category against the one below it",
+        ),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.family import Dispersion, Family
+from semistan.model.families.family import Dispersion, Family, Predicted
 from semistan.model.families.noise import NOISE, Noise
 from semistan.model.families.ordinal import (
     gap_names,
@@ -101,6 +101,7 @@ def of_categories(link: str, K: int) -> Family:
         density_functions=CUMULATIVE_PROBIT if probit else (),
         by_row=probit,
         probabilities=partial(probabilities, noise, K),
+        predicted=Predicted("P[y > k]", "latent {y}", "a higher category, at each threshold"),
     )
 
 

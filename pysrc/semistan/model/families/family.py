@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -145,6 +145,27 @@ class Tails:
     mean: Callable[[Array, Mapping[str, Array], Array, Array], Array]
 
 
+class Predicted(NamedTuple):
+    """What the link of the linear predictor is of.
+
+    Attributes
+    ----------
+    symbol : str
+        Its formula, as ``E[y | y > 0]``.
+    words : str
+        Its name, with ``{y}`` in place of the response.
+    event : str
+        Of ordered categories, whose odds or probability it is of, in words.
+    """
+
+    symbol: str = "E[y]"
+    words: str = "mean of {y}"
+    event: str = ""
+
+
+MEAN = Predicted()
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """One response distribution with its link.
@@ -231,6 +252,8 @@ class Family:
         are integrated out by Laplace's method; empty if there is none.
     tails : Tails, optional
         What a censored or truncated response needs.
+    predicted : Predicted
+        What the link of the linear predictor is of, where that is not the mean.
     """
 
     name: str
@@ -269,6 +292,7 @@ class Family:
     variance: Callable[[Array, Mapping[str, Array]], Array] | None = None
     cumulant: str = ""
     tails: Tails | None = None
+    predicted: Predicted = MEAN
 
     def __str__(self) -> str:
         return self.text or self.name

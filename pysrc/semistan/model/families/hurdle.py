@@ -15,7 +15,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.common import SMALL_RATE, is_count, log_of_mean
 from semistan.model.families.counted import NEGBINOMIAL_COUNTS, POISSON_COUNTS, Counted
-from semistan.model.families.family import Family
+from semistan.model.families.family import Family, Predicted
 from semistan.model.families.shares import (
     HU,
     log1m_share,
@@ -77,6 +77,7 @@ def _hurdle(counted: Counted) -> Family:
         ),
         stan_functions=("poisson_log_safe_rng.stanfunctions", f"{name}_rng.stanfunctions"),
         by_row=True,
+        predicted=Predicted("\N{GREEK SMALL LETTER MU}", "mean of {y} before zeros are taken away"),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.common import LARGEST_EXPONENT
-from semistan.model.families.family import Family, Given
+from semistan.model.families.family import Family, Given, Predicted
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.lognormal import LOGNORMAL
 from semistan.model.families.shares import HU, log1m_share, log_share, with_share
@@ -67,6 +67,9 @@ def _hurdle(amounts: Family) -> Family:
         stan_rng=f"{name}_rng({{eta}}, {{{own}}}, {{hu}})",
         density_functions=("shares.stanfunctions", f"{name}.stanfunctions"),
         by_row=True,
+        predicted=Predicted(
+            amounts.predicted.symbol.replace("]", " | y > 0]"), f"{amounts.predicted.words} above 0"
+        ),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from semistan.model.arrays import Array
 from semistan.model.families import normal_inside
 from semistan.model.families.common import mean_and_sd, normal_log_lik
-from semistan.model.families.family import SIGMA, Family
+from semistan.model.families.family import SIGMA, Family, Predicted
 from semistan.model.families.tails import normal_tails
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ LOGNORMAL = Family(
     density="lognormal_lpdf({y} | {eta}, {sigma})",
     stan_rng="lognormal_rng({eta}, {sigma})",
     variance=_variance,
+    predicted=Predicted("E[log y]", "mean of log {y}"),
     tails=normal_tails(
         "lognormal", _mean_inside, least=0.0, to_normal=lambda y: y.log(), from_normal=np.exp
     ),

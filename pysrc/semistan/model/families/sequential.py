@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.model.arrays import Array
-from semistan.model.families.family import Dispersion, Family
+from semistan.model.families.family import Dispersion, Family, Predicted
 from semistan.model.families.noise import NOISE, Noise
 from semistan.model.families.ordinal import (
     expected_category,
@@ -89,6 +89,11 @@ def of_categories(link: str, K: int) -> Family:
         ),
         by_row=True,
         probabilities=each,
+        predicted=Predicted(
+            "P[y > k | y \N{GREATER-THAN OR EQUAL TO} k]",
+            "latent {y}",
+            "going beyond a category that is reached",
+        ),
     )
 
 

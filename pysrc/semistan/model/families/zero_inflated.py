@@ -15,7 +15,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.common import is_count, log_of_mean
 from semistan.model.families.counted import NEGBINOMIAL_COUNTS, POISSON_COUNTS, Counted
-from semistan.model.families.family import Family
+from semistan.model.families.family import Family, Predicted
 from semistan.model.families.shares import ZI, log1m_share, log_share, with_share
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def _zero_inflated(counted: Counted, aliases: tuple[str, ...]) -> Family:
         density_functions=("shares.stanfunctions", f"{name}.stanfunctions"),
         stan_functions=("poisson_log_safe_rng.stanfunctions", f"{name}_rng.stanfunctions"),
         by_row=True,
+        predicted=Predicted("E[y | no extra 0]", "mean of {y} without the extra zeros"),
     )
 
 

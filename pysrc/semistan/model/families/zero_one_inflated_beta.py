@@ -15,7 +15,7 @@ from semistan.lazy import torch
 from semistan.model.arrays import Array
 from semistan.model.families.beta import PRECISION, beta_log_lik, beta_rng
 from semistan.model.families.common import Given, expit, logit_of_mean
-from semistan.model.families.family import Family
+from semistan.model.families.family import Family, Predicted
 from semistan.model.families.shares import COI, ZOI, log1m_share, log_share, with_share
 
 if TYPE_CHECKING:
@@ -76,4 +76,5 @@ ZERO_ONE_INFLATED_BETA = Family(
         "zero_one_inflated_beta.stanfunctions",
     ),
     by_row=True,
+    predicted=Predicted("E[y | 0 < y < 1]", "mean of {y} between 0 and 1"),
 )

@@ -60,15 +60,16 @@ def eta_words(material: Material) -> str:
     """Name the linear predictor: ``log-odds of vote = 1`` or ``log mean of children``."""
     family, response = material.posterior.family, material.response
     categories, link = material.posterior.design.categories, family.link
-    if family.categories:
-        return f"latent {response}"
+    predicted = family.predicted.words.format(y=response)
+    if family.ordered:
+        return predicted
     if categories:
         reference, second, *_ = categories
         return f"log-odds of {category_words(material, second)} against {reference}"
     if family.binary:
         what = "log-odds of" if link == "logit" else f"{link} of the probability of"
         return f"{what} {response} = {material.success}"
-    return f"{'' if link == 'identity' else f'{link} '}mean of {response}"
+    return f"{'' if link == 'identity' else f'{link} '}{predicted}"
 
 
 def coefficient_words(material: Material) -> str:

@@ -123,16 +123,25 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """The model's equations: the link of the mean, of exceeding ordered categories, or log odds.
+    """The model's equations.
 
-    ``every`` says that all weights are sampled, which have no directions.
+    Attributes
+    ----------
+    left : str
+        What the linear predictor is, as ``log E[y]``.
+    by_category : bool
+        Whether each category has its own.
+    ordered : bool
+        Whether thresholds are subtracted.
+    every : bool
+        Whether all weights are sampled, which have no directions.
     """
 
     kind: ClassVar[str] = "equation"
-    text: str
-    ordinal: bool = False
-    reference: str = ""
-    every: bool = False
+    left: str
+    by_category: bool
+    ordered: bool
+    every: bool
 
 
 Block = Paragraph | Bullets | Heading | Facts | Table | Gallery | Code | Equation

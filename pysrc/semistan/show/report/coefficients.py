@@ -27,8 +27,8 @@ from semistan.show.report.numbers import joined
 from semistan.show.report.results import Results
 
 MEANING = {
-    "identity": "the mean response",
-    "log": "the log of the mean response (its `exp()` is a factor)",
+    "identity": "the {mean}",
+    "log": "the log of the {mean} (its `exp()` is a factor)",
     "logit": "the log odds (its `exp()` is an odds ratio)",
     "probit": "the probability's normal quantile",
     "cloglog": "the log of -log(1 - probability) (its `exp()` is a hazard ratio)",
@@ -135,14 +135,16 @@ def _columns_text(results: Results) -> str:
         f" `b_{item.name}_...` are the same for the logarithm of {item.name}."
         for item in design.of_dispersion
     )
-    meaning = MEANING.get(family.link, "the linear predictor")
+    mean = family.predicted.words.format(y="the response")
+    meaning = MEANING.get(family.link, "the linear predictor").format(mean=mean)
     if design.categories:
         reference, *others = design.categories
         meaning = (
             f"the log-odds of {' or '.join(others)} against {reference} (its `exp()` is a ratio of "
             "such odds)"
         )
-    meaning += " of a higher category, at each threshold" if family.categories else ""
+    if family.predicted.event:
+        meaning += f" of {family.predicted.event}"
     thresholds = (
         f" `{design.intercept}[k]` is the threshold between categories k and k + 1, as by brms."
         if family.categories

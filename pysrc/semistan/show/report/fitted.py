@@ -70,9 +70,13 @@ def _implied(results: Results) -> Fact:
 
 def _equation(results: Results) -> Equation:
     family, categories = results.posterior.family, results.posterior.design.categories
-    reference = categories[0] if categories else ""
+    left = family.predicted.symbol
+    if categories:
+        left = f"log P[y = k] / P[y = {categories[0]}]"
+    elif family.link != "identity" and not left.startswith("log"):
+        left = f"{family.link} {left}"
     every = results.bundle.model.moves == "all"
-    return Equation(family.link, family.categories > 0, reference, every)
+    return Equation(left, bool(categories), family.ordered, every)
 
 
 def _model_facts(results: Results) -> Iterator[Fact]:

@@ -14,6 +14,19 @@ from typing import Any
 
 from semistan.show.report.blocks import Report
 
+MATHS = re.compile(
+    r"(?P<function>\b(?:log|logit|probit|cloglog|cauchit)\b)|(?P<operator>[EP](?=\[))"
+    r"|(?P<words>[^\W\d_]{2,}(?: [^\W\d_]{2,})*)|(?P<name>[^\W\d_])|(?P<number>\d+)"
+    r"|(?P<sign>[^\w\s])"
+)
+MATHML = {
+    "function": '<mi>{}</mi><mspace width="0.2em"></mspace>',
+    "operator": '<mi mathvariant="normal">{}</mi>',
+    "words": "<mtext>{}</mtext>",
+    "name": "<mi>{}</mi>",
+    "number": "<mn>{}</mn>",
+    "sign": '<mo stretchy="false">{}</mo>',
+}
 CODE = re.compile(r"`([^`]+)`")
 STAN_MARKS = re.compile(
     r"(?P<comment>//[^\n]*)|"
@@ -30,7 +43,7 @@ def render(report: Report) -> str:
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {"inline": inline, "highlighted": highlighted}
+    environment.filters |= {"inline": inline, "highlighted": highlighted, "mathml": mathml}
     style, script = _asset("style.css"), _asset("page.js")
     return environment.from_string(_asset("page.html.jinja")).render(
         report=report,
@@ -45,6 +58,14 @@ def inline(text: str) -> Any:
     from markupsafe import Markup, escape
 
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def mathml(text: str) -> Any:
+    """Set a formula as ``log E[y | y > 0]``: functions, words, names of a letter, and signs."""
+    from markupsafe import Markup
+
+    tokens = MATHS.finditer(text)
+    return Markup("").join(Markup(MATHML[str(t.lastgroup)]).format(t[0]) for t in tokens)
 
 
 def highlighted(text: str, language: str) -> Any:
