@@ -148,7 +148,7 @@ MODEL_FLAGS = (
          "gaussian, student, skew_normal, lognormal, gamma, weibull, exponential, beta, "
          "zero_one_inflated_beta, poisson, negbinomial, zero_inflated_poisson, "
          "zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, hurdle_gamma, "
-         "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, acat, "
+         "hurdle_lognormal, bernoulli, binomial, beta_binomial, cumulative, sratio, cratio, acat, "
          "categorical or multinomial; with another link as "
          "'bernoulli(probit)'.",
          MODEL),
