@@ -28,6 +28,7 @@ from semistan.workflow.outputs import generate
 from semistan.workflow.prepare import new_rows, prepare
 from support.columns import assert_columns
 from support.drawn import random_draws
+from support.likelihoods import assert_derivatives, assert_drawn_shares, assert_finite_far_out
 from support.small import small_config, small_frame
 
 K = 4
@@ -105,24 +106,12 @@ def test_far_out_probit_probabilities_are_those_of_the_tail():
 @each
 @pytest.mark.parametrize("eta", [-700.0, -40.0, 40.0, 700.0])
 def test_values_and_both_derivatives_are_finite_far_out(link, eta):
-    at = torch.full((K,), eta, dtype=torch.float64, requires_grad=True)
-    value = record(link).log_lik(tensor(np.arange(1, K + 1)), at, gaps(tensor))
-    (first,) = torch.autograd.grad(value.sum(), at, create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), at)
-    assert all(torch.isfinite(part).all() for part in (value, first, second))
+    assert_finite_far_out(record(link), GAPS, eta)
 
 
 @each
 def test_the_derivatives_are_right(link):
-    y = tensor(np.arange(1, K + 1))
-
-    def by_all(eta, gap_2, gap_3):
-        return record(link).log_lik(y, eta, {"gap_2": gap_2, "gap_3": gap_3})
-
-    inputs = tensor([-1.0, 2.0, 0.5, 0.3]), tensor(0.6), tensor(1.3)
-    inputs = tuple(value.requires_grad_() for value in inputs)
-    assert torch.autograd.gradcheck(by_all, inputs)
-    assert torch.autograd.gradgradcheck(by_all, inputs)
+    assert_derivatives(record(link), GAPS, [-1.0, 2.0, 0.5, 0.3])
 
 
 @each
@@ -147,13 +136,9 @@ def test_the_mean_is_the_expected_category(link):
 
 @each
 def test_random_categories_have_their_probabilities(link):
-    S, eta = 20_000, np.array([-1.0, 0.5, 2.0])
-    columns = {name: np.full((S, 1), value) for name, value in GAPS.items()}
-    draws = record(link).rng(np.tile(eta, (S, 1)), columns, np.random.default_rng(1))
-    assert record(link).support(draws).all()
-    shares = np.stack([(draws == k).mean(axis=0) for k in range(1, K + 1)], axis=1)
+    eta = np.array([-1.0, 0.5, 2.0])
     expected = probabilities(link, eta)
-    assert np.all(np.abs(shares - expected) < 5 * np.sqrt(expected * (1 - expected) / S))
+    assert_drawn_shares(record(link), GAPS, eta, expected)
 
 
 @each

@@ -13,6 +13,7 @@ from semistan.posterior.predictive import log_lik as log_lik_of
 from semistan.posterior.predictive import posterior_epred
 from semistan.workflow.fit import fit_model
 from semistan.workflow.outputs import generate
+from support.likelihoods import assert_derivatives, assert_drawn_shares, assert_finite_far_out
 from support.small import small_frame
 
 K = 4
@@ -94,35 +95,19 @@ def test_adjacent_categories_are_a_multinomial_model_with_slopes_in_proportion()
 @each
 @pytest.mark.parametrize("eta", [-700.0, -40.0, 40.0, 700.0])
 def test_values_and_both_derivatives_are_finite_far_out(written, eta):
-    at = torch.full((K,), eta, dtype=torch.float64, requires_grad=True)
-    value = family(written).log_lik(tensor(np.arange(1, K + 1)), at, gaps(tensor))
-    (first,) = torch.autograd.grad(value.sum(), at, create_graph=True)
-    (second,) = torch.autograd.grad(first.sum(), at)
-    assert all(torch.isfinite(part).all() for part in (value, first, second))
+    assert_finite_far_out(family(written), GAPS, eta)
 
 
 @each
 def test_the_derivatives_are_right(written):
-    y = tensor(np.arange(1, K + 1))
-
-    def by_all(eta, gap_2, gap_3):
-        return family(written).log_lik(y, eta, {"gap_2": gap_2, "gap_3": gap_3})
-
-    inputs = tensor([-1.0, 2.0, 0.5, 0.3]), tensor(-0.6), tensor(1.3)
-    inputs = tuple(value.requires_grad_() for value in inputs)
-    assert torch.autograd.gradcheck(by_all, inputs)
-    assert torch.autograd.gradgradcheck(by_all, inputs)
+    assert_derivatives(family(written), GAPS, [-1.0, 2.0, 0.5, 0.3])
 
 
 @each
 def test_random_categories_have_their_probabilities(written):
-    S, eta = 20_000, np.array([-1.0, 0.5, 2.0])
-    columns = {name: np.full((S, 1), value) for name, value in GAPS.items()}
-    draws = family(written).rng(np.tile(eta, (S, 1)), columns, np.random.default_rng(1))
-    assert family(written).support(draws).all()
-    shares = np.stack([(draws == k).mean(axis=0) for k in range(1, K + 1)], axis=1)
+    eta = np.array([-1.0, 0.5, 2.0])
     expected = np.stack([probabilities(written, value) for value in eta])
-    assert np.all(np.abs(shares - expected) < 5 * np.sqrt(expected * (1 - expected) / S))
+    assert_drawn_shares(family(written), GAPS, eta, expected)
 
 
 @each
