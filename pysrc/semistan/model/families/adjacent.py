@@ -21,14 +21,13 @@ from semistan.model.families.family import Dispersion, Family, Given, Predicted
 from semistan.model.families.ordinal import (
     expected_category,
     ordinal_family,
-    read_options,
     thresholds,
 )
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME, LOGIT = "acat", "logit"
+NAME, LINKS = "acat", ("logit",)
 GAP = Dispersion("gap", "", "normal(0, 2.5)", start=0.0, link="identity")
 
 
@@ -89,8 +88,3 @@ def of_categories(link: str, K: int) -> Family:
             "a category against the one below it",
         ),
     )
-
-
-def read(options: list[str]) -> Family:
-    """Read what users write in brackets."""
-    return read_options(NAME, (LOGIT,), of_categories, options)

@@ -22,7 +22,6 @@ from semistan.model.families.ordinal import (
     gap_names,
     ordinal_family,
     picked,
-    read_options,
     share_of_first,
     thresholds,
 )
@@ -78,7 +77,7 @@ def rng(
     return np.asarray(1.0 + sum((latent > each).astype(float) for each in tau))
 
 
-NAME = "cumulative"
+NAME, LINKS = "cumulative", tuple(NOISE)
 GAP = Dispersion("gap", "", "lognormal(0, 1)")  # 95% from 0.14 to 7.1; normal as NUTS moves it
 CUMULATIVE_PROBIT = ("log_Phi.stanfunctions", "cumulative_probit.stanfunctions")
 
@@ -101,10 +100,7 @@ def of_categories(link: str, K: int) -> Family:
         density_functions=CUMULATIVE_PROBIT if probit else (),
         by_row=probit,
         probabilities=partial(probabilities, noise, K),
-        predicted=Predicted("P[y > k]", "latent {y}", "a higher category, at each threshold"),
+        predicted=Predicted(
+            "{link} P[y > k]", "latent {y}", "a higher category, at each threshold"
+        ),
     )
-
-
-def read(options: list[str]) -> Family:
-    """Read what users write in brackets."""
-    return read_options(NAME, tuple(NOISE), of_categories, options)

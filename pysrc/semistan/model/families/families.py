@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
@@ -22,15 +20,15 @@ from semistan.model.families.beta import BETA
 from semistan.model.families.beta_binomial import BETA_BINOMIAL
 from semistan.model.families.binomial import BINOMIAL
 from semistan.model.families.exponential import EXPONENTIAL
-from semistan.model.families.family import Family, Given
+from semistan.model.families.family import Family
 from semistan.model.families.gamma import GAMMA
 from semistan.model.families.gaussian import GAUSSIAN
 from semistan.model.families.hurdle import HURDLE_NEGBINOMIAL, HURDLE_POISSON
 from semistan.model.families.hurdle_amounts import HURDLE_GAMMA, HURDLE_LOGNORMAL
-from semistan.model.families.links import LINKS, Link, refuse_link
+from semistan.model.families.links import LINKS, linked_units, refuse_link
 from semistan.model.families.lognormal import LOGNORMAL
 from semistan.model.families.negbinomial import NEGBINOMIAL
-from semistan.model.families.ordinal import check_categories
+from semistan.model.families.ordinal import Ordinal, check_categories
 from semistan.model.families.poisson import POISSON
 from semistan.model.families.skew_normal import SKEW_NORMAL
 from semistan.model.families.student import STUDENT
@@ -68,14 +66,13 @@ FAMILIES: tuple[Family, ...] = (
     HURDLE_LOGNORMAL,
     ZERO_ONE_INFLATED_BETA,
 )
-ORDERED: Mapping[str, Callable[[str, int], Family]] = {
-    each.NAME: each.of_categories for each in (cumulative, sequential, adjacent)
-}  # of ordered categories, by link and number
+ORDERED: Mapping[str, Ordinal] = {
+    each.NAME: Ordinal(each.NAME, each.LINKS, each.of_categories)
+    for each in (cumulative, sequential, adjacent)
+}  # of ordered categories
 OF_CATEGORIES: Mapping[str, Callable[[list[str]], Family]] = {
-    cumulative.NAME: cumulative.read,
-    sequential.NAME: sequential.read,
-    sequential.ALIAS: sequential.read,
-    adjacent.NAME: adjacent.read,
+    **{name: each.read for name, each in ORDERED.items()},
+    sequential.ALIAS: ORDERED[sequential.NAME].read,
     categorical.CATEGORICAL: categorical.read,
     multinomial.MULTINOMIAL: multinomial.read,
 }  # whose records depend on them
@@ -137,7 +134,7 @@ def _linked(record: Family, name: str) -> Family:
         record,
         link=name,
         text=f"{record.name}({name})",
-        eta_units=lambda y, given: _linked_units(record, link, y, given),
+        eta_units=partial(linked_units, link, record.eta_units),
         mean=lambda eta, disp: mean(link.to_default(eta), disp),
         log_lik=lambda y, eta, disp: record.log_lik(y, link.tensor(eta), disp),
         rng=lambda eta, disp, generator: record.rng(link.to_default(eta), disp, generator),
@@ -158,11 +155,6 @@ def _linked(record: Family, name: str) -> Family:
         in_units_of_y=link.in_units_of_y,
         density_functions=(*link.stan_functions, *record.density_functions),
     )
-
-
-def _linked_units(record: Family, link: Link, y: Array, given: Given) -> tuple[float, float]:
-    rest = {name: values for name, values in given.items() if name != "offsets"}
-    return link.units(*record.eta_units(y, rest), given.get("offsets", np.zeros(1)))
 
 
 def with_categories(record: Family, y: Array, name: str, known: int = 0) -> Family:
@@ -188,4 +180,4 @@ def with_categories(record: Family, y: Array, name: str, known: int = 0) -> Fami
         return record
     K = record.categories or known or int(y.max())
     check_categories(record.name, y, K, name)
-    return ORDERED[record.name](record.link, K)
+    return ORDERED[record.name].of_categories(record.link, K)

@@ -150,15 +150,15 @@ class Predicted(NamedTuple):
 
     Attributes
     ----------
-    symbol : str
-        Its formula, as ``E[y | y > 0]``.
+    equation : str
+        The left side of the model's equation, with ``{link}`` in place of the link.
     words : str
         Its name, with ``{y}`` in place of the response.
     event : str
         Of ordered categories, whose odds or probability it is of, in words.
     """
 
-    symbol: str = "E[y]"
+    equation: str = "{link} E[y]"
     words: str = "mean of {y}"
     event: str = ""
 

@@ -77,7 +77,9 @@ def _hurdle(counted: Counted) -> Family:
         ),
         stan_functions=("poisson_log_safe_rng.stanfunctions", f"{name}_rng.stanfunctions"),
         by_row=True,
-        predicted=Predicted("\N{GREEK SMALL LETTER MU}", "mean of {y} before zeros are taken away"),
+        predicted=Predicted(
+            "{link} \N{GREEK SMALL LETTER MU}", "mean of {y} before zeros are taken away"
+        ),
     )
 
 

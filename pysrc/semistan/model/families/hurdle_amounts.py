@@ -68,7 +68,8 @@ def _hurdle(amounts: Family) -> Family:
         density_functions=("shares.stanfunctions", f"{name}.stanfunctions"),
         by_row=True,
         predicted=Predicted(
-            amounts.predicted.symbol.replace("]", " | y > 0]"), f"{amounts.predicted.words} above 0"
+            amounts.predicted.equation.replace("]", " | y > 0]"),
+            f"{amounts.predicted.words} above 0",
         ),
     )
 

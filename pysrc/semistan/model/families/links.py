@@ -20,7 +20,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE
+from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE, Given
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -155,6 +155,14 @@ LINKS: tuple[Link, ...] = (
         in_units_of_y=True,
     ),
 )
+
+
+def linked_units(
+    link: Link, units: Callable[[Array, Given], tuple[float, float]], y: Array, given: Given
+) -> tuple[float, float]:
+    """Return the units of a predictor with a link, from those under the default one."""
+    rest = {name: values for name, values in given.items() if name != "offsets"}
+    return link.units(*units(y, rest), given.get("offsets", np.zeros(1)))
 
 
 def refuse_link(name: str, link: str, known: tuple[str, ...]) -> None:

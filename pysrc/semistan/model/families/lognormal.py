@@ -59,7 +59,7 @@ LOGNORMAL = Family(
     density="lognormal_lpdf({y} | {eta}, {sigma})",
     stan_rng="lognormal_rng({eta}, {sigma})",
     variance=_variance,
-    predicted=Predicted("E[log y]", "mean of log {y}"),
+    predicted=Predicted("{link} E[log y]", "mean of log {y}"),
     tails=normal_tails(
         "lognormal", _mean_inside, least=0.0, to_normal=lambda y: y.log(), from_normal=np.exp
     ),

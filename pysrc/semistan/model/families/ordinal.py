@@ -8,9 +8,9 @@ thresholds alone, as by brms: b_Intercept[k] is tau_k less the intercept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from semistan.errors import InputError
 from semistan.model.arrays import Array
 from semistan.model.families.common import logit_of_mean
 from semistan.model.families.family import Dispersion, Family, Given
-from semistan.model.families.links import LINKS, refuse_link
+from semistan.model.families.links import LINKS, linked_units, refuse_link
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,35 +46,38 @@ def thresholds(values: Mapping[str, Any], K: int) -> list[Any]:
     return found
 
 
-def read_options(
-    name: str, links: Sequence[str], of_categories: Callable[[str, int], Family], options: list[str]
-) -> Family:
-    """Read a link, a number of categories, or both.
+class Ordinal(NamedTuple):
+    """A model of ordered categories, before their number is known.
 
-    Parameters
+    Attributes
     ----------
     name : str
         The family's.
-    links : sequence of str
+    links : tuple of str
         Those that it has, the default one first.
     of_categories : callable
         Maps a link and a number of categories, 0 if it is not known, to the record.
-    options : list of str
-        What users write in brackets.
     """
-    numbers = [option for option in options if option.isdecimal()]
-    own = [option for option in options if option not in numbers]
-    if len(numbers) > 1 or len(own) > 1:
-        raise InputError(
-            f"family {name} takes a link and a number of categories, as '{name}(logit, 5)', got "
-            f"'{', '.join(options)}'"
-        )
-    link, K = (own or links)[0], int((numbers or ["0"])[0][:DIGITS])
-    if link not in links:
-        refuse_link(name, link, tuple(links))
-    if numbers and K < 2:
-        raise InputError(f"family {name} needs two categories or more, got {K}")
-    return of_categories(link, K)
+
+    name: str
+    links: tuple[str, ...]
+    of_categories: Callable[[str, int], Family]
+
+    def read(self, options: list[str]) -> Family:
+        """Read what users write in brackets: a link, a number of categories, or both."""
+        numbers = [option for option in options if option.isdecimal()]
+        own = [option for option in options if option not in numbers]
+        if len(numbers) > 1 or len(own) > 1:
+            raise InputError(
+                f"family {self.name} takes a link and a number of categories, as "
+                f"'{self.name}({self.links[0]}, 5)', got '{', '.join(options)}'"
+            )
+        link, K = (*own, *self.links)[0], int((numbers or ["0"])[0][:DIGITS])
+        if link not in self.links:
+            refuse_link(self.name, link, self.links)
+        if numbers and K < 2:
+            raise InputError(f"family {self.name} needs two categories or more, got {K}")
+        return self.of_categories(link, K)
 
 
 def ordinal_family(name: str, link: str, K: int, gap: Dispersion, **model: Any) -> Family:
@@ -129,8 +132,7 @@ def share_of_first(link: str, y: Array, given: Given) -> tuple[float, float]:
     if link == "logit":
         return logit_of_mean(above, given)
     name = next(item for item in LINKS if (item.name, item.default) == (link, "logit"))
-    rest = {key: values for key, values in given.items() if key != "offsets"}
-    return name.units(*logit_of_mean(above, rest), given.get("offsets", np.zeros(1)))
+    return linked_units(name, logit_of_mean, above, given)
 
 
 def check_categories(family: str, y: Array, K: int, name: str) -> None:

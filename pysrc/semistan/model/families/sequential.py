@@ -22,7 +22,6 @@ from semistan.model.families.noise import NOISE, Noise
 from semistan.model.families.ordinal import (
     expected_category,
     ordinal_family,
-    read_options,
     share_of_first,
     thresholds,
 )
@@ -30,7 +29,7 @@ from semistan.model.families.ordinal import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-NAME, ALIAS = "sratio", "cratio"
+NAME, ALIAS, LINKS = "sratio", "cratio", tuple(NOISE)
 GAP = Dispersion("gap", "", "normal(0, 2.5)", start=0.0, link="identity")
 
 
@@ -90,13 +89,8 @@ def of_categories(link: str, K: int) -> Family:
         by_row=True,
         probabilities=each,
         predicted=Predicted(
-            "P[y > k | y \N{GREATER-THAN OR EQUAL TO} k]",
+            "{link} P[y > k | y \N{GREATER-THAN OR EQUAL TO} k]",
             "latent {y}",
             "going beyond a category that is reached",
         ),
     )
-
-
-def read(options: list[str]) -> Family:
-    """Read what users write in brackets."""
-    return read_options(NAME, tuple(NOISE), of_categories, options)

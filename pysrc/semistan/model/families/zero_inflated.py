@@ -58,7 +58,7 @@ def _zero_inflated(counted: Counted, aliases: tuple[str, ...]) -> Family:
         density_functions=("shares.stanfunctions", f"{name}.stanfunctions"),
         stan_functions=("poisson_log_safe_rng.stanfunctions", f"{name}_rng.stanfunctions"),
         by_row=True,
-        predicted=Predicted("E[y | no extra 0]", "mean of {y} without the extra zeros"),
+        predicted=Predicted("{link} E[y | no extra 0]", "mean of {y} without the extra zeros"),
     )
 
 

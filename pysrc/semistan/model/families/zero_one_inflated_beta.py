@@ -76,5 +76,5 @@ ZERO_ONE_INFLATED_BETA = Family(
         "zero_one_inflated_beta.stanfunctions",
     ),
     by_row=True,
-    predicted=Predicted("E[y | 0 < y < 1]", "mean of {y} between 0 and 1"),
+    predicted=Predicted("{link} E[y | 0 < y < 1]", "mean of {y} between 0 and 1"),
 )

@@ -70,11 +70,10 @@ def _implied(results: Results) -> Fact:
 
 def _equation(results: Results) -> Equation:
     family, categories = results.posterior.family, results.posterior.design.categories
-    left = family.predicted.symbol
+    link = "" if family.link == "identity" else family.link
+    left = family.predicted.equation.format(link=link)
     if categories:
         left = f"log P[y = k] / P[y = {categories[0]}]"
-    elif family.link != "identity" and not left.startswith("log"):
-        left = f"{family.link} {left}"
     every = results.bundle.model.moves == "all"
     return Equation(left, bool(categories), family.ordered, every)
 
