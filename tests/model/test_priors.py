@@ -424,7 +424,7 @@ def test_a_step_has_the_scale_of_a_coefficient():
         ({"sdgp": "dirichlet(1)"}, "dirichlet() is for the shares of the steps of mo()"),
         ({"simo": "dirichlet(1, 0)"}, "the concentration of dirichlet must be positive, got 0"),
         ({"bsp_morank": "exponential(1)"}, "exponential allows only positive values"),
-        ({"sdgp_gpz": "beta(1, 1)"}, "allows only values between 0 and 1, and it is positive"),
+        ({"sdgp_gpz": "beta(1, 1)"}, "and the parameter can be any positive number"),
         ({"sdgp_gpx": "normal(0, 1)"}, "Did you mean 'sdgp_gpz'?"),
         ({"cor_h": "lkj(1)"}, "Did you mean 'cor_g'?"),
     ],
@@ -432,6 +432,26 @@ def test_a_step_has_the_scale_of_a_coefficient():
 def test_a_prior_that_does_not_fit_its_term_is_refused(priors, message):
     with pytest.raises(InputError, match=re.escape(message)):
         priors_before_training(small_terms(**priors))
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "prior", "values"),
+    [
+        ("skew_normal", "alpha", "lognormal(0, 1)", "any number"),
+        ("acat", "gap", "exponential(1)", "any number"),
+        ("gaussian", "sigma", "beta(1, 1)", "any positive number"),
+        ("zero_inflated_poisson", "zi", "exponential(1)", None),
+        ("cumulative", "gap", "lognormal(0, 1)", None),
+    ],
+)
+def test_a_prior_reaches_as_far_as_the_parameter_of_its_family(family, key, prior, values):
+    frame = small_frame().assign(y=lambda table: np.arange(len(table)) % 4 + 1)
+    prepared = small_prepared("y ~ x + nn(v)", frame, family=family, priors={key: prior})
+    if values is None:
+        assert prior in {line.written for line in priors_before_training(prepared.model)}
+        return
+    with pytest.raises(InputError, match=f"prior '{key}.*and the parameter can be {values}"):
+        priors_before_training(prepared.model)
 
 
 def test_a_class_that_the_model_has_not_is_refused():

@@ -30,6 +30,12 @@ PHI = "phi"
 WEIGHTS = "w"
 INTERCEPT = "student_t(3, 0, 2.5)"  # of a dispersion parameter's log, over its unit, as in brms
 COEFFICIENT = CLASSES["b"].default  # in a dispersion parameter's predictor, over the column's unit
+# The kinds of parameters that a density of some support is too narrow for, with their values.
+WIDER: dict[str, dict[str, str]] = {
+    "real": {},
+    "positive": {REAL.name: "any number"},
+    "unit interval": {REAL.name: "any number", POSITIVE.name: "any positive number"},
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,6 +234,7 @@ def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]
 
 def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> PriorGroup:
     prior = parse_prior(config.of_class(item.key) or item.prior, item.name)
+    _check_support(item.name, prior, item.kind)
     used = autoscaled(prior, units.of_dispersion if item.has_units else 1.0, config)
     return PriorGroup(
         item.name, item.key, item.name, prior.density, (prior,), (used,), (item.name,),
@@ -246,17 +253,23 @@ def _hyperparameter_group(
         default = item.default or CLASSES[item.prior_class].default
         text, source = config.chosen(item.name, item.within, item.prior_class, default=default)
         prior = parse_prior(text, item.name)
-    if prior.density.support not in ("real", item.kind.name) and not prior.density.is_constant:
-        raise InputError(
-            f"prior '{item.name}': {prior.density} allows only {VALUES[prior.density.support]}, "
-            f"and it is {item.kind.name}"
-        )
+    _check_support(item.name, prior, item.kind)
     scale = units.scale(predictor.name) * item.unit
     used = autoscaled(prior, scale, config) if item.has_units else prior
     return PriorGroup(
         item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
         (source,), kind=item.kind, text=item.text,
     )  # fmt: skip
+
+
+def _check_support(name: str, prior: Prior, kind: Kind) -> None:
+    """Refuse a density of fewer values than the parameter can have."""
+    density, wider = prior.density, WIDER[prior.density.support]
+    if kind.name in wider and not density.is_constant:
+        raise InputError(
+            f"prior '{name}': {density} allows only {VALUES[density.support]}, and the parameter "
+            f"can be {wider[kind.name]}"
+        )
 
 
 def autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
