@@ -34,8 +34,9 @@ from semistan.model.networks.mlp import FullyConnected
 from semistan.posterior.predictive import posterior_epred
 from semistan.posterior.scoring.compare import compare_elpd
 from semistan.posterior.scoring.scores import crps
-from semistan.workflow.fit import Fitted, fit_model
+from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows
+from semistan.workflow.sample import Fitted
 from tables import Split, TableOptions, read_split, read_table_options
 
 NETWORKS = ((16, 16), (3,))

@@ -35,8 +35,9 @@ from semistan.program.parts import Kernel
 from semistan.program.program import bundle_program
 from semistan.subspace.curve import arc_length
 from semistan.subspace.span import span
-from semistan.workflow.fit import draw_missing, new_run
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import configure
+from semistan.workflow.sample import draw_missing
 
 FAMILY = "gaussian"
 

@@ -29,7 +29,8 @@ from semistan.infer.processors import usable_processors
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import Run
 from semistan.program.program import bundle_program
-from semistan.workflow.fit import draw_missing, missing_tasks, new_run
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import draw_missing, missing_tasks
 
 WORKERS = (1, 2, 4)
 CHAINS = 20

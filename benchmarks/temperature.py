@@ -31,8 +31,9 @@ from semistan.model.config import with_overrides
 from semistan.model.table.rows import Rows
 from semistan.posterior.arviz import mcse, rhat
 from semistan.workflow.compiled import compile_model, trusted_kernel
-from semistan.workflow.fit import Fitted, new_run, sample
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.sample import Fitted, sample
 from semistan.workflow.train import train
 
 THETA = (-0.5, 1.0)  # of the categories

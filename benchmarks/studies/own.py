@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from semistan.posterior.predictive import log_lik, posterior_linpred
-from semistan.workflow.fit import Fitted, fit_model
+from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows
+from semistan.workflow.sample import Fitted
 from studies.problem import Found, Problem, agreement, mixed
 
 Configuration = Mapping[str, Any]

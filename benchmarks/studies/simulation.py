@@ -36,7 +36,8 @@ import torch
 from scipy import stats
 
 from semistan.model.arrays import Array
-from semistan.workflow.fit import Fitted, fit_model
+from semistan.workflow.fit import fit_model
+from semistan.workflow.sample import Fitted
 from studies.markdown import number, table, verdict
 from studies.own import QUICK
 from studies.study import Cell, Options, Record, Study, main

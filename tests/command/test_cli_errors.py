@@ -13,6 +13,7 @@ from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
 from semistan.workflow import train as training
+from semistan.workflow.watch import Watch
 from support.small import files, small_bundle, small_frame
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
@@ -275,7 +276,7 @@ def test_what_is_done_about_a_column_in_both_parts_is_said(mode, expected, comma
     said = []
     with pytest.raises(ZeroDivisionError):
         workflow.fit_model(
-            "y ~ x + u + nn(u, v)", small_frame(), out="run", say=said.append,
+            "y ~ x + u + nn(u, v)", small_frame(), out="run", watch=Watch(said.append),
             overrides={"orthogonalise": mode},
         )  # fmt: skip
     assert [line for line in said if expected in line]

@@ -13,8 +13,10 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.generated import read_generated
 from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.run import read_run
-from semistan.workflow.fit import fit_model, read_fitted
+from semistan.workflow.fit import fit_model
 from semistan.workflow.outputs import plot_effect
+from semistan.workflow.sample import read_fitted
+from semistan.workflow.watch import Watch
 from support.command import command_in
 from support.small import PAPERS, category_frame, files, small_config, small_frame
 
@@ -149,7 +151,7 @@ def test_a_model_without_structured_terms_uses_the_kernel(folder, toolchain):
     config = small_config("y ~ nn(u, v)", train__epochs=40).model_copy(
         update={"sample": SampleConfig.model_validate(QUICK | {"kernel": "auto"})}
     )
-    fit = fit_model(config, small_frame(40), out=folder / "no-terms", say=said.append)
+    fit = fit_model(config, small_frame(40), out=folder / "no-terms", watch=Watch(said.append))
     assert fit.run.kernel == "cpp", said
     assert list(fit.posterior.draws.coefficients) == ["b_Intercept"]
     (first,) = (line for line in said if line.startswith("a first answer, by Laplace's"))

@@ -16,8 +16,10 @@ import semistan
 from semistan.model.config import parse_config
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik, posterior_epred
-from semistan.workflow.fit import fit_model, read_fitted
+from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows
+from semistan.workflow.sample import read_fitted
+from semistan.workflow.watch import Watch
 
 NEW = [2, 11, 33]  # positions of the rows that the new ones are made of
 COMMON = {
@@ -110,7 +112,7 @@ def make(out):
             continue
         print(name, flush=True)
         scratch = out / f".{name}"
-        fit_model(configuration(case), rows, out=scratch, say=print)
+        fit_model(configuration(case), rows, out=scratch, watch=Watch(print))
         for header in scratch.glob("*.hpp"):
             header.unlink()
         found = answers(read_fitted(scratch), new)

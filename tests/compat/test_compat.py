@@ -20,8 +20,8 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik as log_lik_of
 from semistan.posterior.run import read_run
 from semistan.workflow.check import check
-from semistan.workflow.fit import read_fitted
 from semistan.workflow.prepare import new_rows
+from semistan.workflow.sample import read_fitted
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/expected.json"))
 RELATIVE = 1e-9

@@ -13,7 +13,9 @@ from semistan.model.networks.activations.activation import Activation, KernelTex
 from semistan.posterior.generated import generate_quantities, read_generated
 from semistan.posterior.predictive import log_lik, posterior_epred
 from semistan.program.parts import has_kernel
-from semistan.workflow.fit import fit_model, new_run, sample
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.agreement import assert_agreement
 from support.small import small_bundle
 from support.untrained import completed_bundle, random_bundle

@@ -18,8 +18,11 @@ from semistan.infer.content import Content
 from semistan.infer.methods import method_named
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import fit_model, new_run, sample, train
+from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import kfold
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
+from semistan.workflow.train import train
 from support.chains import draw_chains
 from support.small import small_config, small_frame, small_prepared
 from support.tasks import Square

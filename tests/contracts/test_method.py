@@ -17,8 +17,10 @@ from semistan.infer.stan_csv import Origin, sampled_columns, stan_csv
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import read_run
-from semistan.workflow.fit import fit_model, read_fitted, sample
+from semistan.workflow.fit import fit_model
 from semistan.workflow.outputs import generate
+from semistan.workflow.sample import read_fitted, sample
+from semistan.workflow.watch import Watch
 from support.assertions import assert_mean, assert_sd
 from support.chains import draw_chains
 from support.small import small_config, small_frame
@@ -74,7 +76,7 @@ def fit(registered, tmp_path_factory):
     found = fit_model(
         config, small_frame(60), out=tmp_path_factory.mktemp("toy") / "run",
         overrides={f"sample.{key}": value for key, value in settings.items()},
-        say=said.append, chain_progress=lambda *figures: steps.append(figures),
+        watch=Watch(said.append, chains=lambda *figures: steps.append(figures)),
     )  # fmt: skip
     return found, said, steps
 
@@ -122,7 +124,7 @@ def test_a_lost_chain_comes_back_without_a_search_for_modes(fit, monkeypatch):
     path = run.csv_files()[1]
     before = path.read_bytes()
     path.unlink()
-    for module in ("infer.starts", "workflow.fit"):
+    for module in ("infer.starts", "workflow.compiled"):
         monkeypatch.setattr(f"semistan.{module}.find_starts", lambda *_: 1 / 0)
     sample(run)
     assert path.read_bytes() == before

@@ -15,6 +15,7 @@ from semistan.infer.backends.local import LOCAL
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.workflow import predict as predicting
 from semistan.workflow.prepare import new_rows
+from semistan.workflow.watch import Watch
 from support.drawn import random_draws
 from support.small import small_bundle, small_frame
 from support.untrained import random_bundle, random_frame
@@ -111,7 +112,7 @@ def test_dropped_rows_are_counted_over_all_pieces(run, new, tmp_path):
     said = []
     predicting.write_predictions(
         run, read_pieces(tmp_path / "new.csv"), tmp_path / "out.csv", drop_missing=True,
-        say=said.append,
+        watch=Watch(said.append),
     )  # fmt: skip
     assert said == [
         "dropped 7 of 23 rows, with missing or infinite values in x1 (7): rows 3, 6, 7, 8, 9, ..."
@@ -153,7 +154,7 @@ def test_new_levels_are_named():
     new, said = frame.assign(h=["1", "001", *map(str, range(28))], g="z"), []
     with pytest.raises(InputError, match="'h' has levels that the model was not trained on: '0'"):
         new_rows(bundle, new.assign(g="a"))
-    new_rows(bundle, new, allow_new_levels=True, say=said.append)
+    new_rows(bundle, new, allow_new_levels=True, watch=Watch(said.append))
     shown = ", ".join(f"'{label}'" for label in sorted(map(str, range(28)))[:10])
     assert said == [
         f"new levels, drawn from the distribution of all levels: {shown}, ... (28 in all) of 'h'; "

@@ -31,8 +31,10 @@ from semistan.program.program import bundle_program, labels, raw_labels
 from semistan.program.quantities import quantities_program
 from semistan.show.inference_data import inference_data
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.compiled import compile_model, trusted_kernel
+from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate
+from semistan.workflow.sample import sample
 from support.assertions import assert_mean, assert_sd
 from support.programs import declared, evaluate
 from support.untrained import LINEAR, shared_bundle, states

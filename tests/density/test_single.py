@@ -18,8 +18,8 @@ from semistan.model.networks.networks import layer_inputs
 from semistan.subspace import coefficients, descent
 from semistan.subspace.descent import Parameters
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import train
 from semistan.workflow.prepare import prepare
+from semistan.workflow.train import train
 from support.chains import draw_chains
 from support.small import small_config
 from support.untrained import random_bundle

@@ -17,8 +17,9 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik as log_lik_of
 from semistan.posterior.run import read_run, record_chain
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate
+from semistan.workflow.sample import sample
 from support.columns import columns_of, states
 from support.small import small_bundle
 from support.untrained import random_bundle

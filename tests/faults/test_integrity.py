@@ -14,7 +14,8 @@ from semistan.infer.chain_store import partial_file
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import read_run
 from semistan.workflow.check import check
-from semistan.workflow.fit import read_fitted, sample
+from semistan.workflow.sample import read_fitted, sample
+from semistan.workflow.watch import Watch
 from support.command import command_in
 from support.sealed import rewrite
 from support.small import small_frame
@@ -109,7 +110,7 @@ def test_a_chain_copied_from_another_is_named_and_drawn_anew(run):
     with pytest.raises(InputError, match=r"is a copy of chains/chain-1|says that it is chain 1"):
         read_posterior(run)
     said = []
-    sample(read_run(run), say=said.append)
+    sample(read_run(run), watch=Watch(said.append))
     assert any("set aside as chain-2.csv.damaged" in line for line in said)
     assert chain(run).read_bytes() == whole
     assert (run / "chains" / "chain-2.csv.damaged").read_bytes() == chain(run, 1).read_bytes()
@@ -125,11 +126,11 @@ def test_a_damaged_state_of_an_unfinished_chain_is_set_aside(run):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sample(read_run(run), progress=stop)
+        sample(read_run(run), watch=Watch(chains=stop))
     state = partial.read_bytes()
     partial.write_bytes(state[:-500] + bytes([state[-500] ^ 1]) + state[-499:])
     said = []
-    sample(read_run(run), say=said.append)
+    sample(read_run(run), watch=Watch(said.append))
     assert any("set aside as .chain-2.partial.npz.damaged" in line for line in said)
     assert chain(run).read_bytes() == whole
 

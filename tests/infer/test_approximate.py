@@ -21,8 +21,10 @@ from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.run import read_run
 from semistan.workflow import compiled
 from semistan.workflow import fit as workflow
-from semistan.workflow.fit import fit_model, new_run, sample
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate, plot_effect
+from semistan.workflow.sample import sample
 from support import arviz_oracle
 from support.chains import complete_folder
 from support.drawn import random_draws

@@ -15,7 +15,9 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import read_run
 from semistan.workflow import extend as module
-from semistan.workflow.fit import new_run, read_fitted, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import read_fitted, sample
+from semistan.workflow.watch import Watch
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=2, warmup=200, draws=150, seed=5)
@@ -54,7 +56,7 @@ def longer(run, tmp_path_factory):
     """The run with 250 more draws of each chain, and what was said."""
     folder, said = tmp_path_factory.mktemp("longer") / "run", []
     shutil.copytree(run.path, folder)
-    return sample(read_run(folder), more=250, say=said.append), said
+    return sample(read_run(folder), more=250, watch=Watch(said.append)), said
 
 
 def test_all_draws_are_used_and_the_first_are_those_before(run, longer):

@@ -19,8 +19,9 @@ from semistan.infer.backends.dask import connected, packed, unpacked
 from semistan.infer.backends.local import LOCAL
 from semistan.infer.content import Content
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import fit_model, new_run
-from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample as sample_run
 from support.small import small_config, small_frame
 from support.tasks import Square
 from support.untrained import random_bundle

@@ -25,7 +25,8 @@ from semistan.infer.starts import Starts, find_starts, initial_values
 from semistan.model.config import SampleConfig
 from semistan.program.data import stan_data
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior
 from support.chains import columns_of, draw_chains

@@ -14,7 +14,7 @@ from semistan.bundle.bundle import write_bundle
 from semistan.infer.scripts import r_script, shell_script
 from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import export_stan
+from semistan.workflow.stan import export_stan
 from support.chains import complete_folder
 from support.command import command_in
 from support.r import plain_r, r_with, run_r, with_stub_of_cmdstanr

@@ -19,7 +19,8 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import read_run
 from semistan.posterior.scoring.moment_match import unconstrained
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.untrained import random_bundle
 
 OPTIONS = SampleConfig(chains=4, warmup=200, draws=300, seed=5)

@@ -11,7 +11,7 @@ from semistan.infer.cmdstan.kernel import kernel_failure
 from semistan.infer.cmdstan.toolchain import compiler_version
 from semistan.program.program import bundle_program
 from semistan.program.sources import KERNEL_HEADERS, stan_source
-from semistan.workflow import fit as workflow
+from semistan.workflow import compiled as workflow
 from support.small import further_bundle
 from support.untrained import random_bundle
 

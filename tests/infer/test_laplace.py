@@ -21,7 +21,9 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.draws import level, read_draws
 from semistan.posterior.orthogonal import network_along
 from semistan.posterior.posterior import SubspacePosterior, read_posterior
-from semistan.workflow.fit import draw_missing, fit_model, new_run
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import draw_missing
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.by_hand import linear_posterior
 from support.chains import draw_chains

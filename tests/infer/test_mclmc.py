@@ -31,7 +31,9 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik
 from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run, read_fitted, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import read_fitted, sample
+from semistan.workflow.watch import Watch
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.chains import columns_of, complete_folder
 from support.programs import evaluate
@@ -221,7 +223,12 @@ def run(linear, toolchain, tmp_path_factory):
     options = OPTIONS.model_copy(update={"chains": 2, "warmup": 40, "draws": 150})
     said = []
     run = new_run(
-        bundle, rows, tmp_path_factory.mktemp("run") / "run", options, toolchain, say=said.append
+        bundle,
+        rows,
+        tmp_path_factory.mktemp("run") / "run",
+        options,
+        toolchain,
+        watch=Watch(said.append),
     )
     assert said == ["they start on the curve"]
     assert not list(run.path.glob("metric-*.json"))

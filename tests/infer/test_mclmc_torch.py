@@ -29,7 +29,10 @@ from semistan.model.config import SampleConfig
 from semistan.posterior.diagnostics import diagnose, worst
 from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import draw_missing, fit_model, new_run
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import draw_missing
+from semistan.workflow.watch import Watch
 from support.assertions import Z, assert_mean, mcse
 from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains
 from support.drawn import random_draws
@@ -217,7 +220,7 @@ def test_chains_start_on_the_curve_and_look_for_no_mode(monkeypatch, tmp_path):
     bundle, rows = random_bundle("gaussian")
     monkeypatch.setattr("semistan.infer.starts.find_mode", lambda *_: 1 / 0)
     said = []
-    run = new_run(bundle, rows, tmp_path / "run", SHORT, None, say=said.append)
+    run = new_run(bundle, rows, tmp_path / "run", SHORT, None, watch=Watch(said.append))
     assert said == ["they start on the curve"]
     assert run.options.warmup == 16
     assert not list(run.path.glob("metric-*.json"))

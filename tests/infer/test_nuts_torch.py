@@ -32,9 +32,10 @@ from semistan.infer.starts import find_starts
 from semistan.model.config import SampleConfig
 from semistan.posterior.posterior import read_posterior
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import fit_model, new_run
-from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate
+from semistan.workflow.sample import sample as sample_run
 from support.assertions import Z, assert_correlation, assert_mean, assert_sd, mcse
 from support.by_hand import linear_posterior
 from support.chains import assert_goes_on, assert_seed_decides, columns_of, draw_chains

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import expon, norm, t
 
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support import arviz_oracle
 from support.assertions import assert_mean, assert_probability, assert_sd
 from support.untrained import random_bundle

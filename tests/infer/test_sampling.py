@@ -23,7 +23,8 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.predictive import log_lik, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.program import bundle_program
-from semistan.workflow.fit import new_run, read_fitted, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import read_fitted, sample
 from support import arviz_oracle
 from support.chains import complete_folder
 from support.untrained import FORMULA, random_bundle

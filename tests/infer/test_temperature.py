@@ -27,8 +27,10 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, stan_program
 from semistan.program.quantities import quantities_program
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import compile_model, new_run, sample, trusted_kernel
+from semistan.workflow.compiled import compile_model, trusted_kernel
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.sample import sample
 from semistan.workflow.train import train
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.programs import declared, evaluate

@@ -37,8 +37,10 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run, sample, train
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.sample import sample
+from semistan.workflow.train import train
 from support.assertions import Z
 from support.columns import assert_program
 from support.drawn import random_draws

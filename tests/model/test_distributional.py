@@ -46,8 +46,10 @@ from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
 from semistan.show.pictures.slice import Plane
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import fit_model, new_run, sample
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.sample import sample
 from support.assertions import Z
 from support.columns import assert_columns, assert_program
 from support.drawn import random_draws

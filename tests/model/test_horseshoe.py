@@ -20,8 +20,9 @@ from semistan.posterior.predictive import log_lik
 from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
 from semistan.workflow.outputs import generate
+from semistan.workflow.sample import sample
 from support.assertions import Z, mcse
 from support.programs import evaluate
 from support.small import small_prepared

@@ -27,8 +27,9 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.show.r_script import write_r_script
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.sample import sample
 from semistan.workflow.simulate import with_response
 from support.assertions import Z
 from support.columns import states

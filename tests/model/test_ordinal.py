@@ -23,9 +23,10 @@ from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.scoring.scores import pointwise
 from semistan.program.data import stan_data
 from semistan.program.program import stan_program
-from semistan.workflow.fit import fit_model, train
+from semistan.workflow.fit import fit_model
 from semistan.workflow.outputs import generate
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.train import train
 from support.columns import assert_columns
 from support.drawn import random_draws
 from support.likelihoods import assert_derivatives, assert_drawn_shares, assert_finite_far_out

@@ -28,8 +28,9 @@ from semistan.posterior.run import read_run
 from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.program.quantities import quantities_program
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.sample import sample
 from support.assertions import Z
 from support.programs import evaluate, stanc_output
 from support.small import small_config, small_frame

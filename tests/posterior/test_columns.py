@@ -26,6 +26,7 @@ from semistan.posterior.predictive import posterior_linpred
 from semistan.program.data import stan_data
 from semistan.show.pictures.band import _first_input
 from semistan.workflow.prepare import new_rows, prepare
+from semistan.workflow.watch import Watch
 from support.by_hand import eta_by_hand
 from support.drawn import random_draws
 from support.small import small_bundle, small_config, small_frame
@@ -380,7 +381,7 @@ def test_dropped_rows_of_a_prediction_are_reported(fitted):
     bundle, _, _ = fitted
     frame, said = kinds_frame(), []
     frame.loc[2, "x"] = np.inf
-    rows = new_rows(bundle, frame, drop_missing=True, say=said.append)
+    rows = new_rows(bundle, frame, drop_missing=True, watch=Watch(said.append))
     assert len(rows) == 29
     assert said == ["dropped 1 of 30 rows, with missing or infinite values in x (1): row 3"]
 

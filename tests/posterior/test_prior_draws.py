@@ -13,7 +13,8 @@ from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_epred, posterior_linpred
 from semistan.posterior.prior_draws import prior_draws
 from semistan.program.data import stan_data
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.assertions import Z, assert_mean, assert_probability, assert_sd, mcse
 from support.small import small_bundle, small_frame
 from support.untrained import random_bundle

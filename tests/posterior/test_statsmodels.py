@@ -10,7 +10,8 @@ import statsmodels.api as sm
 
 from semistan.density.predictor import linear_predictor, network_output
 from semistan.model.config import SampleConfig
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.assertions import assert_correlation, assert_mean, assert_sd
 from support.untrained import CATEGORICAL, random_bundle
 

@@ -19,7 +19,8 @@ from semistan.posterior.posterior import SubspacePosterior, read_posterior
 from semistan.posterior.predictive import log_lik, posterior_epred, posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.program.quantities import quantities_program
-from semistan.workflow.fit import draw_missing, new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import draw_missing, sample
 from support.assertions import Z
 from support.sealed import rewrite
 from support.small import RESPONSES, small_bundle

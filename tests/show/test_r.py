@@ -20,8 +20,8 @@ from semistan.posterior.scoring.loo import psis_loo
 from semistan.show.export import draws_table
 from semistan.show.r_script import r_script, write_r_script
 from semistan.show.tables import write_table
-from semistan.workflow.fit import new_run
-from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample as sample_run
 from support.columns import columns_of, states
 from support.kinds import MODELS
 from support.manifests import manifest

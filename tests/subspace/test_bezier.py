@@ -12,7 +12,7 @@ from semistan.model.config import SubspaceConfig
 from semistan.subspace.construction import construction
 from semistan.subspace.curve import arc_length, curve_points
 from semistan.subspace.descent import RECORDS
-from semistan.workflow.fit import train
+from semistan.workflow.train import train
 from support.small import RESPONSES, family_bundle, small_bundle, small_frame, small_prepared
 
 

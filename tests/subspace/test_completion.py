@@ -27,7 +27,8 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program
 from semistan.subspace import completion as room
 from semistan.subspace.start_values import curve_states
-from semistan.workflow.fit import new_run, sample
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample
 from support.columns import assert_program
 from support.small import small_bundle, small_frame
 from support.untrained import CATEGORICAL, completed_bundle

@@ -20,8 +20,8 @@ from semistan.subspace import connecting_curve, descent, leading_layers, traject
 from semistan.subspace.construction import training_epochs
 from semistan.subspace.descent import batches, held_out_rows, split_rows
 from semistan.subspace.leading_layers import batched, train_leading_layers
-from semistan.workflow.fit import train
 from semistan.workflow.prepare import prepare
+from semistan.workflow.train import train
 from support.random_problem import random_problem
 from support.small import (
     MORE_RESPONSES,

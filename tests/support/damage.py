@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import semistan
 from semistan.errors import SemistanError
 from semistan.posterior.run import read_run
-from semistan.workflow.fit import read_fitted, start_run
-from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.new_run import start_run
+from semistan.workflow.sample import read_fitted
+from semistan.workflow.sample import sample as sample_run
 from support.small import small_frame
 
 NEW = small_frame()[:3]

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from semistan.model.config import parse_config
-from semistan.workflow.fit import train
 from semistan.workflow.prepare import prepare
+from semistan.workflow.train import train
 
 FORMULA = "y ~ x + C(g) + nn(u, v)"
 PAPERS = "normal(0, 5)"  # the paper's prior of phi, around the trained weights

@@ -9,8 +9,9 @@ import pytest
 from semistan.errors import InputError
 from semistan.model.config import SampleConfig
 from semistan.workflow.array_jobs import collect, task, tasks
-from semistan.workflow.fit import fit_model, new_run
-from semistan.workflow.fit import sample as sample_run
+from semistan.workflow.fit import fit_model
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import sample as sample_run
 from support.command import command_in
 from support.small import small_config, small_frame
 from support.untrained import random_bundle

@@ -32,9 +32,10 @@ from semistan.program.data import stan_data
 from semistan.program.program import bundle_program, stan_program
 from semistan.workflow import train as training
 from semistan.workflow.explain import slopes
-from semistan.workflow.fit import fit_model, read_fitted
+from semistan.workflow.fit import fit_model
 from semistan.workflow.outputs import plot_subspace
 from semistan.workflow.prepare import new_rows, prepare, training_rows
+from semistan.workflow.sample import read_fitted
 from semistan.workflow.subspace import subspace_measures
 from semistan.workflow.train import train
 from support.command import command_in

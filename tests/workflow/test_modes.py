@@ -9,11 +9,13 @@ from semistan.infer.folder import start_file
 from semistan.model.config import SampleConfig
 from semistan.posterior.run import read_run
 from semistan.subspace.start_values import curve_values
-from semistan.workflow import fit as workflow
 from semistan.workflow import modes as module
-from semistan.workflow.fit import fit_model, sample
+from semistan.workflow import sample as workflow
+from semistan.workflow.fit import fit_model
 from semistan.workflow.modes import FIRST, has_first_part
 from semistan.workflow.reproduce import reproduce
+from semistan.workflow.sample import sample
+from semistan.workflow.watch import Watch
 from support.small import small_config, small_frame
 from support.untrained import random_bundle
 
@@ -26,7 +28,7 @@ def fitted(folder, disagree, **options):
     config = small_config("y ~ x + nn(u, v)", sample=options, subspace=ALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "DISAGREE", disagree)
-        fit = fit_model(config, small_frame(), out=folder, say=said.append)
+        fit = fit_model(config, small_frame(), out=folder, watch=Watch(said.append))
     return fit, [line for line in said if "Rhat of the linear predictor" in line]
 
 

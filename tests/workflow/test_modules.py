@@ -26,8 +26,9 @@ from semistan.model.networks.module import ModuleNetwork
 from semistan.posterior.predictive import posterior_linpred
 from semistan.posterior.run import read_run
 from semistan.workflow.explain import slopes
-from semistan.workflow.fit import fit_model, read_fitted, sample
+from semistan.workflow.fit import fit_model
 from semistan.workflow.priors import implied_prior, priors
+from semistan.workflow.sample import read_fitted, sample
 from semistan.workflow.subspace import subspace_measures
 from semistan.workflow.train import train
 from semistan.workflow.train_subspaces import resume

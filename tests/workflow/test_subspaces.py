@@ -26,10 +26,11 @@ from semistan.posterior.run import read_run
 from semistan.posterior.scoring.compare import stacking_weights
 from semistan.posterior.scoring.loo import leave_one_out
 from semistan.workflow.fit import fit_model
-from semistan.workflow.fit import sample as sample_run
 from semistan.workflow.kfold import fold_config
 from semistan.workflow.outputs import generate, r_script
+from semistan.workflow.sample import sample as sample_run
 from semistan.workflow.train_subspaces import epochs_left, resume
+from semistan.workflow.watch import Watch
 from support import arviz_oracle
 from support.command import command_in
 from support.sealed import rewrite
@@ -105,7 +106,7 @@ def test_trainings_in_processes_of_their_own_are_the_same(fit, tmp_path, monkeyp
     told = []
     again = fit_model(
         config(subspace__subspaces=2), small_frame(40), out=tmp_path / "run",
-        progress=lambda epoch, *_: told.append(epoch),
+        watch=Watch(training=lambda epoch, *_: told.append(epoch)),
     )  # fmt: skip
     assert again.run.manifest.bundle_sha256 == fit.run.manifest.bundle_sha256
     assert max(told) == 2 * EPOCHS
@@ -353,7 +354,7 @@ def stacked(copy):
     """Sample a copy of the run once more, by stacking."""
     rewrite(copy, by_stacking)
     said = []
-    return sample_run(read_run(copy), say=said.append), said
+    return sample_run(read_run(copy), watch=Watch(said.append)), said
 
 
 def test_stacked_draws_count_in_proportion_to_the_weights(copy, fit, monkeypatch):
@@ -425,7 +426,7 @@ def test_nuts_samples_all_subspaces_with_one_program(toolchain, tmp_path):
     said = []
     fit = fit_model(
         config(subspace__subspaces=2, sample=sample), small_frame(40), out=tmp_path / "run",
-        say=said.append,
+        watch=Watch(said.append),
     )  # fmt: skip
     assert sum("compiled" in line for line in said) == 1
     assert (fit.run.options.adapt_delta, fit.run.options.max_treedepth) == (0.98, 10)

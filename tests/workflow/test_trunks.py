@@ -31,6 +31,7 @@ from semistan.workflow.fit import fit_model
 from semistan.workflow.prepare import new_rows, prepare, training_rows
 from semistan.workflow.train import train
 from semistan.workflow.train_subspaces import begin_run
+from semistan.workflow.watch import Watch
 from support.command import command_in
 from support.drawn import random_draws
 from support.images import quick_config, written
@@ -415,12 +416,14 @@ def test_whoever_waits_sees_how_many_images_are_read(data, new, fitted, tmp_path
     def reading(*step):
         steps.append(step)
 
-    semistan.predict(fitted.run, table, reading=reading)
-    semistan.score(fitted.run, table, reading=reading)
+    semistan.predict(fitted.run, table, watch=Watch(reading=reading))
+    semistan.score(fitted.run, table, watch=Watch(reading=reading))
     assert steps == [(7, 7), (7, 7)]
     bundle = fitted.run.bundle
     training_rows(bundle, reading=reading)
-    fit_model(config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", reading=reading)
+    fit_model(
+        config_of(data[0], sample=ELLIPTICAL), out=tmp_path / "run", watch=Watch(reading=reading)
+    )
     assert steps[2:] == [(20, 30), (30, 30)] * 2
 
 

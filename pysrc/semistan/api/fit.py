@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -34,11 +34,11 @@ from semistan.posterior.run import Run
 from semistan.posterior.summary import Summary
 from semistan.program.program import bundle_program
 from semistan.show.inference_data import inference_data
-from semistan.terminal import bars, screen
+from semistan.terminal import bars
 from semistan.workflow.baseline import baseline
 from semistan.workflow.criticise import bayes_r2, comparisons, hypothesis, pp_check, sensitivity
 from semistan.workflow.explain import decompose, effect, importance, slopes
-from semistan.workflow.fit import Fitted, fit_model, read_fitted, sample
+from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import kfold
 from semistan.workflow.outputs import (
     draws,
@@ -52,11 +52,13 @@ from semistan.workflow.pool import pool
 from semistan.workflow.predict import predict
 from semistan.workflow.prepare import configure, new_rows
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.sample import Fitted, read_fitted, sample
 from semistan.workflow.score import loo, score
 from semistan.workflow.terms import terms
 from semistan.workflow.train_subspaces import epochs_left
 from semistan.workflow.train_subspaces import resume as train_what_lacks
 from semistan.workflow.update import update as update_run
+from semistan.workflow.watch import NOBODY, Watch
 
 
 class _Temporary:
@@ -365,7 +367,7 @@ def fit(
     config = configure(model, overrides)
     with _folder(out) as (temporary, folder), _watched(config, progress) as watch:
         fitted = fit_model(
-            config, frame, out=folder, networks=networks, overwrite=overwrite, **watch
+            config, frame, out=folder, networks=networks, overwrite=overwrite, watch=watch
         )
         return _of(fitted, temporary)
 
@@ -415,7 +417,7 @@ def update(
     with _folder(out) as (temporary, folder), _watched(config, progress) as watch:
         fitted = update_run(
             run, out=folder, formula=formula, data=data, overrides=overrides,
-            overwrite=overwrite, **watch,
+            overwrite=overwrite, watch=watch,
         )  # fmt: skip
         return _of(fitted, temporary)
 
@@ -472,12 +474,9 @@ def resume(
         If a chain fails, or another process is at work on this run.
     """
     path = Path(run) if isinstance(run, str | Path) else opened(run).path
-    say = screen.say if progress else screen.silent
-    with bars.training_bar(epochs_left(path)) as training, bars.chain_bars() as chains:
-        whole = train_what_lacks(
-            path, networks=networks, progress=training if progress else None, say=say
-        )
-        fitted = sample(whole, more=more, progress=chains if progress else None, say=say)
+    with bars.watching(epochs_left(path)) if progress else nullcontext(NOBODY) as watch:
+        whole = train_what_lacks(path, networks=networks, watch=watch)
+        fitted = sample(whole, more=more, watch=watch)
     return _of(fitted, run._folder if isinstance(run, Fit) else None)
 
 
@@ -505,11 +504,6 @@ def _folder(out: str | Path | None) -> Iterator[tuple[_Temporary | None, Path]]:
         raise
 
 
-@contextmanager
-def _watched(config: ModelConfig, progress: bool) -> Iterator[dict[str, Any]]:
-    """Yield the arguments by which a fit says how far it is, or none."""
-    if not progress:
-        yield {}
-        return
-    with bars.watching(config) as watch:
-        yield watch.callbacks()
+def _watched(config: ModelConfig, progress: bool) -> AbstractContextManager[Watch]:
+    """Return who watches a fit: nobody, or bars."""
+    return bars.watching_fit(config) if progress else nullcontext(NOBODY)

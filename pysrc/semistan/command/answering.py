@@ -18,7 +18,7 @@ from semistan.terminal import screen
 if TYPE_CHECKING:
     import pandas as pd
 
-    from semistan.workflow.fit import Fitted
+    from semistan.workflow.sample import Fitted
 
 AnswerOut = Annotated[
     Path | None,

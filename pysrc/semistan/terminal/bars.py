@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semistan.terminal import screen
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from semistan.infer.chain_store import ChainProgress
     from semistan.model.config import ModelConfig
     from semistan.subspace.descent import Progress
+    from semistan.workflow.watch import Watch
 
 PACE = 60.0  # seconds between two lines in a log
 
@@ -91,28 +91,22 @@ def chain_bars() -> Iterator[ChainProgress]:
         yield show
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """What shows how far a fit is: its lines, images read, epochs trained, iterations of chains."""
+@contextmanager
+def watching(epochs: int = 0) -> Iterator[Watch]:
+    """Yield what shows how far something is: its lines, images, epochs of all, and chains."""
+    from semistan.workflow.watch import Watch
 
-    reading: Reading
-    progress: Progress
-    chain_progress: ChainProgress
-    say: Callable[[str], None] = screen.say
-
-    def callbacks(self) -> dict[str, Any]:
-        """Return them by the names of the arguments of ``workflow.fit.fit_model``."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    with image_bar() as reading, training_bar(epochs) as training, chain_bars() as chains:
+        yield Watch(screen.say, reading, training, chains)
 
 
 @contextmanager
-def watching(config: ModelConfig) -> Iterator[Watching]:
+def watching_fit(config: ModelConfig) -> Iterator[Watch]:
     """Yield what shows how far the fit of a model is."""
     from semistan.subspace.construction import training_epochs
 
-    epochs = config.subspace.trainings * training_epochs(config)
-    with image_bar() as reading, training_bar(epochs) as training, chain_bars() as chains:
-        yield Watching(reading, training, chains)
+    with watching(config.subspace.trainings * training_epochs(config)) as watch:
+        yield watch
 
 
 @contextmanager

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from semistan.posterior.run import Run
     from semistan.posterior.summary import Row, Summary
     from semistan.workflow.doctor import Finding
-    from semistan.workflow.fit import Fitted
+    from semistan.workflow.sample import Fitted
 
 out = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -18,9 +18,9 @@ from semistan.infer.chain_store import FiledTask, chain_file
 from semistan.posterior.chain_csv import read_chain
 from semistan.posterior.draws import chain_form
 from semistan.posterior.run import Run, read_run, record_chain
-from semistan.workflow.fit import Fitted, missing_tasks, sample
-from semistan.workflow.prepare import Say
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.sample import Fitted, missing_tasks, sample
+from semistan.workflow.watch import Say, Watch, silent
 
 JOBS = Path("jobs")
 
@@ -82,7 +82,7 @@ def task(run: RunLike, name: str, out: Path | str = JOBS) -> Path:
     return path
 
 
-def collect(run: RunLike, folder: Path | str = JOBS, *, say: Say = lambda _: None) -> Fitted | None:
+def collect(run: RunLike, folder: Path | str = JOBS, *, say: Say = silent) -> Fitted | None:
     """Take chains that ``task`` has drawn into the run that lacks them, and complete it.
 
     Parameters
@@ -115,7 +115,7 @@ def collect(run: RunLike, folder: Path | str = JOBS, *, say: Say = lambda _: Non
     if left := [name for name in missing if name not in found]:
         say(f"still missing: {', '.join(left)}")
         return None
-    return sample(read_run(run.path), say=say)
+    return sample(read_run(run.path), watch=Watch(say))
 
 
 def _missing(run: Run) -> dict[str, FiledTask]:

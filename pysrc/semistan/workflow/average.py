@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semistan.data.frames import Table, as_frame
-from semistan.data.pixels import Reading
 from semistan.density.pieces import pieces_of
 from semistan.errors import InputError
 from semistan.model.formula.formula import parse_formula
@@ -30,8 +29,9 @@ from semistan.posterior.written import written
 from semistan.show.tables import Target
 from semistan.workflow.compare import caveat, compare, names_of, resolved_by
 from semistan.workflow.predict import write_chunks
-from semistan.workflow.prepare import Say, new_rows
+from semistan.workflow.prepare import new_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run
+from semistan.workflow.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +96,7 @@ def predict_average(
     newdata: Table,
     *,
     weights: Weights = "stacking",
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
     **options: Any,
 ) -> pd.DataFrame:
     """Predict new rows by several runs, averaged.
@@ -110,7 +109,7 @@ def predict_average(
         The new rows.
     weights : str or sequence of float
         ``stacking``, ``equal``, or a number for each run.
-    say, reading, **options
+    watch, **options
         As of ``predict``; ``part`` and ``prior`` are of one run alone.
 
     Raises
@@ -122,7 +121,7 @@ def predict_average(
     import pandas as pd
 
     chosen = PredictOptions.of(options)
-    chunks = _chunks(runs, newdata, weights, chosen, say, reading)
+    chunks = _chunks(runs, newdata, weights, chosen, watch)
     return pd.concat(
         [summarise_prediction(chunk, chosen.interval) for chunk in chunks], ignore_index=True
     )
@@ -135,13 +134,12 @@ def write_average(
     draws: Path | None = None,
     *,
     weights: Weights = "stacking",
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
     **options: Any,
 ) -> None:
     """Write what ``predict_average`` returns, and all draws on request."""
     chosen = PredictOptions.of(options)
-    chunks = _chunks(runs, newdata, weights, chosen, say, reading)
+    chunks = _chunks(runs, newdata, weights, chosen, watch)
     write_chunks(chunks, chosen.interval, table, draws)
 
 
@@ -150,15 +148,13 @@ def _chunks(
     newdata: Table,
     weights: Weights,
     options: PredictOptions,
-    say: Say | None,
-    reading: Reading | None,
+    watch: Watch,
 ) -> Iterator[Prediction]:
     several = [opened(run) for run in runs]
     _check(several, options)
     found = weights_of(several, weights)
     for note in found.notes:
-        if say:
-            say(note)
+        watch.say(note)
     newdata = as_frame(newdata).reset_index(drop=True)
     generator = np.random.default_rng(options.seed)
     posteriors = [
@@ -168,7 +164,7 @@ def _chunks(
     rows = [
         new_rows(
             run.bundle, newdata, drop_missing=options.drop_missing,
-            allow_new_levels=options.allow_new_levels, say=say, reading=reading,
+            allow_new_levels=options.allow_new_levels, watch=watch,
         )
         for run in several
     ]  # fmt: skip

@@ -45,8 +45,8 @@ from semistan.posterior.scoring.scores import scores
 from semistan.posterior.written import table_text
 from semistan.show.report.results import Comparison
 from semistan.workflow.kfold import complete_folds, fold_config, fold_tasks, kfold
-from semistan.workflow.prepare import Say
 from semistan.workflow.runs import RunLike, posterior_run
+from semistan.workflow.watch import Say, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ def baseline(
     seed: int = 1,
     jobs: int | None = None,
     overwrite: bool = False,
-    say: Say = lambda _: None,
+    say: Say = silent,
     backend: Backend = LOCAL,
 ) -> Baselines:
     """Compare a run with lines and with smooths in place of its network, on the same folds.

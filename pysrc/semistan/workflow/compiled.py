@@ -18,7 +18,7 @@ from semistan.model.table.rows import Rows
 from semistan.program.integral import in_one_pass
 from semistan.program.parts import Kernel, has_kernel, parts_of
 from semistan.program.program import bundle_program, stan_program
-from semistan.workflow.prepare import Say
+from semistan.workflow.watch import Say, silent
 
 
 def toolchain_for(options: SampleConfig) -> Toolchain | None:
@@ -97,7 +97,7 @@ def starts_of(
     options: SampleConfig,
     *,
     prior_only: bool = False,
-    say: Say = lambda _: None,
+    say: Say = silent,
 ) -> Starts:
     """Find the starts that the method's chains need; the bundle is tempered already."""
     method = method_of(options)

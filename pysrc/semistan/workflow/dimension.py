@@ -37,7 +37,8 @@ from semistan.model.config import DRAWS, ModelConfig, SampleConfig, with_overrid
 from semistan.model.construction import NARROW
 from semistan.model.model import Model
 from semistan.model.priors.weight_scales import SD_W
-from semistan.workflow.prepare import Prepared, Say
+from semistan.workflow.prepare import Prepared
+from semistan.workflow.watch import Say
 from semistan.workflow.work import gradient_seconds
 
 TRAININGS = (3, 2)  # of a subspace, where the budget allows them

@@ -19,7 +19,6 @@ from semistan.bundle.seal import stamp_of_bytes
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.chain_store import (
-    ChainProgress,
     FiledTask,
     chain_file,
     chain_tasks,
@@ -32,6 +31,7 @@ from semistan.posterior.draws import Draws
 from semistan.posterior.generated import FOLDER
 from semistan.posterior.manifest import Continuation, record_files
 from semistan.posterior.run import Run, recorded
+from semistan.workflow.watch import NOBODY, Watch
 
 MORE, JOINED = "more", "joined"  # folders in chains/
 
@@ -86,7 +86,7 @@ def settle(run: Run) -> Run:
     return run
 
 
-def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None) -> Run:
+def with_more(run: Run, backend: Backend, watch: Watch = NOBODY) -> Run:
     """Draw what a run's chains are to be continued by, and append it."""
     pending = run.manifest.more
     if pending is None:
@@ -96,7 +96,7 @@ def with_more(run: Run, backend: Backend, progress: ChainProgress | None = None)
         chain: chain_file(run.path / "chains", chain).read_bytes()
         for chain in range(1, run.options.chain_count + 1)
     }
-    _complete(run, pending, files, folder, backend, progress)
+    _complete(run, pending, files, folder, backend, watch)
     joints = {
         chain: joined(before, chain_file(folder, chain).read_bytes())
         for chain, before in files.items()
@@ -110,7 +110,7 @@ def _complete(
     files: dict[int, bytes],
     folder: Path,
     backend: Backend,
-    progress: ChainProgress | None,
+    watch: Watch,
 ) -> None:
     """Draw the continuations that are not there yet, or not whole."""
     method = method_of(run.options)
@@ -128,7 +128,7 @@ def _complete(
         )
         for task in tasks
     ]
-    complete_all(filed, backend, at_once=run.plan.chains, progress=progress)
+    complete_all(filed, backend, at_once=run.plan.chains, progress=watch.chains)
 
 
 def _is_whole(folder: Path, chain: int, draws: int) -> bool:

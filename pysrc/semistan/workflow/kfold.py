@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ from semistan.posterior.summary import Summary, write_summary
 from semistan.workflow import prepare as preparation
 from semistan.workflow.fit import fit_model
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.watch import Say, silent
 from semistan.workflow.whole_table import column_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def kfold(
     jobs: int | None = None,
     save_fits: bool = False,
     overwrite: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = silent,
     backend: Backend = LOCAL,
 ) -> KFold:
     """Cross-validate a run's model; folds that are already there are kept.
@@ -225,7 +226,7 @@ def complete_folds(
     tasks: Sequence[FoldTask],
     backend: Backend,
     jobs: int | None,
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     """Let a backend fit the folds, and write what it finds as soon as it is there."""
     try:

@@ -20,7 +20,7 @@ from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run, recorded
 from semistan.workflow.compiled import starts_of
 from semistan.workflow.extend import ask_for_more
-from semistan.workflow.prepare import Say
+from semistan.workflow.watch import Say
 
 FIRST = 250  # draws of each chain after which it is decided
 TIMES = (3, 2)  # as many chains, where the budget allows them

@@ -8,10 +8,10 @@ from typing import Any
 
 from semistan.bundle.files import check_output_file
 from semistan.data.model_file import write_config
-from semistan.data.pixels import Reading
 from semistan.data.tables import STDIN
 from semistan.errors import InputError
-from semistan.workflow.prepare import Say, configure, prepare
+from semistan.workflow.prepare import configure, prepare
+from semistan.workflow.watch import NOBODY, Watch
 
 
 def new(
@@ -21,8 +21,7 @@ def new(
     out: str | Path = "model.toml",
     overwrite: bool = False,
     overrides: dict[str, Any] | None = None,
-    reading: Reading | None = None,
-    say: Say = lambda _: None,
+    watch: Watch = NOBODY,
 ) -> Path:
     """Write a ``model.toml`` with every key and its value from a formula and a table.
 
@@ -58,8 +57,8 @@ def new(
     config = configure(formula, given)
     if config.data == STDIN:
         raise InputError("a model.toml names the file of its data; give --data FILE")
-    for note in prepare(config, reading=reading).notes:
-        say(note)
+    for note in prepare(config, reading=watch.reading).notes:
+        watch.say(note)
     path = os.path.relpath(str(config.data), Path(out).resolve().parent)
     write_config(config.model_copy(update={"data": path}), Path(out))
     return Path(out)

@@ -39,9 +39,9 @@ from semistan.show.report import write_report
 from semistan.workflow.baseline import comparison_with, read_baselines
 from semistan.workflow.compare import comparison
 from semistan.workflow.explain import effect as effect_of
-from semistan.workflow.fit import read_fitted
 from semistan.workflow.prepare import new_rows, new_table, training_rows
 from semistan.workflow.runs import RunLike, one_subspace, opened
+from semistan.workflow.sample import read_fitted
 
 if TYPE_CHECKING:
     import pandas as pd

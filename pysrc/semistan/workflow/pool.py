@@ -10,8 +10,8 @@ from semistan.bundle.files import check_output_folder
 from semistan.errors import InputError
 from semistan.posterior.manifest import MARKER
 from semistan.posterior.pooled import pooled
-from semistan.workflow.fit import Fitted, read_fitted
 from semistan.workflow.runs import RunLike
+from semistan.workflow.sample import Fitted, read_fitted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,6 @@ import numpy as np
 
 from semistan.data.chunks import Pieces, in_one, pieces_of_frame
 from semistan.data.frames import Table
-from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend, Report
 from semistan.infer.content import Content
@@ -45,8 +44,9 @@ from semistan.posterior.prediction import (
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.tables import Append, Target, check_table_path, table_writer
-from semistan.workflow.prepare import Say, new_rows
+from semistan.workflow.prepare import new_rows
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +67,7 @@ def predict(
     prior: bool = False,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
     backend: Backend | None = None,
 ) -> pd.DataFrame:
     """Predict rows: one line per row, or row and category, with mean, error and interval.
@@ -99,10 +98,8 @@ def predict(
         Whether rows with missing values are left out.
     allow_new_levels : bool
         Whether groups may have levels that the model was not trained on.
-    say : callable, optional
-        Receives one line about dropped rows.
-    reading : callable, optional
-        Called with how many images of a column have been read, and how many there are.
+    watch : Watch, optional
+        What is told of the rows; by default nothing.
     backend : Backend, optional
         What predicts pieces of the rows; by default this process, one after the other.
 
@@ -119,7 +116,7 @@ def predict(
     found: list[pd.DataFrame] = []
     run = opened(run)
     pieces = pieces_of_frame(run.table() if newdata is None else newdata)
-    _predict(run, pieces, chosen, found.append, None, say, reading, backend)
+    _predict(run, pieces, chosen, found.append, None, watch, backend)
     return pd.concat(found, ignore_index=True)
 
 
@@ -129,8 +126,7 @@ def write_predictions(
     table: Target,
     draws: Path | None = None,
     *,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
     backend: Backend | None = None,
     **options: Any,
 ) -> None:
@@ -138,7 +134,7 @@ def write_predictions(
 
     Parameters
     ----------
-    run, say, reading, backend
+    run, watch, backend
         As for ``predict``.
     **options
         The other options of ``predict``.
@@ -159,7 +155,7 @@ def write_predictions(
     if draws and backend:
         raise InputError("all draws are written on this machine: leave --draws or --cluster out")
     with _appending(table, draws) as (append, append_draws):
-        _predict(opened(run), pieces, chosen, append, append_draws, say, reading, backend)
+        _predict(opened(run), pieces, chosen, append, append_draws, watch, backend)
 
 
 def write_chunks(
@@ -245,8 +241,7 @@ def _predict(
     options: PredictOptions,
     append: Append,
     append_draws: Append | None,
-    say: Say | None,
-    reading: Reading | None,
+    watch: Watch,
     backend: Backend | None,
 ) -> None:
     """Predict a table piece by piece, and append what is found in the order of its rows."""
@@ -255,7 +250,7 @@ def _predict(
     formula = parse_formula(run.bundle.config.formula)
     if formula.images:
         pieces = in_one(pieces)
-    numbered = _numbered(run, pieces, options, say, reading)
+    numbered = _numbered(run, pieces, options, watch)
     posterior = _posterior(run, options)
     check_columns(next(iter(pieces)), formula.columns, formula.text)
     if not any(len(frame) for frame in pieces):
@@ -293,11 +288,7 @@ def _append_none(
 
 
 def _numbered(
-    run: Run,
-    pieces: Pieces,
-    options: PredictOptions,
-    say: Say | None,
-    reading: Reading | None,
+    run: Run, pieces: Pieces, options: PredictOptions, watch: Watch
 ) -> Iterator[tuple[int, Rows]]:
     """Yield the pieces' numbers and rows; say at the end which were dropped, and new levels."""
     formula, reports = parse_formula(run.bundle.config.formula), list[Missing]()
@@ -309,17 +300,17 @@ def _numbered(
                 continue
             rows = new_rows(
                 run.bundle, frame, drop_missing=options.drop_missing,
-                allow_new_levels=options.allow_new_levels, reading=reading,
+                allow_new_levels=options.allow_new_levels, watch=Watch(reading=watch.reading),
             )  # fmt: skip
         for name, levels in new_levels(run.bundle.design, rows).items():
             taken.setdefault(name, {}).update(dict.fromkeys(levels))
         yield number, rows
-    if taken and say:
-        say(new_levels_text({name: [*levels] for name, levels in taken.items()}))
+    if taken:
+        watch.say(new_levels_text({name: [*levels] for name, levels in taken.items()}))
     missing = joined(reports)
     check_left(missing)
-    if missing and say:
-        say(missing.text)
+    if missing:
+        watch.say(missing.text)
 
 
 @contextmanager

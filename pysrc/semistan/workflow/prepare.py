@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -58,11 +58,11 @@ from semistan.model.trained import Source
 from semistan.model.units import Units, units_of
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import with_rate, within_steps
+from semistan.workflow.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Say = Callable[[str], None]
 
 MODULE_ROWS = 16  # at which modules are evaluated before training
 
@@ -277,8 +277,7 @@ def new_rows(
     response: bool = False,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
 ) -> Rows:
     """Apply a bundle's design to new rows, and say which of them were dropped.
 
@@ -288,12 +287,10 @@ def new_rows(
         For missing columns or values, or factor levels that the model has not seen.
     """
     formula = parse_formula(bundle.config.formula)
-    kept = new_table(
-        bundle, frame, response=response, drop_missing=drop_missing, say=say, reading=reading
-    )
+    kept = new_table(bundle, frame, response=response, drop_missing=drop_missing, watch=watch)
     rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
-    if say and (taken := new_levels(bundle.design, rows)):
-        say(new_levels_text(taken))
+    if taken := new_levels(bundle.design, rows):
+        watch.say(new_levels_text(taken))
     if rows.y is not None:
         check_support(bundle.family, rows.y, formula.response)
         check_ordered(bundle.family, formula.response, kept)
@@ -309,8 +306,7 @@ def new_table(
     *,
     response: bool = False,
     drop_missing: bool = False,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
 ) -> pd.DataFrame:
     """Return complete new rows in the types of the training rows, with their images.
 
@@ -324,11 +320,11 @@ def new_table(
         formula, as_frame(frame), response=response, drop_missing=drop_missing, kinds=design.kinds
     )
     check_dates(kept, formula.dated)
-    if missing and say:
-        say(missing.text)
+    if missing:
+        watch.say(missing.text)
     _, kept = with_pictures(
-        formula, kept, say or (lambda _: None),
-        positions=missing.kept, trunks=design.trunks, progress=reading,
+        formula, kept, watch.say,
+        positions=missing.kept, trunks=design.trunks, progress=watch.reading,
     )  # fmt: skip
     return with_outcome(formula, bundle.family, kept) if response else kept
 
@@ -342,7 +338,8 @@ def training_rows(
         raise InputError("the bundle was trained on a table in memory: give --data FILE.csv")
     dialect = dialect_of(bundle.config, bundle.design.text_columns)
     table, drop = read_table(path, dialect), bundle.config.drop_missing
-    rows = new_rows(bundle, table, response=True, drop_missing=drop, reading=reading)
+    watch = Watch(reading=reading)
+    rows = new_rows(bundle, table, response=True, drop_missing=drop, watch=watch)
     if len(rows) != bundle.source.rows:
         raise InputError(
             f"the bundle was trained on {bundle.source.rows} rows, '{path}' has {len(rows)}"

@@ -23,8 +23,9 @@ from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import Loo, Matched
 from semistan.subspace.completion import complete
 from semistan.workflow.compiled import toolchain_for
-from semistan.workflow.fit import draw_missing, new_run
-from semistan.workflow.prepare import Say
+from semistan.workflow.new_run import new_run
+from semistan.workflow.sample import draw_missing
+from semistan.workflow.watch import Say, silent
 
 WAY = "by sampling without them, in the subspace of all rows"
 WAY_OF_ALL = "by sampling without them"
@@ -36,7 +37,7 @@ def without_rows(
     rows: Rows,
     *,
     positions: Sequence[int] | None = None,
-    say: Say = lambda _: None,
+    say: Say = silent,
     keep: Callable[[Loo], None] = lambda _: None,
     backend: Backend = LOCAL,
 ) -> Loo:

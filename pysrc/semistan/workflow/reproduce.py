@@ -12,7 +12,6 @@ import pandas as pd
 from semistan.bundle.bundle import library_versions
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
-from semistan.infer.chain_store import ChainProgress
 from semistan.infer.cmdstan.compile import without_comments
 from semistan.infer.cmdstan.toolchain import Toolchain
 from semistan.model.arrays import Array
@@ -23,14 +22,14 @@ from semistan.posterior.manifest import NOT_USED
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run, create_run, recorded
 from semistan.posterior.summary import summarise
-from semistan.subspace.descent import Progress
 from semistan.workflow.compiled import starts_of, toolchain_for
 from semistan.workflow.extend import with_more
-from semistan.workflow.fit import draw_missing
 from semistan.workflow.modes import with_chains
-from semistan.workflow.prepare import Prepared, Say, prepare
+from semistan.workflow.prepare import Prepared, prepare
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.sample import draw_missing
 from semistan.workflow.train import train
+from semistan.workflow.watch import NOBODY, Watch
 
 COLUMNS = ("subspace", "what", "same", "finding")
 
@@ -38,9 +37,7 @@ COLUMNS = ("subspace", "what", "same", "finding")
 def reproduce(
     run: RunLike,
     *,
-    progress: Progress | None = None,
-    chain_progress: ChainProgress | None = None,
-    say: Say = lambda _: None,
+    watch: Watch = NOBODY,
     backend: Backend = LOCAL,
 ) -> pd.DataFrame:
     """Train and sample a run once more, in a temporary folder, and compare.
@@ -52,11 +49,7 @@ def reproduce(
     ----------
     run : Fit, Run or path
         A finished run.
-    progress, chain_progress
-        As of ``fit_model``.
-    say
-        As of ``fit_model``.
-    backend
+    watch, backend
         As of ``fit_model``.
 
     Returns
@@ -79,25 +72,20 @@ def reproduce(
     lines: list[dict[str, object]] = []
     for number, member in enumerate(run.members, start=1):
         with tempfile.TemporaryDirectory(prefix="semistan-") as folder:
-            again = _trained_again(member, Path(folder, "run"), toolchain, progress, say, backend)
-            again = _drawn_again(member, again, toolchain, chain_progress, backend)
+            again = _trained_again(member, Path(folder, "run"), toolchain, watch, backend)
+            again = _drawn_again(member, again, toolchain, watch, backend)
             found = [*_versions(member, toolchain), *_compared(member, again)]
         lines += [{"subspace": number, **line} for line in found]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
 def _trained_again(
-    member: Run,
-    out: Path,
-    toolchain: Toolchain | None,
-    progress: Progress | None,
-    say: Say,
-    backend: Backend,
+    member: Run, out: Path, toolchain: Toolchain | None, watch: Watch, backend: Backend
 ) -> Run:
     """Train a run of one subspace anew, and make a folder whose chains are to be drawn."""
     prepared, options = _prepared(member), _first_options(member)
-    bundle = train(prepared, progress, backend=backend)
-    say(f"trained again: loss {bundle.trained.history['loss'][-1]:.4f}")
+    bundle = train(prepared, watch.training, backend=backend)
+    watch.say(f"trained again: loss {bundle.trained.history['loss'][-1]:.4f}")
     starts = starts_of(
         as_sampled(bundle, options), prepared.rows, options, prior_only=member.prior_only
     )
@@ -115,19 +103,15 @@ def _first_options(member: Run) -> SampleConfig:
 
 
 def _drawn_again(
-    member: Run,
-    again: Run,
-    toolchain: Toolchain | None,
-    progress: ChainProgress | None,
-    backend: Backend,
+    member: Run, again: Run, toolchain: Toolchain | None, watch: Watch, backend: Backend
 ) -> Run:
     """Draw chains as those of a run were drawn, part by part."""
-    draw_missing(again, toolchain, progress=progress, backend=backend)
+    draw_missing(again, toolchain, watch=watch, backend=backend)
     if member.manifest.first and (joined := with_chains(again, member.options.chain_count)):
         again = joined
-        draw_missing(again, toolchain, progress=progress, backend=backend)
+        draw_missing(again, toolchain, watch=watch, backend=backend)
     for part in member.manifest.continued:
-        again = with_more(recorded(again, more=part), backend, progress)
+        again = with_more(recorded(again, more=part), backend, watch)
     return again
 
 

@@ -22,7 +22,7 @@ from semistan.model.networks.activations import ACTIVATIONS
 from semistan.model.networks.mlp import FullyConnected
 from semistan.model.networks.networks import layer_inputs
 from semistan.model.table.rows import Rows
-from semistan.workflow.prepare import Say
+from semistan.workflow.watch import Say
 
 ROWS = 2000  # that are looked at, evenly among all
 SLOPE = 0.01  # of the steepest one, below which a unit is saturated at a row

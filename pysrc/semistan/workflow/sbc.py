@@ -45,8 +45,10 @@ from semistan.show.pictures.ranks import draw_coverage, draw_ranks
 from semistan.show.pictures.write import write_picture
 from semistan.workflow.compiled import compile_model, toolchain_for
 from semistan.workflow.dimension import resolved
-from semistan.workflow.fit import Fitted, fit_prepared, new_run, sample
-from semistan.workflow.prepare import Prepared, Say, configure, prepared_of
+from semistan.workflow.fit import fit_prepared
+from semistan.workflow.new_run import new_run
+from semistan.workflow.prepare import Prepared, configure, prepared_of
+from semistan.workflow.sample import Fitted, sample
 from semistan.workflow.simulate import (
     Model,
     check_simulated,
@@ -54,6 +56,7 @@ from semistan.workflow.simulate import (
     simulated,
 )
 from semistan.workflow.train import TrainTask
+from semistan.workflow.watch import Say, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +172,7 @@ def sbc(
     overwrite: bool = False,
     networks: Given | None = None,
     overrides: Mapping[str, Any] | None = None,
-    say: Say = lambda _: None,
+    say: Say = silent,
     backend: Backend | None = None,
 ) -> Calibration:
     """Calibrate a model by simulation; replications that are already there are kept.

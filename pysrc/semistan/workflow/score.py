@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistan.data.frames import Table, as_frame
-from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
 from semistan.infer.backends.local import LOCAL
@@ -21,9 +20,10 @@ from semistan.posterior.scoring.loo import Loo, leave_one_out
 from semistan.posterior.scoring.loo_repairs import keep_repairs, read_repairs
 from semistan.posterior.scoring.moment_match import match_moments, unconstrained
 from semistan.posterior.scoring.scores import Pointwise, pointwise, scores, scores_table
-from semistan.workflow.prepare import Say, new_rows
+from semistan.workflow.prepare import new_rows
 from semistan.workflow.reloo import without_rows
 from semistan.workflow.runs import RunLike, opened, posterior_run
+from semistan.workflow.watch import NOBODY, Say, Watch, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,8 +37,7 @@ def score(
     seed: int = 1,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
 ) -> pd.DataFrame:
     """Score a run's predictions of rows with a known response.
 
@@ -60,7 +59,7 @@ def score(
     run = opened(run)
     judged = judge(
         run, newdata, interval=interval, seed=seed, drop_missing=drop_missing,
-        allow_new_levels=allow_new_levels, say=say, reading=reading,
+        allow_new_levels=allow_new_levels, watch=watch,
     )  # fmt: skip
     return scores_table(scores(run.bundle.family, judged, interval))
 
@@ -73,8 +72,7 @@ def judge(
     seed: int = 1,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
-    say: Say | None = None,
-    reading: Reading | None = None,
+    watch: Watch = NOBODY,
 ) -> Pointwise:
     """Return everything that the scores are means of, row by row."""
     run, frame = opened(run), as_frame(newdata)
@@ -86,7 +84,7 @@ def judge(
         )
     rows = new_rows(
         run.bundle, frame, response=True, drop_missing=drop_missing,
-        allow_new_levels=allow_new_levels, say=say, reading=reading,
+        allow_new_levels=allow_new_levels, watch=watch,
     )  # fmt: skip
     generator = np.random.default_rng(seed)
     posterior = read_posterior(run).seeded(seed)
@@ -98,7 +96,7 @@ def loo(
     *,
     moment_match: bool = False,
     reloo: bool = False,
-    say: Say = lambda _: None,
+    say: Say = silent,
     backend: Backend = LOCAL,
 ) -> Loo:
     """Compute a run's PSIS-LOO, which is conditional on its subspace.

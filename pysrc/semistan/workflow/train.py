@@ -36,7 +36,8 @@ from semistan.subspace.descent import Progress
 from semistan.subspace.leading_layers import as_epochs, batched, train_leading_layers
 from semistan.subspace.trajectory import after, joined
 from semistan.workflow.dimension import resolved
-from semistan.workflow.prepare import Prepared, Say, check_device
+from semistan.workflow.prepare import Prepared, check_device
+from semistan.workflow.watch import Say, silent
 
 # A loss of rows held out is above that of the others in every fit, by some (effective parameters) /
 # rows, and varies with the few rows that are held out. Three standard errors of their mean exclude
@@ -143,7 +144,7 @@ def train(
     backend : Backend, optional
         What trains; by default this machine.
     """
-    prepared = resolved(prepared, say=lambda _: None)
+    prepared = resolved(prepared, say=silent)
     task = TrainTask(prepared, left_of(checkpoint))
     try:
         report = training_report(progress, checkpoint)

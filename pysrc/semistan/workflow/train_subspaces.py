@@ -58,7 +58,7 @@ from semistan.workflow.compiled import (
     toolchain_for,
     trusted_kernel,
 )
-from semistan.workflow.prepare import Prepared, Say, prepare
+from semistan.workflow.prepare import Prepared, prepare
 from semistan.workflow.saturation import warn_of_saturation
 from semistan.workflow.train import (
     TrainTask,
@@ -70,6 +70,7 @@ from semistan.workflow.train import (
     warn_of_damage,
     warn_of_overfitting,
 )
+from semistan.workflow.watch import NOBODY, Watch
 
 
 def member_config(config: ModelConfig, number: int) -> ModelConfig:
@@ -165,8 +166,7 @@ def resume(
     path: Path | str,
     *,
     networks: Given | None = None,
-    progress: Progress | None = None,
-    say: Say = lambda _: None,
+    watch: Watch = NOBODY,
     backend: Backend = LOCAL,
 ) -> Run:
     """Read a run, after training those of its subspaces that an interruption left out.
@@ -175,11 +175,7 @@ def resume(
     ----------
     path : Path or str
         The run's folder.
-    networks, progress
-        As of ``fit_model``.
-    say
-        As of ``fit_model``.
-    backend
+    networks, watch, backend
         As of ``fit_model``.
 
     Raises
@@ -195,10 +191,8 @@ def resume(
         return read_run(path, networks)
     prepared = _prepared_again(path, manifest, networks)
     toolchain = toolchain_for(prepared.config.sample)
-    kernel = compile_model(prepared.model, toolchain, say)
-    return train_missing(
-        path, prepared, toolchain, kernel, progress=progress, say=say, backend=backend
-    )
+    kernel = compile_model(prepared.model, toolchain, watch.say)
+    return train_missing(path, prepared, toolchain, kernel, watch=watch, backend=backend)
 
 
 def going_on(path: Path, modules: Modules) -> str:
@@ -234,8 +228,7 @@ def train_missing(
     toolchain: Toolchain | None,
     kernel: Kernel,
     *,
-    progress: Progress | None = None,
-    say: Say = lambda _: None,
+    watch: Watch = NOBODY,
     backend: Backend = LOCAL,
 ) -> Run:
     """Train the subspaces that a run lacks, side by side, and return the run.
@@ -248,13 +241,11 @@ def train_missing(
         The model.
     toolchain, kernel
         CmdStan, and what the program was compiled with.
-    progress : callable, optional
-        Called with the epochs of all trainings together, and the losses of the one that reports.
-    say, backend
+    watch, backend
         As of ``fit_model``.
     """
     with held(path):
-        return _trained_missing(path, prepared, toolchain, kernel, progress, say, backend)
+        return _trained_missing(path, prepared, toolchain, kernel, watch, backend)
 
 
 def _trained_missing(
@@ -262,8 +253,7 @@ def _trained_missing(
     prepared: Prepared,
     toolchain: Toolchain | None,
     kernel: Kernel,
-    progress: Progress | None,
-    say: Say,
+    watch: Watch,
     backend: Backend,
 ) -> Run:
     """Train what is missing; arguments as of ``train_missing``."""
@@ -271,28 +261,28 @@ def _trained_missing(
     numbers = untrained(path, manifest)
     checkpoints = [checkpoint_file(subspace_folder(path, i)) for i in numbers]
     for checkpoint in checkpoints:
-        warn_of_damage(checkpoint, say)
+        warn_of_damage(checkpoint, watch.say)
     tasks = [
         SubspaceTask(replace(prepared, config=member_config(prepared.config, i)), i, left_of(kept))
         for i, kept in zip(numbers, checkpoints, strict=True)
     ]
     settled, trained = _settled(path, manifest), []
     try:
-        for index, found in backend.map(tasks, report=_together(progress, checkpoints)):
+        for index, found in backend.map(tasks, report=_together(watch.training, checkpoints)):
             task = tasks[index]
             trained.append(found.bundle)
-            say(_trained_text(found, task, len(manifest.numbers)))
+            watch.say(_trained_text(found, task, len(manifest.numbers)))
             if settled is None:
-                kernel = trusted_kernel(kernel, found.bundle, prepared.rows, toolchain, say)
+                kernel = trusted_kernel(kernel, found.bundle, prepared.rows, toolchain, watch.say)
                 settled = kernel, _plan(found.bundle, prepared, toolchain, kernel)
             _write_member(path, task, found, toolchain, *settled)
     except KeyboardInterrupt:
-        say(f"interrupted; go on with: {going_on(path, prepared.modules)}")
+        watch.say(f"interrupted; go on with: {going_on(path, prepared.modules)}")
         raise
     if trained:
-        say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
-    warn_of_overfitting(trained, say)
-    warn_of_saturation(trained, prepared.rows, say)
+        watch.say(f"{prior_text(trained[0], prepared.rows)} in the first of these subspaces")
+    warn_of_overfitting(trained, watch.say)
+    warn_of_saturation(trained, prepared.rows, watch.say)
     return _finish(path, manifest, time.monotonic() - started, prepared.modules)
 
 

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistan.data.frames import Table
-from semistan.data.pixels import Reading
 from semistan.errors import InputError
 from semistan.infer.backends.backend import Backend
-from semistan.infer.chain_store import ChainProgress
 from semistan.model.config import ModelConfig, with_overrides
 from semistan.model.modules import codes
 from semistan.posterior.run import Run
-from semistan.subspace.descent import Progress
-from semistan.workflow.fit import Fitted, fit_model
-from semistan.workflow.prepare import Say
+from semistan.workflow.fit import fit_model
 from semistan.workflow.runs import RunLike, opened
+from semistan.workflow.sample import Fitted
+from semistan.workflow.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,10 +32,7 @@ def update(
     data: Table | str | Path | None = None,
     overrides: dict[str, Any] | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
-    chain_progress: ChainProgress | None = None,
-    reading: Reading | None = None,
-    say: Say = lambda _: None,
+    watch: Watch = NOBODY,
     backend: Backend | None = None,
 ) -> Fitted:
     """Fit a run's model once more, with its settings and seeds.
@@ -50,7 +45,7 @@ def update(
         Folder of the new run.
     overrides : dict, optional
         Dotted keys of the configuration that change.
-    overwrite, progress, chain_progress, reading, say, backend
+    overwrite, watch, backend
         As of ``fit_model``.
 
     Raises
@@ -69,8 +64,7 @@ def update(
     return fit_model(
         config, _data(run, formula, data),
         out=out, networks=codes(run.bundle.modules) or None, overwrite=overwrite,
-        progress=progress, chain_progress=chain_progress, reading=reading, say=say,
-        backend=backend,
+        watch=watch, backend=backend,
     )  # fmt: skip
 
 

@@ -92,22 +92,21 @@ def predict(
         check_table_path(draws)
         check_output_file(draws, overwrite=overwrite)
     opened = [read_run(run) for run in runs]
-    said = {"say": screen.say, **options}
     with (
-        bars.image_bar() as reading,
+        bars.watching() as watch,
         nullcontext() if cluster is None else connected(cluster) as backend,
     ):
         rows = (
             pieces_of_frame(opened[0].table())
             if newdata is None
-            else read_pieces(newdata, dialect_for(dialect, *opened), screen.say)
+            else read_pieces(newdata, dialect_for(dialect, *opened), watch.say)
         )
         to = (out or (JsonStream(sys.stdout) if as_json else sys.stdout), draws)
         if len(opened) == 1:
-            write_predictions(opened[0], rows, *to, reading=reading, backend=backend, **said)
+            write_predictions(opened[0], rows, *to, watch=watch, backend=backend, **options)
         else:
-            how = {"weights": weights or "stacking", "reading": reading, **said}
-            write_average(opened, rows.whole(), *to, **how)
+            how = weights or "stacking"
+            write_average(opened, rows.whole(), *to, weights=how, watch=watch, **options)
     screen.say_caveats_of(opened)
     wrote(out, draws)
 

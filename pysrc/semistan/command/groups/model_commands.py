@@ -33,11 +33,8 @@ def new(
     """Write a model.toml with every key from a formula and --data FILE.csv, after checking it."""
     from semistan.workflow.new import new as write_new
 
-    with bars.image_bar() as reading:
-        write_new(
-            formula, out=out, overwrite=overwrite, overrides=overrides, reading=reading,
-            say=screen.say,
-        )  # fmt: skip
+    with bars.watching() as watch:
+        write_new(formula, out=out, overwrite=overwrite, overrides=overrides, watch=watch)
     screen.say(f"wrote {out}; fit it with: semistan fit {out}")
 
 
@@ -80,16 +77,13 @@ def fit(
         raise InputError("--json is of a fit's results, and --train-only ends before there are any")
     config, run = configure(model, overrides), out or Path("run")
     if not train_only:
-        with bars.watching(config) as watch:
-            result = fit_model(config, out=run, overwrite=overwrite, **watch.callbacks())
+        with bars.watching_fit(config) as watch:
+            result = fit_model(config, out=run, overwrite=overwrite, watch=watch)
         reply.fit(result)
         return
     bundle = out or Path("bundle")
-    with bars.watching(config) as watch:
-        train_bundle(
-            config, bundle, overwrite=overwrite, progress=watch.progress, reading=watch.reading,
-            say=watch.say,
-        )  # fmt: skip
+    with bars.watching_fit(config) as watch:
+        train_bundle(config, bundle, overwrite=overwrite, watch=watch)
     screen.say(f"wrote {bundle}; sample it with: semistan sample {bundle}")
 
 
@@ -99,8 +93,9 @@ def _fit_imputed(
     """Fit a model to each imputed table, and pool the coefficients."""
     from semistan.data.imputations import read_imputations
     from semistan.data.tables import dialect_of
-    from semistan.workflow.fit import Fitted, fit_model
+    from semistan.workflow.fit import fit_model
     from semistan.workflow.pool import imputed_folders
+    from semistan.workflow.sample import Fitted
 
     config = config.model_copy(update={"data": None})
     tables = read_imputations(paths, dialect_of(config), screen.say)
@@ -108,8 +103,8 @@ def _fit_imputed(
     found: list[Fitted] = []
     for table, folder in zip(tables, folders, strict=True):
         screen.say(f"table {len(found) + 1} of {len(tables)}, to {folder}")
-        with bars.watching(config) as watch:
-            result = fit_model(config, table, out=folder, overwrite=overwrite, **watch.callbacks())
+        with bars.watching_fit(config) as watch:
+            result = fit_model(config, table, out=folder, overwrite=overwrite, watch=watch)
         found.append(result)
     screen.say(f"predict with all: semistan predict {' '.join(map(str, folders))} --weights equal")
     reply.pooled(found)
@@ -134,10 +129,10 @@ def update(
 
     old = read_run(run)
     data = overrides.pop("data", None)
-    with bars.watching(with_overrides(old.config, overrides)) as watch:
+    with bars.watching_fit(with_overrides(old.config, overrides)) as watch:
         result = updated(
             old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
-            **watch.callbacks(),
+            watch=watch,
         )  # fmt: skip
     reply.fit(result)
 

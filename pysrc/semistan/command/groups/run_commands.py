@@ -41,10 +41,10 @@ def stan(
     """Write a folder that CmdStan or cmdstanr runs by itself: program, data, starts, scripts."""
     from semistan.workflow.stan import stan as write_stan
 
-    with bars.image_bar() as reading:
+    with bars.watching() as watch:
         write_stan(
             bundle, data, out=out, prior_only=prior_only, overwrite=overwrite, include=include,
-            overrides=overrides, reading=reading, say=screen.say,
+            overrides=overrides, watch=watch,
         )  # fmt: skip
     screen.say(
         f"wrote {out}; run it with: CMDSTAN=/path/to/cmdstan sh {out}/run.sh, or run.R by cmdstanr"
@@ -78,8 +78,9 @@ def sample(
     screen.begin("reading the rows")
     from semistan.infer.backends.dask import backend_at
     from semistan.posterior.manifest import MARKER
-    from semistan.workflow import fit as workflow
     from semistan.workflow.compiled import toolchain_for
+    from semistan.workflow.new_run import start_run
+    from semistan.workflow.sample import sample as draw
     from semistan.workflow.stan import bundle_of
 
     cluster = cluster_of(where)
@@ -93,25 +94,17 @@ def sample(
     elif more is not None:
         raise InputError(f"--more continues a run, and '{source}' is none; use --draws")
     else:
-        with bars.image_bar() as reading:
-            run = workflow.start_run(
+        with bars.watching() as watch:
+            run = start_run(
                 source, data, out, overrides,
-                prior_only=prior_only, at_once=no_draws, overwrite=overwrite, reading=reading,
-                say=screen.say,
+                prior_only=prior_only, at_once=no_draws, overwrite=overwrite, watch=watch,
             )  # fmt: skip
     if no_draws:
         screen.say(f"made {run.path}; commands for its chains: semistan jobs list {run.path}")
         return
     toolchain = toolchain_for(run.options)
-    with backend_at(cluster) as backend, bars.chain_bars() as progress:
-        result = workflow.sample(
-            run,
-            toolchain,
-            more=more,
-            progress=progress,
-            say=screen.say,
-            backend=backend,
-        )
+    with backend_at(cluster) as backend, bars.watching() as watch:
+        result = draw(run, toolchain, more=more, watch=watch, backend=backend)
     reply.fit(result)
 
 
@@ -121,11 +114,8 @@ def _resumed(folder: Path, cluster: str | None) -> "Run":
     from semistan.workflow.train_subspaces import epochs_left, resume
 
     epochs = epochs_left(folder)
-    with (
-        backend_at(cluster if epochs else None) as backend,
-        bars.training_bar(epochs) as progress,
-    ):
-        return resume(folder, progress=progress, say=screen.say, backend=backend)
+    with backend_at(cluster if epochs else None) as backend, bars.watching(epochs) as watch:
+        return resume(folder, watch=watch, backend=backend)
 
 
 Jobs = Annotated[Path, typer.Option("--out", "-o", help="Folder for the chains' files.")]
@@ -196,7 +186,7 @@ def summary(
     from semistan.posterior.posterior import read_posterior
     from semistan.posterior.run import read_run
     from semistan.posterior.summary import by_subspace, coefficient_table
-    from semistan.workflow.fit import read_fitted
+    from semistan.workflow.sample import read_fitted
 
     if sum((mcse, by is not None, interval is not None)) > 1:
         raise InputError("--by, --mcse and --interval print a table each: give one of them")
@@ -239,8 +229,8 @@ def reproduce(run: RunFolder, *, reply: Reply) -> None:
 
     opened = read_run(run)
     epochs = training_epochs(opened.bundle.config) * len(opened.members)
-    with bars.training_bar(epochs) as progress, bars.chain_bars() as chain_progress:
-        found = run_again(opened, progress=progress, chain_progress=chain_progress, say=screen.say)
+    with bars.watching(epochs) as watch:
+        found = run_again(opened, watch=watch)
     reply.table(found)
     if not found["same"].all():
         raise typer.Exit(DIAGNOSTIC_FAILED)

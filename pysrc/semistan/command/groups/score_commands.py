@@ -66,11 +66,10 @@ def score(
     if newdata is None:
         _explained_variance(opened, interval, seed, reply)
         return
-    with bars.image_bar() as reading:
+    with bars.watching() as watch:
         judged = scoring.judge(
             opened, rows_of(newdata, dialect, opened), interval=interval, seed=seed,
-            drop_missing=drop_missing, allow_new_levels=allow_new_levels, say=screen.say,
-            reading=reading,
+            drop_missing=drop_missing, allow_new_levels=allow_new_levels, watch=watch,
         )  # fmt: skip
     family = opened.bundle.family
     reply.table(scores_table(scores(family, judged, interval)))
