@@ -1,8 +1,8 @@
 """How often intervals hold the truth in large tables: coverage.py with 5,000 and 20,000 rows.
 
 6 functions x N of 5,000, 20,000 x low and high noise x gaussian, poisson, bernoulli x 3 data sets,
-in the same blocks of six. There the defaults do not sample all weights, but the span of a curve
-from each of three trainings, completed. Beside them are those contenders that take minutes.
+in the same blocks of six. Where all weights do not fit the budget, the defaults sample the span of
+a curve from each of three trainings, completed. Beside them are those contenders that take minutes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ ROWS = (5000, 20_000)
 DATA_SETS = 3
 CONTENDERS = ("defaults", "bde", "deep-ensemble", "gam", "glm")
 INTRODUCTION = """\
-The simulated data, contenders and figures of the section above, with N of 5,000 and 20,000 rows,
-where the defaults complete the span of a curve from each of three trainings."""
+The simulated data, contenders and figures of [Do the intervals hold the
+truth?](study-coverage.md), with N of 5,000 and 20,000 rows. Where all weights do not fit the
+budget, the defaults sample the span of a curve (k = 8) from each of three trainings, completed."""
 
 
 def cells(options: Options) -> list[Cell]:
