@@ -24,17 +24,11 @@ from semistan.model.modules import Given
 from semistan.model.orthogonal import announcement
 from semistan.model.table.rows import Rows
 from semistan.posterior.manifest import MARKER
-from semistan.posterior.run import (
-    Run,
-)
+from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.program.parts import Kernel
 from semistan.subspace.leading_layers import as_epochs
-from semistan.workflow.compiled import (
-    compile_model,
-    toolchain_for,
-    trusted_kernel,
-)
+from semistan.workflow.compiled import compile_model, toolchain_for, trusted_kernel
 from semistan.workflow.dimension import resolved
 from semistan.workflow.modes import has_first_part
 from semistan.workflow.new_run import new_run
@@ -77,7 +71,7 @@ def fit_model(
     overrides : dict, optional
         Dotted keys of the configuration, as ``{"subspace.k": 8, "sample.seed": 3}``.
     watch : Watch, optional
-        What is told as the fit goes on; by default nothing.
+        Who is told how the fit goes on; by default nobody.
     backend : Backend, optional
         What trains and draws the chains; by default what the configuration says.
 

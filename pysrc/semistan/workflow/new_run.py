@@ -14,10 +14,7 @@ from semistan.model.bundle import Bundle, as_sampled
 from semistan.model.config import SampleConfig, anywhere, with_overrides
 from semistan.model.table.rows import Rows
 from semistan.posterior.manifest import MARKER
-from semistan.posterior.run import (
-    Run,
-    create_run,
-)
+from semistan.posterior.run import Run, create_run
 from semistan.program.parts import Kernel
 from semistan.workflow.compiled import (
     compile_model,

@@ -99,7 +99,7 @@ def predict(
     allow_new_levels : bool
         Whether groups may have levels that the model was not trained on.
     watch : Watch, optional
-        What is told of the rows; by default nothing.
+        Who is told of dropped rows, and how reading goes on; by default nobody.
     backend : Backend, optional
         What predicts pieces of the rows; by default this process, one after the other.
 

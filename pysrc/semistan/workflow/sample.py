@@ -31,9 +31,7 @@ from semistan.posterior.scoring.stacking import stack
 from semistan.posterior.summary import Summary, summarise, write_summary
 from semistan.show.inference_data import inference_data, write_inference_data
 from semistan.words import count
-from semistan.workflow.compiled import (
-    toolchain_for,
-)
+from semistan.workflow.compiled import toolchain_for
 from semistan.workflow.extend import agreement_text, ask_for_more, settle, with_more
 from semistan.workflow.modes import decided
 from semistan.workflow.runs import RunLike, opened
@@ -72,7 +70,7 @@ def sample(
         So many more draws for each chain of a finished run: it goes on from its last draw, with its
         step size and metric.
     watch : Watch, optional
-        What is told as the chains go on; by default nothing.
+        Who is told how the chains go on; by default nobody.
     backend : Backend, optional
         What draws the chains; by default this machine.
 
