@@ -222,14 +222,8 @@ def run(linear, toolchain, tmp_path_factory):
     bundle, rows = linear
     options = OPTIONS.model_copy(update={"chains": 2, "warmup": 40, "draws": 150})
     said = []
-    run = new_run(
-        bundle,
-        rows,
-        tmp_path_factory.mktemp("run") / "run",
-        options,
-        toolchain,
-        watch=Watch(said.append),
-    )
+    folder, watch = tmp_path_factory.mktemp("run") / "run", Watch(said.append)
+    run = new_run(bundle, rows, folder, options, toolchain, watch=watch)
     assert said == ["they start on the curve"]
     assert not list(run.path.glob("metric-*.json"))
     return sample(run, toolchain).run

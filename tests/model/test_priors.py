@@ -454,6 +454,13 @@ def test_a_prior_reaches_as_far_as_the_parameter_of_its_family(family, key, prio
         priors_before_training(prepared.model)
 
 
+def test_a_prior_reaches_as_far_as_the_scales_of_weights():
+    settings = {"priors": {"sd_w": "beta(1, 1)"}, "subspace__construction": "full"}
+    prepared = small_prepared("y ~ x + nn(v)", small_frame(), **settings)
+    with pytest.raises(InputError, match=r"prior 'sd_w.*can be any positive number"):
+        priors_before_training(prepared.model)
+
+
 def test_a_class_that_the_model_has_not_is_refused():
     with pytest.raises(InputError, match=r"unknown key 'sdpg'. Did you mean 'sdgp'"):
         small_prepared(priors={"sdpg": "normal(0, 1)"})

@@ -16,6 +16,7 @@ from semistan.workflow import sbc as calibrating
 from semistan.workflow import simulate as simulating
 from semistan.workflow.runs import HasRun, RunLike
 from semistan.workflow.sbc import Calibration
+from semistan.workflow.watch import silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +172,7 @@ def sbc(
         out=out, replications=replications, fixed_subspace=fixed_subspace,
         truth=None if truth is None else dotted(truth), seed=seed, jobs=jobs,
         overwrite=overwrite, networks=networks, overrides=dotted(given),
-        say=screen.say if progress else screen.silent,
+        say=screen.say if progress else silent,
     )  # fmt: skip
 
 

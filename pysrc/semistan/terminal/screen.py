@@ -43,10 +43,6 @@ def say(line: str) -> None:
     notes.print(escape(line), style="dim")
 
 
-def silent(_: str) -> None:
-    """Say nothing."""
-
-
 def say_all(lines: Iterable[str]) -> None:
     """Write lines about what was printed, to standard error."""
     for line in lines:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from semistan.data.pixels import Reading
-from semistan.infer.chain_store import ChainProgress
-from semistan.subspace.descent import Progress
+if TYPE_CHECKING:
+    from semistan.data.pixels import Reading
+    from semistan.infer.chain_store import ChainProgress
+    from semistan.subspace.descent import Progress
 
 Say = Callable[[str], None]
 

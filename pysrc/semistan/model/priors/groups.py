@@ -68,6 +68,11 @@ class PriorGroup:
         The parameter's constraint.
     text : str
         What the parameter is, of a scalar.
+
+    Raises
+    ------
+    InputError
+        If the density has fewer values than the parameter can have.
     """
 
     label: str
@@ -82,6 +87,14 @@ class PriorGroup:
     members: tuple[int, ...] | None = None
     kind: Kind = REAL
     text: str = ""
+
+    def __post_init__(self) -> None:
+        density, wider = self.density, WIDER[self.density.support]
+        if self.kind.name in wider and not density.is_constant:
+            raise InputError(
+                f"prior '{self.names[0]}': {density} allows only {VALUES[density.support]}, and "
+                f"the parameter can be {wider[self.kind.name]}"
+            )
 
     def by_element(self, argument: str) -> bool:
         """Say whether an argument of the density has a value for each element."""
@@ -234,7 +247,6 @@ def _class_prior(config: PriorConfig, predictor: Predictor) -> tuple[Prior, str]
 
 def _dispersion_group(config: PriorConfig, item: Dispersion, units: Units) -> PriorGroup:
     prior = parse_prior(config.of_class(item.key) or item.prior, item.name)
-    _check_support(item.name, prior, item.kind)
     used = autoscaled(prior, units.of_dispersion if item.has_units else 1.0, config)
     return PriorGroup(
         item.name, item.key, item.name, prior.density, (prior,), (used,), (item.name,),
@@ -253,23 +265,12 @@ def _hyperparameter_group(
         default = item.default or CLASSES[item.prior_class].default
         text, source = config.chosen(item.name, item.within, item.prior_class, default=default)
         prior = parse_prior(text, item.name)
-    _check_support(item.name, prior, item.kind)
     scale = units.scale(predictor.name) * item.unit
     used = autoscaled(prior, scale, config) if item.has_units else prior
     return PriorGroup(
         item.name, item.prior_class, item.name, prior.density, (prior,), (used,), (item.name,),
         (source,), kind=item.kind, text=item.text,
     )  # fmt: skip
-
-
-def _check_support(name: str, prior: Prior, kind: Kind) -> None:
-    """Refuse a density of fewer values than the parameter can have."""
-    density, wider = prior.density, WIDER[prior.density.support]
-    if kind.name in wider and not density.is_constant:
-        raise InputError(
-            f"prior '{name}': {density} allows only {VALUES[density.support]}, and the parameter "
-            f"can be {wider[kind.name]}"
-        )
 
 
 def autoscaled(prior: Prior, units: float, config: PriorConfig) -> Prior:
