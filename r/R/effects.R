@@ -5,7 +5,7 @@ conditional_effects <- function(x, ...) UseMethod("conditional_effects")
 conditional_effects.semistanfit <- function(x, effects = NULL, conditions = NULL, prob = 0.95,
                                             method = c("conditional", "average"),
                                             scale = c("response", "linear"), resolution = NULL,
-                                            category = NULL, ...) {
+                                            category = NULL, groups = "known", ...) {
   no_others(..., .of = "conditional_effects")
   method <- match.arg(method)
   scale <- match.arg(scale)
@@ -20,7 +20,7 @@ conditional_effects.semistanfit <- function(x, effects = NULL, conditions = NULL
     one <- ask("effect", python_of(x), as.list(varied), interval = prob, at = columns_of(at),
                kind = if (method == "average") "pd" else "conditional",
                scale = if (scale == "linear") "linpred" else "response",
-               resolution = whole_or_null(resolution), category = category)
+               resolution = whole_or_null(resolution), category = category, groups = groups)
     table <- frame_of(one$table)
     names(table)[match("Estimate", names(table)) + 0:3] <-
       c("estimate__", "se__", "lower__", "upper__")

@@ -21,8 +21,8 @@ draws_by_rows <- function(object, what, newdata, ...) {
 no_others <- function(..., .of) {
   others <- names(list(...))
   if ("re_formula" %in% others) {
-    stop("re_formula is not available: predictions have the group-level effects of their rows; ",
-         "for a group that is not in the data use allow_new_levels = TRUE", call. = FALSE)
+    stop("re_formula is not available: groups = \"none\" is brms's re_formula = NA, without group-",
+         "level effects; see ?predictions", call. = FALSE)
   }
   if (...length()) {
     shown <- if (is.null(others) || !nzchar(others[1])) "an argument without a name" else others[1]
@@ -34,35 +34,35 @@ whole_or_null <- function(ndraws) if (is.null(ndraws)) NULL else as.integer(ndra
 
 posterior_epred.semistanfit <- function(object, newdata = NULL, dpar = NULL, ndraws = NULL,
                                         allow_new_levels = FALSE, drop_missing = FALSE, seed = 1,
-                                        ...) {
+                                        groups = "known", ...) {
   no_others(..., .of = "posterior_epred")
   draws_by_rows(object, "epred", newdata, dpar = dpar, ndraws = whole_or_null(ndraws),
                 seed = as.integer(seed), allow_new_levels = allow_new_levels,
-                drop_missing = drop_missing)
+                drop_missing = drop_missing, groups = groups)
 }
 
 posterior_linpred.semistanfit <- function(object, transform = FALSE, newdata = NULL, part = "all",
                                           dpar = NULL, ndraws = NULL, allow_new_levels = FALSE,
-                                          drop_missing = FALSE, seed = 1, ...) {
+                                          drop_missing = FALSE, seed = 1, groups = "known", ...) {
   no_others(..., .of = "posterior_linpred")
   if (is.data.frame(transform)) stop("give new rows by name: newdata = ...", call. = FALSE)
   if (transform) {
     if (part != "all") stop("only the whole predictor can be transformed", call. = FALSE)
     return(posterior_epred.semistanfit(object, newdata, dpar, ndraws, allow_new_levels,
-                                       drop_missing, seed))
+                                       drop_missing, seed, groups))
   }
   draws_by_rows(object, "linpred", newdata, part = part, dpar = dpar,
                 ndraws = whole_or_null(ndraws), seed = as.integer(seed),
-                allow_new_levels = allow_new_levels, drop_missing = drop_missing)
+                allow_new_levels = allow_new_levels, drop_missing = drop_missing, groups = groups)
 }
 
 posterior_predict.semistanfit <- function(object, newdata = NULL, ndraws = NULL,
                                           allow_new_levels = FALSE, drop_missing = FALSE, seed = 1,
-                                          ...) {
+                                          groups = "known", ...) {
   no_others(..., .of = "posterior_predict")
   draws_by_rows(object, "replicate", newdata, ndraws = whole_or_null(ndraws),
                 seed = as.integer(seed), allow_new_levels = allow_new_levels,
-                drop_missing = drop_missing)
+                drop_missing = drop_missing, groups = groups)
 }
 
 log_lik.semistanfit <- function(object, newdata = NULL, ndraws = NULL, allow_new_levels = FALSE,

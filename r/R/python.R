@@ -87,7 +87,8 @@ ask <- function(verb, ...) {
 # Advice in the words of R: an argument in place of the command line's flag.
 in_r <- function(text) {
   text <- gsub("--drop-missing", "drop_missing = TRUE", text, fixed = TRUE)
-  gsub("--allow-new-levels", "allow_new_levels = TRUE", text, fixed = TRUE)
+  text <- gsub("--allow-new-levels", "allow_new_levels = TRUE", text, fixed = TRUE)
+  gsub("--groups ([a-z]+)", "groups = \"\\1\"", text)
 }
 
 semistan_available <- function() {

@@ -186,8 +186,9 @@ def test_columns_of_bounds_explain_nothing_and_are_held_at_whole_numbers():
     formula = "y | trunc(lb=least, ub=u2) ~ x1 + nn(u1, u2)"
     bundle, rows = random_bundle("poisson", formula=formula, n=12)
     assert parse_formula(formula).bounding == ("least",)
-    assert explanatory(SubspacePosterior(bundle, random_draws(bundle))) == ("x1", "u1", "u2")
-    predictors = predictors_of(bundle.design, rows.frame)
+    posterior = SubspacePosterior(bundle, random_draws(bundle))
+    assert explanatory(posterior) == ("x1", "u1", "u2")
+    predictors = predictors_of(posterior, rows.frame)
     assert typical_values(predictors, {})["least"] == round(rows.frame["least"].mean())
     assert typical_values(predictors, {})["u2"] == pytest.approx(rows.frame["u2"].mean())
 

@@ -360,9 +360,10 @@ def test_a_band_is_over_the_first_numeric_input(fitted):
 
     from semistan.posterior.effects.columns import predictors_of
 
-    bundle, _, rows = fitted
-    material = SimpleNamespace(posterior=SimpleNamespace(design=bundle.design))
-    assert _first_input(material, predictors_of(bundle.design, rows.frame), None) == "u"
+    bundle, draws, rows = fitted
+    posterior = SubspacePosterior(bundle, draws)
+    material = SimpleNamespace(posterior=posterior)
+    assert _first_input(material, predictors_of(posterior, rows.frame), None) == "u"
 
 
 def test_dropped_rows_are_reported():

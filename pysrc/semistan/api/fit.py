@@ -29,6 +29,7 @@ from semistan.model.table.rows import Rows
 from semistan.posterior import predictive
 from semistan.posterior.arviz import as_installed
 from semistan.posterior.manifest import MARKER
+from semistan.posterior.options import KNOWN
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.run import Run
 from semistan.posterior.summary import Summary
@@ -149,7 +150,9 @@ class Fit:
         """
         return self._summary
 
-    def epred(self, newdata: Table | None = None, *, dpar: str | None = None) -> Array:
+    def epred(
+        self, newdata: Table | None = None, *, dpar: str | None = None, groups: str = KNOWN
+    ) -> Array:
         """Return draws of the mean, shape (S, N), or of K categories' probabilities, (S, N, K).
 
         Parameters
@@ -158,16 +161,25 @@ class Fit:
             N rows; the training rows by default.
         dpar : str, optional
             A parameter of the response's distribution instead, as ``sigma``.
+        groups : str
+            What the effects of groups are: ``known``, those of the rows' levels; ``new``, of new
+            levels; ``none``, left out; ``marginal``, integrated out of the mean.
 
         Raises
         ------
         InputError
             If the rows cannot be used, or the family has no such parameter.
         """
-        return predictive.posterior_epred(self.posterior, self._rows(newdata), dpar=dpar)
+        posterior, rows = self.posterior.with_groups(groups), self._rows(newdata, groups=groups)
+        return predictive.posterior_epred(posterior, rows, dpar=dpar)
 
     def linpred(
-        self, newdata: Table | None = None, *, part: str = "all", dpar: str | None = None
+        self,
+        newdata: Table | None = None,
+        *,
+        part: str = "all",
+        dpar: str | None = None,
+        groups: str = KNOWN,
     ) -> Array:
         """Return draws of the linear predictor, shape (S, N).
 
@@ -180,14 +192,16 @@ class Fit:
             ``penalised`` (smooths and groups).
         dpar : str, optional
             The predictor of another parameter, as ``sigma``.
+        groups : str
+            What the effects of groups are, as of ``epred``.
 
         Raises
         ------
         InputError
             If the rows cannot be used, or there is no such part or parameter.
         """
-        rows = self._rows(newdata)
-        return predictive.posterior_linpred(self.posterior, rows, part=part, dpar=dpar)
+        posterior, rows = self.posterior.with_groups(groups), self._rows(newdata, groups=groups)
+        return predictive.posterior_linpred(posterior, rows, part=part, dpar=dpar)
 
     def replicate(self, newdata: Table | None = None, *, seed: int = 1) -> Array:
         """Return draws of new responses, shape (S, N).
@@ -282,10 +296,10 @@ class Fit:
         """Pickle the run's folder, which is unpacked into a temporary one."""
         return _unpickled, (self.path.name, pack(self.path))
 
-    def _rows(self, newdata: Table | None, *, response: bool = False) -> Rows:
+    def _rows(self, newdata: Table | None, *, response: bool = False, groups: str = KNOWN) -> Rows:
         if newdata is None:
             return self.run.rows()
-        return new_rows(self.run.bundle, newdata, response=response)
+        return new_rows(self.run.bundle, newdata, response=response, groups=groups)
 
     def __repr__(self) -> str:
         return f"{self.run!r}\n\n{self._summary!r}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semistan.posterior.options import GROUPS_TEXT
 from semistan.terminal import screen
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ Central = Annotated[float, typer.Option(help="Probability of the interval.")]
 Interval = Annotated[float, typer.Option(help="Probability of the predictive interval.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn here.")]
 Scale = Annotated[str, typer.Option(help="response (the mean) or linpred.")]
+Groups = Annotated[str, typer.Option(help=GROUPS_TEXT)]
 SomeRows = Annotated[
     int | None, typer.Option(help="Use this many rows, drawn by the seed; all by default.")
 ]

@@ -14,7 +14,7 @@ from semistan.errors import InputError
 from semistan.infer.methods import names_text
 from semistan.model.construction import CONSTRUCTIONS
 from semistan.model.networks.activations import ACTIVATIONS
-from semistan.posterior.options import EffectOptions, PredictOptions
+from semistan.posterior.options import GROUPS_TEXT, EffectOptions, PredictOptions
 
 MODEL, TRAINING, SAMPLING, WHERE = "Model", "Training", "Sampling", "Where"
 OPTIONS = "Options"  # where Typer shows the options that have no panel
@@ -311,6 +311,7 @@ PREDICT_FLAGS = (
     _of(_PREDICT, "drop_missing", bool, "Leave out rows with missing values."),
     _of(_PREDICT, "allow_new_levels", bool,
         "Draw the effects of a group's new levels from all levels'."),
+    _of(_PREDICT, "groups", str, GROUPS_TEXT),
 )  # fmt: skip
 EFFECT_FLAGS = (
     _of(_EFFECT, "kind", str, "pd (partial dependence) or conditional (others held)."),
@@ -324,6 +325,7 @@ EFFECT_FLAGS = (
         "One category of the response, instead of all (in a picture of two columns, instead of "
         "the second)."),
     _of(_EFFECT, "seed", int, "Seed of everything that is drawn here."),
+    _of(_EFFECT, "groups", str, GROUPS_TEXT),
 )  # fmt: skip
 
 

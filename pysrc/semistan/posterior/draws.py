@@ -23,6 +23,7 @@ from semistan.model.streams import Streams
 from semistan.model.table.rows import evenly_spaced
 from semistan.model.terms.term import element_labels
 from semistan.posterior.chain_csv import ChainForm, copied, read_chain
+from semistan.posterior.options import KNOWN
 from semistan.posterior.orthogonal import STORED, Orthogonal, network_along, read_gamma
 from semistan.posterior.run import Run
 
@@ -68,6 +69,8 @@ class Draws:
         Coordinates outside the subspace, if it is completed.
     seed : tuple of int
         Of what is drawn beside them, as the effects of new levels.
+    groups : str
+        What the effects of groups are in predictions: ``known``, ``new``, ``none`` or ``marginal``.
     first : int
         Number of the first chain, from 0, where they are some of several.
     """
@@ -88,6 +91,7 @@ class Draws:
     sd_w: Array | None = None
     psi: Array | None = None
     seed: tuple[int, ...] = (SEED,)
+    groups: str = KNOWN
     first: int = 0
 
     @property

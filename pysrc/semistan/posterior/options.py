@@ -11,6 +11,12 @@ from typing import Any, Self
 
 from semistan.errors import InputError, did_you_mean
 
+KNOWN, NEW, NONE, MARGINAL = GROUPS = ("known", "new", "none", "marginal")
+GROUPS_TEXT = (
+    "Effects of groups: known (of the rows' levels), new (of levels drawn in their place), none, "
+    "or marginal (integrated out of the mean)."
+)
+
 
 def check_interval(interval: float) -> None:
     """Refuse an interval whose probability is not between 0 and 1.
@@ -22,6 +28,36 @@ def check_interval(interval: float) -> None:
     """
     if not 0 < interval < 1:
         raise InputError(f"--interval is a probability between 0 and 1, got {interval:g}")
+
+
+def check_groups(groups: str) -> None:
+    """Refuse an unknown answer to what the effects of groups are.
+
+    Raises
+    ------
+    InputError
+        Naming the nearest one.
+    """
+    if groups not in GROUPS:
+        raise InputError(
+            f"groups are {', '.join(GROUPS[:-1])} or {GROUPS[-1]}, got '{groups}'."
+            f"{did_you_mean(groups, GROUPS)}"
+        )
+
+
+def check_response_groups(groups: str) -> None:
+    """Refuse new responses with the effects of groups integrated out.
+
+    Raises
+    ------
+    InputError
+        Saying which answer is meant.
+    """
+    if groups == MARGINAL:
+        raise InputError(
+            "a new response is of some level of its group, and --groups marginal is of means: use "
+            "--groups new, for levels that are drawn from their distribution"
+        )
 
 
 class _Options:
@@ -77,6 +113,10 @@ class PredictOptions(_Options):
     allow_new_levels : bool
         Whether group-level terms may have levels that the model was not trained on; their effects
         are drawn from the distribution of the levels.
+    groups : str
+        What the effects of groups are: ``known``, those of the rows' levels; ``new``, those of new
+        levels in place of the rows' own; ``none``, left out, as of a level at the centre; or
+        ``marginal``, integrated out of the mean over the distribution of the levels.
 
     Raises
     ------
@@ -93,9 +133,11 @@ class PredictOptions(_Options):
     prior: bool = False
     drop_missing: bool = False
     allow_new_levels: bool = False
+    groups: str = KNOWN
 
     def __post_init__(self) -> None:
         check_interval(self.interval)
+        check_groups(self.groups)
 
     @property
     def what(self) -> str:
@@ -128,6 +170,8 @@ class EffectOptions(_Options):
         One category of the response, instead of all.
     seed : int
         Draws the rows.
+    groups : str
+        What the effects of groups are, as of ``PredictOptions``.
 
     Raises
     ------
@@ -143,8 +187,10 @@ class EffectOptions(_Options):
     curves: int = 0
     category: str | None = None
     seed: int = 1
+    groups: str = KNOWN
 
     def __post_init__(self) -> None:
+        check_groups(self.groups)
         kinds = ("pd", "conditional")
         if self.kind not in kinds:
             raise InputError(

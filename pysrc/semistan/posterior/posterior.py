@@ -28,8 +28,10 @@ from semistan.model.table.rows import Rows
 from semistan.model.units import Units
 from semistan.posterior.draws import Draws, by_network, read_draws
 from semistan.posterior.engine import GRAPH, Engine, engine_named
+from semistan.posterior.options import check_groups
 from semistan.posterior.predictors import (
     NetworkOutputs,
+    group_deviation,
     network_draws,
     network_outputs_at,
     parameter_draws,
@@ -111,6 +113,23 @@ class Posterior(Protocol):
     @abstractmethod
     def seeded(self, *seed: int) -> Posterior:
         """Draw what is new in rows, as the effects of new levels, by another seed."""
+
+    @abstractmethod
+    def with_groups(self, groups: str) -> Posterior:
+        """Take the effects of groups as ``known``, ``new``, ``none`` or ``marginal``.
+
+        ``PredictOptions`` says what these are. Predictors are without what is integrated out, whose
+        standard deviation ``deviation`` has.
+        """
+
+    @abstractmethod
+    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
+
+    @property
+    def groups(self) -> str:
+        """What the effects of groups are in predictions."""
+        return self.members[0].draws.groups
 
     @property
     def config(self) -> ModelConfig:
@@ -314,6 +333,15 @@ class SubspacePosterior(Posterior):
         """Draw what is new in rows by another seed."""
         return replace(self, draws=replace(self.draws, seed=seed))
 
+    def with_groups(self, groups: str) -> SubspacePosterior:
+        """Take the effects of groups so."""
+        check_groups(groups)
+        return replace(self, draws=replace(self.draws, groups=groups))
+
+    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
+        return group_deviation(self.bundle, self.draws, rows, name)
+
     def __repr__(self) -> str:
         return f"Posterior of one subspace. {self.draws!r}"
 
@@ -398,6 +426,14 @@ class Mixture(Posterior):
     def seeded(self, *seed: int) -> Mixture:
         """Draw what is new in rows by another seed."""
         return Mixture(tuple(member.seeded(*seed) for member in self.members), self.weights)
+
+    def with_groups(self, groups: str) -> Mixture:
+        """Take the effects of groups so."""
+        return Mixture(tuple(each.with_groups(groups) for each in self.members), self.weights)
+
+    def deviation(self, rows: Rows, name: str = MEAN) -> Array:
+        """Return the standard deviation (S, N) of what all groups may add to a predictor."""
+        return np.concatenate([member.deviation(rows, name) for member in self.counted])
 
     def __repr__(self) -> str:
         return f"Mixture of {len(self.members)} posteriors. Each: {self.members[0].draws!r}"

@@ -22,7 +22,7 @@ from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names, named
 from semistan.posterior.draws import draw_index
-from semistan.posterior.options import PredictOptions, check_interval
+from semistan.posterior.options import PredictOptions, check_interval, check_response_groups
 from semistan.posterior.posterior import Posterior
 from semistan.posterior.predictive import (
     check_dpar,
@@ -83,6 +83,8 @@ def check_prediction(family: Family, design: Design, options: PredictOptions) ->
         raise InputError(
             f"only the linear predictor is a sum of parts: use --kind linpred with --part {part}"
         )
+    if kind == "predict":
+        check_response_groups(options.groups)
     if dpar is None:
         return
     check_dpar(family, design, dpar, part)

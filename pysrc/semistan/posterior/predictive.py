@@ -18,6 +18,8 @@ from semistan.model.design import Design
 from semistan.model.families.family import Family
 from semistan.model.table.rows import Rows
 from semistan.posterior.categories import category_names
+from semistan.posterior.marginal_groups import has_groups, over_groups
+from semistan.posterior.options import MARGINAL, check_response_groups
 from semistan.posterior.posterior import MEAN, Posterior
 
 CHUNK_PREDICTIONS = 2_000_000  # predictions (draws times rows) held at a time
@@ -56,6 +58,8 @@ def posterior_linpred(
 def posterior_epred(posterior: Posterior, rows: Rows, *, dpar: str | None = None) -> Array:
     """Draws of the mean mu = g^-1(eta), or of the probability of each category.
 
+    Where the effects of groups are ``marginal``, this is its expectation over them in each draw.
+
     Parameters
     ----------
     posterior : Posterior
@@ -76,12 +80,36 @@ def posterior_epred(posterior: Posterior, rows: Rows, *, dpar: str | None = None
     """
     family, eta = posterior.family, posterior_linpred(posterior, rows, dpar=dpar)
     if dpar is not None:
-        return np.asarray(family.parameter(dpar).value(eta)) if dpar in family.dispersion else eta
-    return expected(family, eta, distribution(posterior, rows))
+        if dpar not in family.dispersion:
+            return eta
+        return over_groups(posterior, rows, {dpar: eta}, lambda at: _values(family, at)[dpar])
+    predictors = {MEAN: eta}
+    if posterior.groups == MARGINAL:
+        names = (item.name for item in posterior.design.others if has_groups(item))
+        predictors |= {name: posterior.predictor(rows, name) for name in names}
+    given = distribution(posterior, rows)
+
+    def mean(at: Mapping[str, Array]) -> Array:
+        others = {name: x for name, x in at.items() if name != MEAN}
+        return expected(family, at[MEAN], given | _values(family, others))
+
+    return over_groups(posterior, rows, predictors, mean)
+
+
+def _values(family: Family, predictors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return parameters of the distribution at their predictors."""
+    return {name: np.asarray(family.parameter(name).value(x)) for name, x in predictors.items()}
 
 
 def posterior_predict(posterior: Posterior, rows: Rows, generator: np.random.Generator) -> Array:
-    """Draws of new responses, shape (S, N)."""
+    """Draws of new responses, shape (S, N).
+
+    Raises
+    ------
+    InputError
+        If the effects of groups are ``marginal``.
+    """
+    check_response_groups(posterior.groups)
     eta = posterior.predictor(rows)
     return posterior.family.rng(eta, distribution(posterior, rows), generator)
 

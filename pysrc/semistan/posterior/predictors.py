@@ -11,7 +11,7 @@ are orthogonalised to the network, they hold what it says along their columns, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -25,9 +25,12 @@ from semistan.model.bundle import Bundle
 from semistan.model.names import MU
 from semistan.model.networks.networks import Networks
 from semistan.model.predictor import Predictor
-from semistan.model.table.rows import Rows
+from semistan.model.table.rows import Block, Rows
+from semistan.model.terms.group import Group
+from semistan.model.terms.term import Term
 from semistan.posterior.draws import Draws, level
 from semistan.posterior.engine import Engine
+from semistan.posterior.options import MARGINAL, NEW, NONE
 
 CHUNK_ACTIVATIONS = 4_000_000  # activations of the widest layer held at a time
 
@@ -127,6 +130,15 @@ def parameter_draws(
     return sampled | varying
 
 
+def group_deviation(bundle: Bundle, draws: Draws, rows: Rows, name: str) -> Array:
+    """Return the standard deviation (S, N) of what all levels of groups may add to a predictor."""
+    variance = np.zeros((draws.size, len(rows)))
+    for term, block in _with_blocks(bundle.design.predictor(name), rows):
+        if isinstance(term, Group):
+            variance += np.square(term.deviation(draws.of_terms, block))
+    return np.asarray(np.sqrt(variance))
+
+
 def _other_predictor(
     bundle: Bundle, draws: Draws, rows: Rows, name: str, known: NetworkOutputs | None
 ) -> Array:
@@ -187,7 +199,15 @@ def _terms(predictor: Predictor, draws: Draws, rows: Rows) -> Array:
     """Return the sum (S, N) of a predictor's other terms."""
     total = np.zeros((draws.size, len(rows)))
     values = draws.of_terms
-    blocks = rows.predictors[predictor.name].blocks
-    for term, block in zip(predictor.terms, blocks, strict=True):
+    for term, block in _with_blocks(predictor, rows):
+        if isinstance(term, Group):
+            if draws.groups in (NONE, MARGINAL):
+                continue
+            block = term.renewed(block) if draws.groups == NEW else block
         total += term.predicted(values, block, draws.streams)
     return total
+
+
+def _with_blocks(predictor: Predictor, rows: Rows) -> Iterator[tuple[Term, Block]]:
+    """Yield a predictor's terms, with what each needs of the rows."""
+    return zip(predictor.terms, rows.predictors[predictor.name].blocks, strict=True)

@@ -158,13 +158,13 @@ def _chunks(
     newdata = as_frame(newdata).reset_index(drop=True)
     generator = np.random.default_rng(options.seed)
     posteriors = [
-        read_posterior(run, options.engine).seeded(options.seed, number)
+        read_posterior(run, options.engine).seeded(options.seed, number).with_groups(options.groups)
         for number, run in enumerate(several)
     ]
     rows = [
         new_rows(
             run.bundle, newdata, drop_missing=options.drop_missing,
-            allow_new_levels=options.allow_new_levels, watch=watch,
+            allow_new_levels=options.allow_new_levels, groups=options.groups, watch=watch,
         )
         for run in several
     ]  # fmt: skip

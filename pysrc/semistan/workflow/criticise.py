@@ -15,6 +15,7 @@ from semistan.posterior import hypothesis as judging
 from semistan.posterior.checks import Checks, predictive_checks
 from semistan.posterior.effects.comparisons import average_comparisons
 from semistan.posterior.effects.row_comparisons import row_comparisons
+from semistan.posterior.options import KNOWN
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.r2 import R2, r2
@@ -186,6 +187,7 @@ def comparisons(
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = 1,
+    groups: str = KNOWN,
 ) -> pd.DataFrame:
     """Compare predictions before and after a change of a column, by row or averaged over rows.
 
@@ -214,6 +216,8 @@ def comparisons(
         Use so many rows, drawn by the seed; all by default.
     seed : int
         Draws the rows.
+    groups : str
+        What the effects of groups are, as of ``predict``.
 
     Returns
     -------
@@ -231,10 +235,11 @@ def comparisons(
             "--each compares rows by themselves and --by averages them in groups: use one of them"
         )
     run = opened(run)
-    table = run.table() if newdata is None else new_table(run.bundle, newdata)
+    posterior = read_posterior(run).with_groups(groups)
+    table = run.table() if newdata is None else new_table(run.bundle, newdata, groups=groups)
     compare = row_comparisons if each else partial(average_comparisons, by=by)
     return compare(
-        read_posterior(run), table,
+        posterior, table,
         variables=variables, contrast=contrast, comparison=comparison, scale=scale,
         interval=interval, rows=rows, generator=np.random.default_rng(seed),
     )  # fmt: skip

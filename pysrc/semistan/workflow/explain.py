@@ -12,7 +12,7 @@ from semistan.posterior.categories import category_position
 from semistan.posterior.effects import decomposition
 from semistan.posterior.effects.answers import EffectTable, importance_answer, marginal_answer
 from semistan.posterior.effects.effect import Effect, conditional_effect, partial_dependence
-from semistan.posterior.options import EffectOptions
+from semistan.posterior.options import KNOWN, EffectOptions
 from semistan.posterior.posterior import Posterior, read_posterior
 from semistan.workflow.prepare import new_table
 from semistan.workflow.runs import RunLike, opened, posterior_run
@@ -35,6 +35,7 @@ def effect(
     curves: int = 0,
     category: str | None = None,
     seed: int = 1,
+    groups: str = KNOWN,
 ) -> Effect:
     """Vary one or two columns of the training table.
 
@@ -61,6 +62,8 @@ def effect(
         One category of the response, instead of all.
     seed : int
         Draws the rows.
+    groups : str
+        What the effects of groups are, as of ``predict``.
 
     Returns
     -------
@@ -73,10 +76,11 @@ def effect(
         If a column or an option cannot be used.
     """
     run = opened(run)
-    chosen = EffectOptions(kind, at or {}, scale, resolution, rows, curves, category, seed)
+    chosen = EffectOptions(kind, at or {}, scale, resolution, rows, curves, category, seed, groups)
     if chosen.category is not None:
         category_position(run.bundle.family, run.bundle.design, chosen.category)
-    found = _effect(read_posterior(run), run.table(), variables, chosen)
+    posterior = read_posterior(run).with_groups(groups)
+    found = _effect(posterior, run.table(), variables, chosen)
     return found if chosen.category is None else found.of_category(chosen.category)
 
 
@@ -108,6 +112,7 @@ def slopes(
     interval: float = 0.95,
     rows: int | None = None,
     seed: int = 1,
+    groups: str = KNOWN,
 ) -> pd.DataFrame:
     """Average marginal effects over the training rows: slopes, and differences to a level.
 
@@ -126,6 +131,8 @@ def slopes(
         Use so many rows, drawn by the seed; all by default.
     seed : int
         Draws the rows.
+    groups : str
+        What the effects of groups are, as of ``predict``.
 
     Returns
     -------
@@ -139,17 +146,22 @@ def slopes(
         If a column or an option cannot be used.
     """
     return answered_slopes(
-        run, variables, scale=scale, interval=interval, rows=rows, seed=seed
+        run, variables, scale=scale, interval=interval, rows=rows, seed=seed, groups=groups
     ).frame
 
 
 def answered_slopes(
-    run: RunLike, variables: str | Sequence[str] | None = None, **options: Any
+    run: RunLike,
+    variables: str | Sequence[str] | None = None,
+    *,
+    groups: str = KNOWN,
+    **options: Any,
 ) -> EffectTable:
     """Return what ``slopes`` does, and on which draws and rows it rests."""
     run = opened(run)
     names = [variables] if isinstance(variables, str) else variables
-    return marginal_answer(read_posterior(run), run.table(), variables=names, **options)
+    posterior = read_posterior(run).with_groups(groups)
+    return marginal_answer(posterior, run.table(), variables=names, **options)
 
 
 def importance(

@@ -23,6 +23,7 @@ from semistan.posterior.effects.columns import (
 from semistan.posterior.effects.decomposition import Decomposition
 from semistan.posterior.effects.effect import Effect
 from semistan.posterior.generated import generate_quantities
+from semistan.posterior.options import NONE
 from semistan.posterior.posterior import read_posterior
 from semistan.show.export import draws_table
 from semistan.show.pictures import draw
@@ -137,7 +138,7 @@ def plot_effect(
         category = effect.categories[1]
     if category is not None:
         effect = effect.of_category(category)
-    table = predictors_of(material.posterior.design, material.table).frame
+    table = predictors_of(material.posterior, material.table).frame
     figure = draw_effect(
         effect, table=table, label=effect_words(material, effect), response=categorised(material)
     )
@@ -188,8 +189,8 @@ def plot_comparisons(
     of = eta_words(material) if scale == "linpred" else mean
     column = None
     if against is not None:
-        table = material.table if newdata is None else new_table(run.bundle, newdata)
-        predictors = predictors_of(material.posterior.design, table)
+        table = material.table if newdata is None else new_table(run.bundle, newdata, groups=NONE)
+        predictors = predictors_of(material.posterior.with_groups(NONE), table)
         check_no_images(predictors, check_variables(material.posterior.design, [against]))
         column = predictors.frame[against].set_axis(np.arange(1, len(table) + 1))
     figure = draw_row_comparisons(found, label=f"{comparison}, {of}", against=column)

@@ -26,7 +26,7 @@ from semistan.model.formula.formula import parse_formula
 from semistan.model.table.kinds import check_columns
 from semistan.model.table.missing import Missing, check_left, joined, missing_of
 from semistan.model.table.rows import Rows
-from semistan.posterior.options import PredictOptions
+from semistan.posterior.options import KNOWN, PredictOptions
 from semistan.posterior.posterior import (
     Mixture,
     Posterior,
@@ -44,7 +44,7 @@ from semistan.posterior.prediction import (
 from semistan.posterior.prior_draws import prior_draws
 from semistan.posterior.run import Run
 from semistan.show.tables import Append, Target, check_table_path, table_writer
-from semistan.workflow.prepare import new_rows
+from semistan.workflow.prepare import new_rows, optional_columns
 from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.watch import NOBODY, Watch
 
@@ -67,6 +67,7 @@ def predict(
     prior: bool = False,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
+    groups: str = KNOWN,
     watch: Watch = NOBODY,
     backend: Backend | None = None,
 ) -> pd.DataFrame:
@@ -98,6 +99,11 @@ def predict(
         Whether rows with missing values are left out.
     allow_new_levels : bool
         Whether groups may have levels that the model was not trained on.
+    groups : str
+        What the effects of groups are: ``known``, those of the rows' levels; ``new``, those of new
+        levels in place of the rows' own; ``none``, left out, as of a level at the centre; or
+        ``marginal``, integrated out of the mean over the distribution of the levels. The rows need
+        no levels but where these are ``known``.
     watch : Watch, optional
         Who is told of dropped rows, and how reading goes on; by default nobody.
     backend : Backend, optional
@@ -111,8 +117,9 @@ def predict(
     import pandas as pd
 
     chosen = PredictOptions(
-        kind, part, dpar, interval, seed, engine, prior, drop_missing, allow_new_levels
-    )
+        kind, part, dpar, interval, seed, engine, prior, drop_missing, allow_new_levels,
+        groups,
+    )  # fmt: skip
     found: list[pd.DataFrame] = []
     run = opened(run)
     pieces = pieces_of_frame(run.table() if newdata is None else newdata)
@@ -252,7 +259,9 @@ def _predict(
         pieces = in_one(pieces)
     numbered = _numbered(run, pieces, options, watch)
     posterior = _posterior(run, options)
-    check_columns(next(iter(pieces)), formula.columns, formula.text)
+    optional = optional_columns(formula, options.groups)
+    needed = [name for name in formula.columns if name not in optional]
+    check_columns(next(iter(pieces)), needed, formula.text)
     if not any(len(frame) for frame in pieces):
         _append_none(run, posterior, options, append, append_draws)
         return
@@ -292,17 +301,20 @@ def _numbered(
 ) -> Iterator[tuple[int, Rows]]:
     """Yield the pieces' numbers and rows; say at the end which were dropped, and new levels."""
     formula, reports = parse_formula(run.bundle.config.formula), list[Missing]()
+    optional = optional_columns(formula, options.groups)
     taken: dict[str, dict[str, None]] = {}
     for number, frame in enumerate(pieces):
         with _counting_from(frame.index[0]):
-            reports.append(missing_of(formula, frame, response=False))
+            reports.append(missing_of(formula, frame, response=False, optional=optional))
             if options.drop_missing and len(reports[-1]) == len(frame):
                 continue
             rows = new_rows(
                 run.bundle, frame, drop_missing=options.drop_missing,
-                allow_new_levels=options.allow_new_levels, watch=Watch(reading=watch.reading),
+                allow_new_levels=options.allow_new_levels, groups=options.groups,
+                watch=Watch(reading=watch.reading),
             )  # fmt: skip
-        for name, levels in new_levels(run.bundle.design, rows).items():
+        known = options.groups == KNOWN
+        for name, levels in (new_levels(run.bundle.design, rows) if known else {}).items():
             taken.setdefault(name, {}).update(dict.fromkeys(levels))
         yield number, rows
     if taken:
@@ -327,8 +339,10 @@ def _counting_from(start: int) -> Iterator[None]:
 def _posterior(run: Run, options: PredictOptions) -> Posterior:
     if options.prior:
         generator = np.random.default_rng((options.seed, 0, 1))
-        return _prior(run, generator, options.engine).seeded(options.seed)
-    return read_posterior(run, options.engine).seeded(options.seed)
+        found = _prior(run, generator, options.engine)
+    else:
+        found = read_posterior(run, options.engine)
+    return found.seeded(options.seed).with_groups(options.groups)
 
 
 def _prior(run: Run, generator: np.random.Generator, engine: str) -> Posterior:

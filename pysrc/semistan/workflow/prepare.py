@@ -56,6 +56,7 @@ from semistan.model.table.rows import Rows
 from semistan.model.table.scale import size_notes
 from semistan.model.trained import Source
 from semistan.model.units import Units, units_of
+from semistan.posterior.options import KNOWN
 from semistan.subspace.construction import check_construction
 from semistan.subspace.steps import with_rate, within_steps
 from semistan.workflow.watch import NOBODY, Watch
@@ -277,9 +278,12 @@ def new_rows(
     response: bool = False,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
+    groups: str = KNOWN,
     watch: Watch = NOBODY,
 ) -> Rows:
     """Apply a bundle's design to new rows, and say which of them were dropped.
+
+    Where the effects of groups are not those of the rows' levels, these may be new or absent.
 
     Raises
     ------
@@ -287,9 +291,14 @@ def new_rows(
         For missing columns or values, or factor levels that the model has not seen.
     """
     formula = parse_formula(bundle.config.formula)
-    kept = new_table(bundle, frame, response=response, drop_missing=drop_missing, watch=watch)
-    rows = apply_design(bundle.design, kept, response=response, allow_new_levels=allow_new_levels)
-    if taken := new_levels(bundle.design, rows):
+    kept = new_table(
+        bundle, frame, response=response, drop_missing=drop_missing, groups=groups, watch=watch
+    )
+    known = groups == KNOWN
+    rows = apply_design(
+        bundle.design, kept, response=response, allow_new_levels=allow_new_levels or not known
+    )
+    if known and (taken := new_levels(bundle.design, rows)):
         watch.say(new_levels_text(taken))
     if rows.y is not None:
         check_support(bundle.family, rows.y, formula.response)
@@ -306,9 +315,12 @@ def new_table(
     *,
     response: bool = False,
     drop_missing: bool = False,
+    groups: str = KNOWN,
     watch: Watch = NOBODY,
 ) -> pd.DataFrame:
     """Return complete new rows in the types of the training rows, with their images.
+
+    Where the effects of groups are not those of the rows' levels, these may be absent.
 
     Raises
     ------
@@ -317,8 +329,9 @@ def new_table(
     """
     formula, design = parse_formula(bundle.config.formula), bundle.design
     kept, missing = complete_rows(
-        formula, as_frame(frame), response=response, drop_missing=drop_missing, kinds=design.kinds
-    )
+        formula, as_frame(frame), response=response, drop_missing=drop_missing,
+        kinds=design.kinds, optional=optional_columns(formula, groups),
+    )  # fmt: skip
     check_dates(kept, formula.dated)
     if missing:
         watch.say(missing.text)
@@ -327,6 +340,11 @@ def new_table(
         positions=missing.kept, trunks=design.trunks, progress=watch.reading,
     )  # fmt: skip
     return with_outcome(formula, bundle.family, kept) if response else kept
+
+
+def optional_columns(formula: Formula, groups: str) -> tuple[str, ...]:
+    """Return the columns that new rows may lack: those that only name levels nobody asks for."""
+    return () if groups == KNOWN else formula.memberships
 
 
 def training_rows(

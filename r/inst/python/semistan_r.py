@@ -262,6 +262,7 @@ def predictions(
     seed: int = 1,
     drop_missing: bool = False,
     allow_new_levels: bool = False,
+    groups: str = "known",
     **named: Any,
 ) -> dict[str, Any]:
     """Return draws by rows of ``epred``, ``linpred``, ``replicate`` or ``log_lik``."""
@@ -269,9 +270,9 @@ def predictions(
     if columns is not None:
         rows = new_rows(
             fitted.run.bundle, table_of(columns), response=what == "log_lik",
-            drop_missing=drop_missing, allow_new_levels=allow_new_levels,
+            drop_missing=drop_missing, allow_new_levels=allow_new_levels, groups=groups,
         )  # fmt: skip
-        posterior = posterior.seeded(seed) if allow_new_levels else posterior
+    posterior = posterior.seeded(seed).with_groups(groups)
     if ndraws is not None:
         posterior = posterior.thin(ndraws)
     if what == "replicate":

@@ -71,6 +71,25 @@ test_that("new levels are allowed on request", {
   expect_gt(mean(wide[, "Est.Error"]), mean(fitted(fits("groups"), rows[1:3, ])[, "Est.Error"]))
 })
 
+test_that("effects of groups can be left out, drawn anew or integrated out", {
+  skip_without_semistan()
+  fit <- fits("groups")
+  new <- rows[1:3, setdiff(names(rows), "site")]
+  expect_error(fitted(fit, new), "site")
+  centre <- posterior_epred(fit, new, groups = "none")
+  expect_equal(log(centre), posterior_linpred(fit, newdata = new, groups = "none"))
+  sd <- as.matrix(fit)[, "sd_site__Intercept"]
+  expect_equal(posterior_epred(fit, new, groups = "marginal"), centre * exp(sd^2 / 2),
+               tolerance = 1e-8)
+  drawn <- posterior_linpred(fit, newdata = new, groups = "new") - log(centre)
+  expect_equal(drawn[, 1], drawn[, 2])
+  expect_gt(sd(drawn[, 1]), 0)
+  expect_error(predict(fit, new, groups = "marginal"), 'groups = "new"', fixed = TRUE)
+  expect_error(fitted(fit, new, groups = "mean"), "marginal")
+  mean <- conditional_effects(fit, "x", groups = "marginal")$x
+  expect_true(all(mean$estimate__ > conditional_effects(fit, "x")$x$estimate__))
+})
+
 test_that("effects vary one or two columns", {
   skip_without_semistan()
   fit <- fits("groups")

@@ -10,6 +10,7 @@ import typer
 from semistan.command.answering import AnswerOut, Reply, answering, check_answer
 from semistan.command.arguments import (
     Central,
+    Groups,
     Json,
     Overwrite,
     RunFolder,
@@ -29,6 +30,7 @@ from semistan.command.flags import (
     configurable,
 )
 from semistan.errors import InputError
+from semistan.posterior.options import KNOWN
 from semistan.terminal import bars, screen
 
 Columns = Annotated[
@@ -158,6 +160,7 @@ def slopes(
     scale: Scale = "response",
     rows: SomeRows = None,
     interval: Central = 0.95,
+    groups: Groups = KNOWN,
     seed: Seed = 1,
     *,
     reply: Reply,
@@ -168,8 +171,9 @@ def slopes(
 
     opened = read_run(run)
     found = explain.answered_slopes(
-        opened, variables or None, scale=scale, interval=interval, rows=rows, seed=seed
-    )
+        opened, variables or None,
+        scale=scale, interval=interval, rows=rows, seed=seed, groups=groups,
+    )  # fmt: skip
     reply.table(found.frame, found.facts)
     screen.say_basis(found)
     screen.say_caveat(opened)
@@ -203,6 +207,7 @@ def comparisons(
     scale: Scale = "response",
     rows: SomeRows = None,
     interval: Central = 0.95,
+    groups: Groups = KNOWN,
     picture: Annotated[
         Path | None, typer.Option(help="PNG or SVG with the rows, by the size of what changes.")
     ] = None,
@@ -235,7 +240,7 @@ def comparisons(
         opened, variables or None,
         newdata=frame,
         contrast=contrast, comparison=comparison, by=by, each=each, scale=scale, rows=rows,
-        interval=interval, seed=seed,
+        interval=interval, seed=seed, groups=groups,
     )  # fmt: skip
     if picture is not None:
         plot_comparisons(

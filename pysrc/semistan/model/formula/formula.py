@@ -187,6 +187,12 @@ class Formula:
         return unique(n for group in groups for n in group.levels_of if n not in others)
 
     @property
+    def memberships(self) -> tuple[str, ...]:
+        """Those of them that no standard deviation depends on, as one does on h of gr(g, by=h)."""
+        per = {group.per for predictor in self.predictors for group in predictor.groups}
+        return tuple(name for name in self.grouping if name not in per)
+
+    @property
     def only_offset(self) -> tuple[str, ...]:
         """Columns that stand in ``offset()`` alone, whose effect is known."""
         offsets = (n for item in self.predictors for term in item.offsets for n in variables(term))

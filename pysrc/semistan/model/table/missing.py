@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ def complete_rows(
     response: bool,
     drop_missing: bool,
     kinds: Mapping[str, str] | None = None,
+    optional: Collection[str] = (),
 ) -> tuple[pd.DataFrame, Missing]:
     """Return the rows without missing or infinite values, and a report of the others.
 
@@ -88,6 +89,8 @@ def complete_rows(
         Whether such rows may be left out.
     kinds : mapping, optional
         What the columns were in training, as of ``canonical``.
+    optional : collection of str
+        Columns that rows may lack; where the table has none of the name, all of its rows do.
 
     Raises
     ------
@@ -95,9 +98,10 @@ def complete_rows(
         If there are such rows and they may not be left out, naming columns and counts; or if
         no row is left.
     """
-    check_columns(frame, _used(formula, response=response), formula.text)
-    table = canonical(frame, canonical_names(formula), kinds)
-    bad, report = _missing_rows(formula, table, response=response)
+    used = _used(formula, optional, response=response)
+    check_columns(frame, used, formula.text)
+    table = canonical(_with(optional, frame), canonical_names(formula), kinds)
+    bad, report = _missing_rows(used, table)
     if not report:
         return table, report
     if not drop_missing:
@@ -109,11 +113,13 @@ def complete_rows(
     return canonical(table[~bad], canonical_names(formula), kinds), report
 
 
-def missing_of(formula: Formula, frame: pd.DataFrame, *, response: bool) -> Missing:
+def missing_of(
+    formula: Formula, frame: pd.DataFrame, *, response: bool, optional: Collection[str] = ()
+) -> Missing:
     """Report the rows with missing or infinite values; arguments as of ``complete_rows``."""
-    check_columns(frame, _used(formula, response=response), formula.text)
-    table = canonical(frame, canonical_names(formula))
-    return _missing_rows(formula, table, response=response)[1]
+    used = _used(formula, optional, response=response)
+    check_columns(frame, used, formula.text)
+    return _missing_rows(used, canonical(frame, canonical_names(formula)))[1]
 
 
 def check_left(report: Missing) -> None:
@@ -140,18 +146,23 @@ def joined(reports: Sequence[Missing]) -> Missing:
     return Missing(rows, sum(each.total for each in reports), dict(counts))
 
 
-def _missing_rows(
-    formula: Formula, frame: pd.DataFrame, *, response: bool
-) -> tuple[np.ndarray, Missing]:
-    """Say of each row whether it lacks a value, and report that."""
-    missing = frame[_used(formula, response=response)].apply(_missing)
+def _missing_rows(used: list[str], frame: pd.DataFrame) -> tuple[np.ndarray, Missing]:
+    """Say of each row whether it lacks a value in the columns that are used, and report that."""
+    missing = frame[used].apply(_missing)
     bad = np.asarray(missing.any(axis=1), dtype=bool)
     counts = {str(name): int(n) for name, n in missing.sum().items() if n}
     return bad, Missing(tuple(int(i) + 1 for i in np.flatnonzero(bad)), len(frame), counts)
 
 
-def _used(formula: Formula, *, response: bool) -> list[str]:
-    return list(dict.fromkeys((*(formula.outcome if response else ()), *formula.columns)))
+def _used(formula: Formula, optional: Collection[str], *, response: bool) -> list[str]:
+    needed = (name for name in formula.columns if name not in optional)
+    return list(dict.fromkeys((*(formula.outcome if response else ()), *needed)))
+
+
+def _with(optional: Collection[str], frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns that the table lacks, without values."""
+    absent = (name for name in optional if name not in frame.columns)
+    return frame.assign(**dict.fromkeys(absent))
 
 
 def _missing(column: pd.Series) -> Any:

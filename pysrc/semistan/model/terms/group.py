@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     Labels = np.ndarray[Any, Any]
 
+NO_LEVEL = ""  # what a new level is called that has the place of none
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group(Penalised):
@@ -356,17 +358,38 @@ class Group(Penalised):
             total += r[:, block.level, j] * (column * (block.level >= 0))
         return total
 
+    def renewed(self, block: Block) -> Block:
+        """Return the rows with a new level in place of each of theirs.
+
+        Rows of one level stay together; those of none are of one new level too.
+        """
+        labels = (*self.levels, *block.new, NO_LEVEL)
+        found, level = np.unique(block.level % len(labels), return_inverse=True)
+        return Block(block.Z, self.n_levels + level, tuple(labels[i] for i in found))
+
+    def deviation(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return the standard deviation (S, N) over all levels of what is added to a predictor."""
+        root = self._root(draws)
+        total = np.zeros((len(root), len(block.Z)))
+        for column in np.moveaxis(root, -1, 0):
+            total += np.square(column @ block.Z.T)
+        return np.asarray(np.sqrt(total))
+
     def _new_levels(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
-        sd = np.stack([draws[name] for name in self.spread], axis=-1)
-        matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
-        for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
-            matrix[:, i, j] = matrix[:, j, i] = draws[name]
-        root = sd[:, :, None] * np.linalg.cholesky(matrix)
+        root = self._root(draws)
         new = []
         for label in block.new:
             z = streams.normal(*self.spread, label, size=self.size)
             new.append(np.einsum("sij,sj->si", root, z))
         return np.stack(new, axis=1)
+
+    def _root(self, draws: Mapping[str, Array]) -> Array:
+        """Return a square root (S, size, size) of the effects' covariance matrix."""
+        sd = np.stack([draws[name] for name in self.spread], axis=-1)
+        matrix = np.tile(np.eye(self.size), (len(sd), 1, 1))
+        for name, (i, j) in zip(self.correlations, self.pairs, strict=True):
+            matrix[:, i, j] = matrix[:, j, i] = draws[name]
+        return np.asarray(sd[:, :, None] * np.linalg.cholesky(matrix))
 
     @property
     def reported(self) -> tuple[str, ...]:

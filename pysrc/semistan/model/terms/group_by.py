@@ -8,7 +8,7 @@ g are normal with mean 0 and the standard deviation of their h, ``sd_g__Intercep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +138,29 @@ class GroupBy(Several, Group):
                 raise InputError(_several(block.new[level - self.n_levels], self.per, self.by))
             known[level] = h
         return Block(block.Z, block.level, block.new, tuple(known[self.n_levels :]))
+
+    def renewed(self, block: Block) -> Block:
+        """Return the rows with a new level, of the same level of h, in place of each of theirs."""
+        of = self._per_of(block)
+        new = Group.renewed(self, block)
+        firsts = np.unique(new.level, return_index=True)[1]
+        return replace(new, of_new=tuple(int(h) for h in of[firsts]))
+
+    def deviation(self, draws: Mapping[str, Array], block: Block) -> Array:
+        """Return the standard deviation (S, N) over all levels of what is added to a predictor."""
+        sd = np.stack([draws[name] for name in self.spread], axis=-1)
+        sd = sd.reshape(len(sd), len(self.per_levels), self.size)
+        each = sd[:, self._per_of(block)] * block.Z
+        return np.asarray(np.sqrt(np.square(each).sum(axis=-1)))
+
+    def _per_of(self, block: Block) -> Index:
+        """Return the level of h of each row."""
+        if (block.level < 0).any():
+            raise InputError(
+                f"{self.text}: a row without a level of '{':'.join(self.by)}' has no level of "
+                f"'{self.per}' either, on which the standard deviation depends; give both"
+            )
+        return np.array([*self.per_of, *block.of_new])[block.level]
 
     def _new_levels(self, draws: Mapping[str, Array], block: Block, streams: Streams) -> Array:
         sd = np.stack([draws[name] for name in self.spread], axis=-1)

@@ -14,12 +14,12 @@ import numpy as np
 
 from semistan.errors import InputError
 from semistan.model.arrays import Array
-from semistan.model.design import apply_design
 from semistan.model.formula.formula import parse_formula
 from semistan.posterior.effects.columns import (
     Predictors,
     check_no_images,
     check_variables,
+    rows_of,
     spared,
 )
 from semistan.posterior.effects.estimates import on_scale
@@ -122,7 +122,7 @@ def by_rows(
     tuple
         The change's number, the rows, and two arrays (S, n) or (S, n, K).
     """
-    rows = apply_design(posterior.design, sample, response=False)
+    rows = rows_of(posterior, sample)
     once = {name for change in changes for name in spared(posterior.design, [change.term])}
     start = 0
     for chunk in row_chunks(posterior, rows):
@@ -141,8 +141,7 @@ def _predicted(
 ) -> Array:
     """Return the predictions of some rows with another value of a column."""
     own = values[piece] if isinstance(values, np.ndarray) else values
-    rows = apply_design(posterior.design, frame.assign(**{term: own}), response=False)
-    return on_scale(posterior, rows, scale)
+    return on_scale(posterior, rows_of(posterior, frame.assign(**{term: own})), scale)
 
 
 def _weighted(values: Array, shares: Array) -> Array:

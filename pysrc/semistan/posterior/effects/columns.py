@@ -23,7 +23,10 @@ from semistan.model.formula.expression import variables
 from semistan.model.formula.formula import parse_formula
 from semistan.model.formula.syntax import INPUT_CALLS
 from semistan.model.table.columns import factor_columns
+from semistan.model.table.rows import Rows
 from semistan.model.terms.monotonic import Monotonic
+from semistan.posterior.options import KNOWN
+from semistan.posterior.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +59,13 @@ class Predictors:
     own: Mapping[str, str] = field(default_factory=dict)
 
 
-def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
+def rows_of(posterior: Posterior, frame: pd.DataFrame) -> Rows:
+    """Apply the design to rows, whose levels may be new where groups are not those of the table."""
+    unknown = posterior.groups != KNOWN
+    return apply_design(posterior.design, frame, response=False, allow_new_levels=unknown)
+
+
+def predictors_of(posterior: Posterior, table: pd.DataFrame) -> Predictors:
     """Select the columns of a table that the formula's right-hand side uses.
 
     Raises
@@ -65,7 +74,7 @@ def predictors_of(design: Design, table: pd.DataFrame) -> Predictors:
         If the model cannot predict these rows: columns are missing, levels are unknown, or
         values are not finite.
     """
-    frame = apply_design(design, table, response=False).frame
+    design, frame = posterior.design, rows_of(posterior, table).frame
     assert frame is not None
     boolean = {name: (False, True) for name in frame.columns if frame[name].dtype.kind == "b"}
     sets = (*(item.x for item in design.others), design.x, design.u)

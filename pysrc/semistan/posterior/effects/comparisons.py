@@ -115,7 +115,7 @@ def average_comparisons(
     import pandas as pd
 
     check_options(comparison, scale, interval)
-    predictors = predictors_of(posterior.design, table)
+    predictors = predictors_of(posterior, table)
     positions = sample_positions(len(table), rows, generator)
     changes = changes_of(posterior, predictors, variables, contrast, positions)
     sample = predictors.frame.iloc[positions]

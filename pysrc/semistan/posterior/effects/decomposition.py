@@ -222,7 +222,7 @@ def decompose(
     thinned = posterior.thin(MOST_DRAWS) if posterior.size > MOST_DRAWS else posterior
     applied = apply_design(posterior.design, sample, response=False)
     F = np.ascontiguousarray(thinned.network(applied, name).T)
-    inputs, together = _inputs(networks, predictors_of(posterior.design, sample))
+    inputs, together = _inputs(networks, predictors_of(posterior, sample))
     _check_rows(len(sample), len(inputs))
     space = _space(inputs, together, weights, F)
     found = _whole(analyse(space, [each.values for each in inputs], weights, F), len(together))

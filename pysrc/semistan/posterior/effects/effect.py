@@ -20,7 +20,7 @@ import numpy as np
 
 from semistan.errors import InputError, did_you_mean
 from semistan.model.arrays import Array
-from semistan.model.design import Design, apply_design
+from semistan.model.design import Design
 from semistan.model.table.rows import Rows
 from semistan.posterior.effects.columns import (
     check_at_least,
@@ -28,6 +28,7 @@ from semistan.posterior.effects.columns import (
     grid_of,
     held_at,
     predictors_of,
+    rows_of,
     sample_positions,
     spared,
     typical_values,
@@ -155,13 +156,12 @@ def conditional_effect(
     for name in names:
         if name in held:
             raise InputError(f"column '{name}' varies; at= can hold only other columns")
-    predictors = predictors_of(posterior.design, table)
+    predictors = predictors_of(posterior, table)
     grid = grid_of(predictors, names, resolution)
     typical = typical_values(predictors, held)
     reference = {name: value for name, value in typical.items() if name not in names}
     table = grid.assign(**held_at(reference, len(grid)))
-    rows = apply_design(posterior.design, table, response=False)
-    values = on_scale(posterior, rows, scale)
+    values = on_scale(posterior, rows_of(posterior, table), scale)
     categories = categories_on(posterior, scale)
     return Effect("conditional", names, scale, grid, values, None, reference, categories)
 
@@ -209,7 +209,7 @@ def partial_dependence(
     check_scale(scale)
     check_at_least("curves", curves, 0)
     names = _one_or_two(posterior.design, variables)
-    predictors = predictors_of(posterior.design, table)
+    predictors = predictors_of(posterior, table)
     grid = grid_of(predictors, names, resolution)
     frame = predictors.frame
     sample = frame.iloc[sample_positions(len(frame), rows, generator)]
@@ -229,13 +229,15 @@ def _one_or_two(design: Design, names: str | Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def _rows_at_points(design: Design, sample: pd.DataFrame, grid: pd.DataFrame) -> Iterator[Rows]:
+def _rows_at_points(
+    posterior: Posterior, sample: pd.DataFrame, grid: pd.DataFrame
+) -> Iterator[Rows]:
     """Yield the sampled rows with the columns of each grid point in turn."""
     n, others = len(sample), sample.drop(columns=list(grid.columns))
     points = max(1, DESIGN_ROWS // n)
     for start in range(0, len(grid), points):
         block = grid.iloc[start : start + points]
-        rows = apply_design(design, block.merge(others, how="cross"), response=False)
+        rows = rows_of(posterior, block.merge(others, how="cross"))
         for first in range(0, len(rows), n):
             yield rows.take(np.arange(first, first + n))
 
@@ -247,13 +249,12 @@ def _over_rows(
 
     With categories, both have these on a last axis.
     """
-    design = posterior.design
     total: Array | float = 0.0
     means = []
-    for chunk in row_chunks(posterior, apply_design(design, sample, response=False)):
+    for chunk in row_chunks(posterior, rows_of(posterior, sample)):
         assert chunk.frame is not None
-        at_chunk = posterior.knowing(chunk, spared(design, grid.columns))
-        points = _rows_at_points(design, chunk.frame, grid)
+        at_chunk = posterior.knowing(chunk, spared(posterior.design, grid.columns))
+        points = _rows_at_points(posterior, chunk.frame, grid)
         values = (on_scale(at_chunk, point, scale) for point in points)
         both = [(each.sum(axis=1), each.mean(axis=0)) for each in values]
         by_draw, by_row = (np.stack(side, axis=1) for side in zip(*both, strict=True))

@@ -84,7 +84,7 @@ def average_marginal_effects(
 
     check_scale(scale)
     check_interval(interval)
-    predictors = predictors_of(posterior.design, table)
+    predictors = predictors_of(posterior, table)
     names = changing(posterior, predictors, variables)
     positions = sample_positions(len(table), rows, generator)
     changes = [change for name in names for change in _changes(predictors, name, positions)]

@@ -69,7 +69,7 @@ def row_comparisons(
     import pandas as pd
 
     check_options(comparison, scale, interval)
-    predictors = predictors_of(posterior.design, table)
+    predictors = predictors_of(posterior, table)
     positions = sample_positions(len(table), rows, generator)
     changes = changes_of(posterior, predictors, variables, contrast, positions)
     names = categories_on(posterior, scale)

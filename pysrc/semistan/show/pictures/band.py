@@ -136,7 +136,7 @@ def _columns(
     material: Material, variable: str | None, by: str | None
 ) -> tuple[Predictors, str, tuple[Any, ...]]:
     """Check both columns; return the predictors, the variable and the levels of ``by``."""
-    predictors = predictors_of(material.posterior.design, material.table)
+    predictors = predictors_of(material.posterior, material.table)
     if variable is None:
         variable = _first_input(material, predictors, by)
     check_variables(material.posterior.design, (variable, *((by,) if by else ())))

@@ -117,7 +117,7 @@ def effect_pictures(results: Results, effects: list[Effect]) -> tuple[Picture, .
         {"label": effect_words(material, effect), "response": categorised(material)}
         for effect in effects
     ]
-    predictors = predictors_of(results.posterior.design, results.table)
+    predictors = predictors_of(results.posterior, results.table)
     factors = tuple(predictors.levels)
     return tuple(
         embedded(
