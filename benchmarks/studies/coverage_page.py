@@ -265,10 +265,12 @@ def _calibrated(own: pd.DataFrame) -> Iterator[str]:
     )
     cells = _cell_means(own, "c95").sort_values()
     below, sizes = int((cells < LEAST_95).sum()), own.groupby(SETTING).size()
+    several = f"{sizes.min()} to {sizes.max()} data sets"
+    each = "one data set" if sizes.max() == 1 else several
     yield _met(
         not below,
-        f"no cell below {LEAST_95}: {below} of {len(cells)} are, each with {sizes.min()} to"
-        f" {sizes.max()} data sets; the least are {_named(cells)}",
+        f"no cell below {LEAST_95}: {below} of {len(cells)} are, of {each} each; the least are"
+        f" {_named(cells)}",
     )
     mean = _mean(own, "c50")
     yield _met(

@@ -20,7 +20,7 @@ import numpy as np
 from semistan.errors import InputError
 from semistan.lazy import torch
 from semistan.model.arrays import Array
-from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE, Given
+from semistan.model.families.common import LARGEST_EXPONENT, SMALL_RATE, Given, log_Phi
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +68,7 @@ def _probit(eta: Array) -> Array:
 
 
 def _probit_tensor(eta: Tensor) -> Tensor:
-    logit_p: Tensor = torch.special.log_ndtr(eta) - torch.special.log_ndtr(-eta)
+    logit_p: Tensor = log_Phi(eta) - log_Phi(-eta)
     return logit_p
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from semistan.lazy import functional, torch
 from semistan.model.arrays import Array
+from semistan.model.families.common import log_Phi
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,19 +46,14 @@ def _logistic_between(a: Tensor, b: Tensor, width: Tensor) -> Tensor:
 def _normal_between(a: Tensor, b: Tensor, _: Tensor) -> Tensor:
     """Take the interval in the lower tail, by log(F(b)) + log(1 - F(a) / F(b))."""
     flipped = a + b > 0
-    high = torch.special.log_ndtr(torch.where(flipped, -a, b))
-    low = torch.special.log_ndtr(torch.where(flipped, -b, a))
+    high = log_Phi(torch.where(flipped, -a, b))
+    low = log_Phi(torch.where(flipped, -b, a))
     inside: Tensor = high + (-(low - high).expm1()).log()
     return inside
 
 
 def _log_expit(eta: Tensor) -> Tensor:
     return functional.logsigmoid(eta)
-
-
-def _log_Phi(eta: Tensor) -> Tensor:
-    log_p: Tensor = torch.special.log_ndtr(eta)
-    return log_p
 
 
 def _Phi(eta: Array) -> Array:
@@ -76,7 +72,7 @@ NOISE: dict[str, Noise] = {
     "probit": Noise(
         _Phi,
         lambda generator, shape: generator.standard_normal(shape),
-        _log_Phi,
+        log_Phi,
         _normal_between,
     ),
 }
