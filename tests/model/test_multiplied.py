@@ -1,5 +1,7 @@
 """Networks that multiply a column: a coefficient that is a network of other columns."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,11 +18,14 @@ from semistan.model.networks.multiplied import Multiplied
 from semistan.model.networks.networks import (
     Networks,
     forward,
+    layers,
     output_and_jacobian,
     output_inputs,
     output_layers,
+    prior_scales,
     with_multipliers,
 )
+from semistan.model.priors.lines import priors_as_used
 from semistan.posterior.posterior import SubspacePosterior
 from semistan.posterior.predictive import posterior_linpred
 from semistan.program.data import stan_data
@@ -199,6 +204,37 @@ def test_a_bundle_and_its_graphs_compute_the_product(formula, frozen, tmp_path):
     (eta,) = run_graph(tmp_path / "bundle" / "predictor.onnx", inputs)
     expected = posterior_linpred(SubspacePosterior(bundle, draws), rows)
     assert np.allclose(eta, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_its_output_weights_may_have_a_prior_of_their_own():
+    bundle, _ = small_bundle(SMALL, priors={"w_z": "normal(0, 3)", "w": "normal(0, 1)"})
+    last, found = layers(bundle.network)[1][-1], bundle.model.weight_scale
+    assert found[last.weights] == pytest.approx(3 / np.sqrt(last.m))
+    plain = prior_scales(bundle.network, 1.0, 2.5)
+    others = np.delete(np.arange(len(plain)), last.weights)
+    assert np.array_equal(found[others], plain[others])  # the output bias too
+    lines = {line.parameter: line for line in priors_as_used(bundle)}
+    assert (lines["w_z"].written, lines["w_z"].source) == ("normal(0, 3)", "coefficient")
+    used = "normal(0, 3 / sqrt(inputs of the layer)) of output weights"
+    assert lines["w_z"].used == used
+    assert f"//   w_z ~ {used}\n" in bundle_program(bundle)
+    default, _ = small_bundle(SMALL, priors={})
+    assert np.array_equal(default.model.weight_scale, prior_scales(default.network, 2.0, 2.5))
+    assert "w_z" not in {line.parameter for line in priors_as_used(default)}
+
+
+@pytest.mark.parametrize(
+    ("priors", "message"),
+    [
+        ({"w_z": "student_t(3, 0, 1)"}, "prior 'w_z' must be normal around 0"),
+        ({"w_z": "normal(1, 1)"}, "prior 'w_z' must be normal around 0"),
+        ({"w_zz": "normal(0, 1)"}, "no such parameter. Did you mean 'w_z'"),
+        ({"w_z": "normal(0, 1)", "phi": "normal(0, 1)"}, "prior 'w_z' is of weights, and prior"),
+    ],
+)
+def test_another_prior_of_its_weights_is_refused(priors, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        small_prepared(SMALL, priors=priors)
 
 
 def test_predictions_are_those_by_hand():

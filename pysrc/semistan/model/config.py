@@ -166,7 +166,8 @@ class PriorConfig(_Section):
     all coefficients in the predictor of sigma, ``sd_g`` and ``cor_g`` those of the group g.
     ``phi = "auto"`` takes the scales from what spans the subspace. Without ``phi``, its prior is
     that of the networks' weights, ``w``, carried into the subspace: normal around 0, over the
-    square root of the inputs of each layer; ``Intercept`` is that of the output biases. ``sd_w`` is
+    square root of the inputs of each layer; ``Intercept`` is that of the output biases. The
+    output weights of a network that multiplies z may have one of their own, ``w_z``. ``sd_w`` is
     the prior of factors of the weights' standard deviations, for each input and each layer, which
     are sampled where all weights are; by default they are 1.
     """
@@ -213,6 +214,14 @@ class PriorConfig(_Section):
         """Return the scale of a prior that is normal around 0."""
         return parse_prior(getattr(self, key), key).argument("scale")
 
+    def scale_of_slope(self, key: str) -> float:
+        """Return the scale of the output weights of a network that multiplies a column.
+
+        ``key`` is that of their own prior, ``w_z``; without one they have that of all weights.
+        """
+        text = self.coefficients.get(key)
+        return parse_prior(text, key).argument("scale") if text else self.scale_of("w")
+
     def of_class(self, key: str) -> str | None:
         """Return the prior of a class of parameters, or None where it has its own default."""
         return getattr(self, key) if key in type(self).model_fields else self.classes.get(key)
@@ -248,13 +257,8 @@ class PriorConfig(_Section):
 
     @field_validator("w", "Intercept")
     @classmethod
-    def _normal_around_zero(cls, text: str, info: Any) -> str:
-        prior = parse_prior(text, info.field_name)
-        if prior.density.name != "normal" or prior.values[0] != 0:
-            raise InputError(
-                f"prior '{info.field_name}' must be normal around 0, as 'normal(0, 1)', got "
-                f"'{text}'; other priors are possible as prior 'phi'"
-            )
+    def _of_weights(cls, text: str, info: Any) -> str:
+        _check_normal_around_zero(text, info.field_name)
         return text
 
     @field_validator(
@@ -268,11 +272,13 @@ class PriorConfig(_Section):
         return text
 
     @model_validator(mode="after")
-    def _scales_of_weights(self) -> PriorConfig:
-        if self.sd_w is not None and not self.on_weights:
+    def _beside_phi(self) -> PriorConfig:
+        own = [name for name in self.__pydantic_extra__ if class_of(name) is CLASSES["w"]]
+        of_weights = own + ["sd_w"] * (self.sd_w is not None)
+        if of_weights and not self.on_weights:
             raise InputError(
-                "prior 'sd_w' is of the scales of the weights, and prior 'phi' takes the place of "
-                "the weights' prior; leave one of the two out"
+                f"prior '{of_weights[0]}' is of weights, and prior 'phi' takes the place of the "
+                "weights' prior; leave one of the two out"
             )
         return self
 
@@ -289,7 +295,18 @@ class PriorConfig(_Section):
                     "table, as b_age."
                 )
             parse_prior(text, name)
+            if class_of(name) is CLASSES["w"]:
+                _check_normal_around_zero(text, name)
         return self
+
+
+def _check_normal_around_zero(text: str, key: str) -> None:
+    prior = parse_prior(text, key)
+    if prior.density.name != "normal" or prior.values[0] != 0:
+        raise InputError(
+            f"prior '{key}' must be normal around 0, as 'normal(0, 1)', got '{text}'; other priors "
+            "are possible as prior 'phi'"
+        )
 
 
 class TrainConfig(_Section):

@@ -110,7 +110,8 @@ class Model:
         priors = self.config.priors
         if not priors.on_weights:
             return None
-        return prior_scales(self.network, priors.scale_of("w"), priors.scale_of("Intercept"))
+        own = {slope.network: priors.scale_of_slope(slope.weights) for slope in self.design.slopes}
+        return prior_scales(self.network, priors.scale_of("w"), priors.scale_of("Intercept"), own)
 
     @cached_property
     def orthogonal(self) -> tuple[int, ...]:

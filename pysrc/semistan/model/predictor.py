@@ -69,6 +69,11 @@ class NetworkSlope:
     scale: float
     network: int
 
+    @property
+    def weights(self) -> str:
+        """The key of the prior of its output weights: ``w_z``."""
+        return f"w_{self.name.removeprefix('b_')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Predictor:

@@ -7,9 +7,10 @@ added. The outputs of one network share its hidden layers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -168,16 +169,21 @@ def output_layers(spec: Networks, predictor: str | None = None) -> list[Index]:
     return [end for end, of in zip(ends, spec.predictors, strict=True) if predictor in (None, of)]
 
 
-def prior_scales(spec: Networks, w: float, intercept: float) -> Array:
+def prior_scales(
+    spec: Networks, w: float, intercept: float, own: Mapping[int, float] = MappingProxyType({})
+) -> Array:
     """Return the standard deviation (d,) of each weight under the weights' prior.
 
     It is ``w / sqrt(m)`` for the weights of a layer with m inputs, so that the network's output
     does not widen with its layers, ``w`` for biases, and ``intercept`` for the output biases.
+    ``own`` has what stands in place of ``w`` for the output weights of some networks, by their
+    numbers.
     """
     scales = np.full(spec.d, w)
-    for part in layers(spec):
+    for number, part in enumerate(layers(spec)):
         for layer in part:
             scales[layer.weights] /= np.sqrt(layer.m)
+        scales[part[-1].weights] *= own.get(number, w) / w
         scales[part[-1].biases] = intercept
     return scales
 

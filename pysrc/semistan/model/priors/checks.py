@@ -69,7 +69,8 @@ def _keys(config: PriorConfig, design: Design) -> tuple[list[str], list[str]]:
     scalars = [item for term in design.terms for item in term.hyperparameters()]
     keys = [key for item in scalars for key in (item.name, item.within) if key]
     own = [item.own for item in all_choices(config, design)]
-    return list(design.coefficients), [*others, *keys, *own]
+    weights = [slope.weights for slope in design.slopes]
+    return list(design.coefficients), [*others, *keys, *own, *weights]
 
 
 def _has_steps(predictor: Predictor) -> bool:

@@ -37,7 +37,7 @@ SPREAD = "student_t(3, 0, 2.5)"
 CLASSES: dict[str, PriorClass] = {
     "b": PriorClass("coefficients, and average steps of mo()", "normal(0, 2.5)", "real",
                     ("b", "bsp")),
-    "w": PriorClass("weights of networks", "normal(0, 2)", "real"),
+    "w": PriorClass("weights of networks", "normal(0, 2)", "real", ("w",)),
     "Intercept": PriorClass("output biases of networks", "normal(0, 2.5)", "real"),
     "phi": PriorClass("coordinates of the subspace", "", "real"),
     "sd_w": PriorClass("scales of the weights"),

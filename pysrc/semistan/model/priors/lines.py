@@ -65,7 +65,7 @@ def _lines(
             (position, PriorLine(name, str(written), str(used), source, group.key))
             for position, name, written, used, source in lines
         )
-    found = _phi_lines(config, groups, phi_scales)
+    found = _phi_lines(config, design, groups, phi_scales)
     for lines_of in by_parameter.values():
         found += [line for _, line in sorted(lines_of, key=lambda item: item[0])]
     found += [
@@ -76,12 +76,13 @@ def _lines(
 
 
 def _phi_lines(
-    config: ModelConfig, groups: Sequence[PriorGroup], scales: Array | None
+    config: ModelConfig, design: Design, groups: Sequence[PriorGroup], scales: Array | None
 ) -> list[PriorLine]:
     (prior, key), phi = phi_prior(config.priors), config.priors.phi
     source = config.priors.source(key)
     if phi is None:
-        return _weight_lines(config.priors, scaled=any(group.label == SD_W for group in groups))
+        scaled = any(group.label == SD_W for group in groups)
+        return _weight_lines(config.priors, design, scaled=scaled)
     automatic = phi.strip() == AUTO
     written = AUTO if automatic else str(prior)
     if scales is None:
@@ -95,14 +96,16 @@ def _phi_lines(
     ]
 
 
-def _weight_lines(config: PriorConfig, *, scaled: bool) -> list[PriorLine]:
-    """Return the prior of the weights and biases, and that of the output biases."""
-    scale = f"{config.scale_of(WEIGHTS):.6g}"
-    if scaled:
-        scale = f"{SD_W} {scale}"
+def _weight_lines(config: PriorConfig, design: Design, *, scaled: bool) -> list[PriorLine]:
+    """Return the priors of weights and biases, and those of output layers by themselves."""
+    factor = f"{SD_W} " if scaled else ""
+    scale, source = f"{factor}{config.scale_of(WEIGHTS):.6g}", config.source(WEIGHTS)
     used = f"normal(0, {scale} / sqrt(inputs of the layer)), normal(0, {scale}) of biases"
-    intercept = config.Intercept
-    return [
-        PriorLine(WEIGHTS, config.w, used, config.source(WEIGHTS), WEIGHTS),
-        PriorLine("output biases", intercept, intercept, config.source("Intercept"), "Intercept"),
-    ]
+    found = [PriorLine(WEIGHTS, config.w, used, source, WEIGHTS)]
+    for key in (slope.weights for slope in design.slopes):
+        if written := config.coefficients.get(key):
+            own = f"{factor}{config.scale_of_slope(key):.6g}"
+            used = f"normal(0, {own} / sqrt(inputs of the layer)) of output weights"
+            found.append(PriorLine(key, written, used, "coefficient", WEIGHTS))
+    intercept, source = config.Intercept, config.source("Intercept")
+    return [*found, PriorLine("output biases", intercept, intercept, source, "Intercept")]
