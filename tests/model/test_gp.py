@@ -7,13 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
+from scipy import integrate, stats
+from sklearn.gaussian_process.kernels import RBF, Matern
 
 from semistan.errors import InputError
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
 from semistan.model.streams import Streams
 from semistan.model.terms.gp import inverse_gamma
+from semistan.model.terms.gp_covariances import COVARIANCES
 from semistan.model.terms.term import TensorBlock
 
 N = 40
@@ -31,14 +33,36 @@ def learnt(term, frame=None):
     return design, design.terms[0], rows
 
 
+def exact_covariance(name, lscale):
+    """The covariance of values at two sets of places by scikit-learn."""
+    kernel = RBF(lscale) if name == "exp_quad" else Matern(lscale, nu=float(name[-2:]) / 10)
+    return lambda a, b: kernel(np.asarray(a)[:, None], np.asarray(b)[:, None])
+
+
 @pytest.mark.parametrize("lscale", [0.1, 0.3, 0.5])
-def test_with_many_functions_the_covariance_is_the_squared_exponential(lscale):
-    _, process, rows = learnt("gp(x, k=60, c=4)")
+@pytest.mark.parametrize(
+    ("cov", "error"), [("exp_quad", 1e-4), ("matern25", 1e-3), ("matern15", 5e-3)]
+)
+def test_with_many_functions_the_covariance_is_that_of_its_name(cov, error, lscale):
+    _, process, rows = learnt(f"gp(x, k=200, c=5, cov='{cov}')")
     Z = rows.predictors["mu"].blocks[0].Z * process.root(lscale)
     x = (table().x.to_numpy() - process.middle) / process.width
     assert np.ptp(x) == pytest.approx(1)
-    exact = np.exp(-((x[:, None] - x) ** 2) / (2 * lscale**2))
-    assert np.abs(Z @ Z.T - exact).max() < 1e-4
+    assert np.abs(Z @ Z.T - exact_covariance(cov, lscale)(x, x)).max() < error
+    assert process.covariance.name == cov
+
+
+@pytest.mark.parametrize("cov", COVARIANCES)
+def test_what_a_covariance_says_of_its_reach_and_its_frequencies(cov):
+    """Beyond them there is about 1% of the covariance, and less than 1% of the variance."""
+    record = COVARIANCES[cov]
+    (far,) = exact_covariance(cov, 1.0)([0.0], [record.reach])[0]
+    assert 0.004 < far < 0.012
+    density = integrate.quad(lambda w: record.root(1.0, w) ** 2 / np.pi, 0, record.last)[0]
+    assert 0.99 < density < 1
+    assert integrate.quad(lambda w: record.root(0.3, w) ** 2 / np.pi, 0, np.inf)[0] == (
+        pytest.approx(1)
+    )
 
 
 def on_the_interval(x, y, new, covariance, noise):
@@ -51,15 +75,14 @@ def on_the_interval(x, y, new, covariance, noise):
 
 @pytest.mark.parametrize("lscale", [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0])
 @pytest.mark.parametrize("rows", [30, 200])
-def test_the_default_basis_has_the_posterior_of_the_exact_process(lscale, rows):
+@pytest.mark.parametrize("cov", COVARIANCES)
+def test_the_default_basis_has_the_posterior_of_the_exact_process(cov, lscale, rows):
     noise, new = 0.3, np.linspace(-0.5, 0.5, 101)
     generator = np.random.default_rng(rows)
     x = np.concatenate([[-0.5, 0.5], generator.uniform(-0.5, 0.5, rows - 2)])
     frame = pd.DataFrame({"x": x, "u": x, "y": x})
-    _, process, _ = learnt("gp(x)", frame)
-
-    def exact(a, b):
-        return np.exp(-((a[:, None] - b) ** 2) / (2 * lscale**2))
+    _, process, _ = learnt(f"gp(x, cov='{cov}')", frame)
+    exact = exact_covariance(cov, lscale)
 
     def basis(a, b):
         of_a, of_b = (
@@ -88,6 +111,7 @@ def test_the_default_basis_has_the_posterior_of_the_exact_process(lscale, rows):
         ),
         ("gp(x, k=20, c=1.25)", 0.3, "follows length scales from 0.08 to 0.083"),
         ("gp(x, k=20, c=2.5)", 0.1, "from 0.16 to 0.5 of the range"),
+        ("gp(x, k=20, c=2.5, cov='matern25')", 0.1, "from 0.36 to 0.38 of the range"),
     ],
 )
 def test_a_posterior_that_the_basis_does_not_follow_is_warned_of(term, lscale, advice):
@@ -174,9 +198,11 @@ def test_new_standard_deviations_keep_the_curve_and_find_the_length_scale():
 
 
 def test_names_are_brmss_and_the_state_survives_json():
-    design, process, rows = learnt("gp(x)")
+    design, process, rows = learnt("gp(x, cov='matern25')")
     assert process.reported == ("sdgp_gpx", "lscale_gpx")
+    assert process.described[1].startswith("gp(x), covariance matern25, ")
     again = design_from_plain(json.loads(json.dumps(design_to_plain(design), allow_nan=False)))
+    assert again.terms[0].covariance is COVARIANCES["matern25"]
     new = apply_design(again, table().iloc[[7, 2]], response=False).predictors["mu"].blocks[0]
     assert np.array_equal(new.Z, rows.predictors["mu"].blocks[0].Z[[7, 2]])
 
@@ -186,6 +212,8 @@ def test_names_are_brmss_and_the_state_survives_json():
     [
         ("gp(x, k=2)", table(), "gp() takes one expression"),
         ("gp(x, c=1)", table(), "gp() takes one expression"),
+        ("gp(x, cov='matern')", table(), "a covariance, which is exp_quad, matern25, matern15"),
+        ("gp(x, cov=[1])", table(), "a covariance, which is exp_quad, matern25, matern15"),
         ("gp(x, u)", table(), "gp() takes one expression"),
         ("gp(x)", table().assign(x=np.arange(N) % 2), "at least three distinct values"),
     ],
@@ -203,7 +231,9 @@ def test_rows_beyond_the_basis_are_refused():
         apply_design(design, table().assign(x=edge + 0.1), response=False)
 
 
-@pytest.mark.parametrize("damage", [{"width": 0}, {"prior": [1, -1]}, {"count": 0}, {"count": 8}])
+@pytest.mark.parametrize(
+    "damage", [{"width": 0}, {"prior": [1, -1]}, {"count": 0}, {"count": 8}, {"cov": "cubic"}]
+)
 def test_a_damaged_state_is_refused(damage):
     plain = design_to_plain(learnt("gp(x)")[0])
     plain["processes"][0] |= damage

@@ -1,10 +1,10 @@
-"""Gaussian processes ``gp(x, k, c)`` by a basis of functions.
+"""Gaussian processes ``gp(x, k, c, cov)`` by a basis of functions.
 
-x is moved and scaled to [-1/2, 1/2]. A process with the squared exponential covariance
-sdgp^2 exp(-(x - x')^2 / (2 lscale^2)) is nearly
+x is moved and scaled to [-1/2, 1/2]. A process with standard deviation sdgp and a covariance whose
+spectral density is S (``gp_covariances.py``), by default the squared exponential
+sdgp^2 exp(-(x - x')^2 / (2 lscale^2)), is nearly
 
     f(x) = sum_j sqrt(S(w_j)) h_j(x) zgp_j,
-    S(w) = sdgp^2 sqrt(2 pi) lscale exp(-(lscale w)^2 / 2),
 
 zgp being standard normal. ``lscale`` is a share of the range of x in the training rows, as in
 brms. ``gp_basis.py`` has the functions h and frequencies w: ``graded`` ones by default, which
@@ -38,6 +38,7 @@ from semistan.model.terms.gp_basis import (
     margin_for,
     size_for,
 )
+from semistan.model.terms.gp_covariances import COVARIANCES, Covariance
 from semistan.model.terms.kinds import TermKind
 from semistan.model.terms.penalised import LEAST_SPREAD, Common
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STORED = "processes"
+DEFAULT = COVARIANCES["exp_quad"]
 SHORTEST, LONGEST = 0.05, 1.0  # of lscale: what the basis follows unless k or c are given
 SHORTEST_OF_ALL = 0.5  # where two values at least have such a distance, or k is as small
 WITHIN = 1.25  # how much wider than the range of x the default basis is
@@ -84,6 +86,8 @@ class Process(Common):
         What its other names in the program end in.
     graded : Graded, optional
         The default basis; without, it is that of a Hilbert space by ``count`` and ``margin``.
+    covariance : Covariance
+        What the process has.
     """
 
     expression: str
@@ -95,6 +99,7 @@ class Process(Common):
     prior: tuple[float, float]
     key: str = "1"
     graded: Graded | None = None
+    covariance: Covariance = DEFAULT
 
     @property
     def stored(self) -> str:
@@ -110,7 +115,8 @@ class Process(Common):
     def described(self) -> tuple[str, str]:
         """What kind of term it is, and what was learnt, in words."""
         by = "" if self.graded else f", c = {self.margin:g}"
-        return "Gaussian process", f"{self.text}, {self.count} functions{by}"
+        of = "" if self.covariance is DEFAULT else f"covariance {self.covariance.name}, "
+        return "Gaussian process", f"{self.text}, {of}{self.count} functions{by}"
 
     @property
     def size(self) -> int:
@@ -137,7 +143,9 @@ class Process(Common):
     @property
     def followed(self) -> tuple[float, float]:
         """The least and the largest lscale that the basis follows."""
-        return self.graded.follows if self.graded else boxed_range(self.count, self.margin)
+        if self.graded:
+            return self.graded.follows
+        return boxed_range(self.covariance, self.count, self.margin)
 
     @property
     def lscale_start(self) -> float:
@@ -155,7 +163,8 @@ class Process(Common):
     def to_plain(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
         fields = ("expression", "name", "middle", "width", "count", "margin")
-        plain = {name: getattr(self, name) for name in fields} | {"prior": list(self.prior)}
+        plain = {name: getattr(self, name) for name in fields}
+        plain |= {"prior": list(self.prior), "cov": self.covariance.name}
         if self.graded is None:
             return plain
         arrays = {"nodes": self.graded.nodes.tolist(), "steps": self.graded.steps.tolist()}
@@ -168,12 +177,15 @@ class Process(Common):
         least, most = self.followed
         if least <= median <= most:
             return None
-        margin = np.ceil(10 * max(self.margin * (median <= most), margin_for(upper))) / 10
-        count = max(self.count * (median >= least), size_for(margin, lower))
+        of, cov = self.covariance, ""
+        margin = np.ceil(10 * max(self.margin * (median <= most), margin_for(of, upper))) / 10
+        count = max(self.count * (median >= least), size_for(of, margin, lower))
+        if of is not DEFAULT:
+            cov = f", cov='{of.name}'"
         return (
             f"Warning: {name} has a posterior median of {median:.2g}, and the basis of {self.text} "
             f"follows length scales from {least:.2g} to {most:.2g} of the range, so that its curve "
-            f"is off: write {self.text[:-1]}, k={count}, c={margin:g})."
+            f"is off: write {self.text[:-1]}, k={count}, c={margin:g}{cov})."
         )
 
     def block(self, table: pd.DataFrame, *, allow_new_levels: bool = False) -> Block:  # noqa: ARG002
@@ -236,8 +248,7 @@ class Process(Common):
     def spread_text(self) -> str:
         """The standard deviation of each coefficient: the root of the spectral density."""
         sd, lscale = self.spread
-        root = f"sqrt(sqrt(2 * pi()) * {lscale})"
-        return f"{sd} * {root} * exp(-0.25 * square({lscale} * w_gp{self.key}))"
+        return f"{sd} * {self.covariance.stan.format(lscale=lscale, w=f'w_gp{self.key}')}"
 
     def coefficients(self, values: Mapping[str, Tensor]) -> Tensor:
         """Return the coefficients (1, k)."""
@@ -246,9 +257,7 @@ class Process(Common):
     def sd_of_each(self, values: Mapping[str, Any]) -> Tensor:
         """Return the standard deviation of each coefficient (k,)."""
         sd, lscale = self.sd(values)
-        w = torch.as_tensor(self.frequencies)
-        root = (np.sqrt(2 * np.pi) * lscale).sqrt() * (-0.25 * (lscale * w) ** 2).exp()
-        found: Tensor = sd * root
+        found: Tensor = sd * self.covariance.root(lscale, torch.as_tensor(self.frequencies))
         return found
 
     def views(self, table: pd.DataFrame) -> tuple[View, ...]:  # noqa: ARG002
@@ -262,8 +271,7 @@ class Process(Common):
 
     def root(self, lscale: float) -> Array:
         """Return the root of the spectral density (k,) at sdgp = 1."""
-        w = self.frequencies
-        return np.asarray(np.sqrt(np.sqrt(2 * np.pi) * lscale) * np.exp(-0.25 * (lscale * w) ** 2))
+        return np.asarray(self.covariance.root(lscale, self.frequencies))
 
     def training_value(self, x: Tensor, block: TensorBlock) -> Tensor:
         """Return what standardised coefficients add at the starting length scale."""
@@ -342,15 +350,16 @@ def _learn(call: TermCall, table: pd.DataFrame, name: str, key: str) -> Process:
     width, middle = float(np.ptp(distinct)), float(distinct[0] + distinct[-1]) / 2
     least = min(max(SHORTEST, float(np.diff(distinct).min()) / width), SHORTEST_OF_ALL)
     names = (call.expression, name, middle, width)
-    if not dict(call.options):
-        nodes, steps = graded_nodes(least, LONGEST, WITHIN)
+    of = COVARIANCES[call.option("cov", DEFAULT.name)]
+    if not {"k", "c"} & {*dict(call.options)}:
+        nodes, steps = graded_nodes(of, least, LONGEST, WITHIN)
         graded = Graded(nodes, steps, (least, LONGEST))
         prior = inverse_gamma(least, LONGEST)
-        return Process(*names, 2 * len(nodes), WITHIN, prior, key, graded)
-    margin = float(call.option("c", margin_for(LONGEST)))
-    count = int(call.option("k", size_for(margin, least)))
-    resolved = min(max(least, boxed_range(count, margin)[0]), SHORTEST_OF_ALL)
-    return Process(*names, count, margin, inverse_gamma(resolved, LONGEST), key)
+        return Process(*names, 2 * len(nodes), WITHIN, prior, key, graded, of)
+    margin = float(call.option("c", margin_for(of, LONGEST)))
+    count = int(call.option("k", size_for(of, margin, least)))
+    resolved = min(max(least, boxed_range(of, count, margin)[0]), SHORTEST_OF_ALL)
+    return Process(*names, count, margin, inverse_gamma(resolved, LONGEST), key, covariance=of)
 
 
 def inverse_gamma(least: float, most: float) -> tuple[float, float]:
@@ -380,9 +389,9 @@ def _from_plain(content: Mapping[str, Any], key: str) -> Process:
     if min(shape, scale, width, margin, count) <= 0:
         raise ValueError("the figures of a Gaussian process do not fit")
     names = str(content["expression"]), str(content["name"])
-    found = content.get("graded")
+    of, found = COVARIANCES[content["cov"]], content.get("graded")
     graded = None if found is None else _graded(found, count)
-    return Process(*names, middle, width, count, margin, (shape, scale), key, graded)
+    return Process(*names, middle, width, count, margin, (shape, scale), key, graded, of)
 
 
 def _graded(content: Mapping[str, Any], count: int) -> Graded:
@@ -393,12 +402,19 @@ def _graded(content: Mapping[str, Any], count: int) -> Graded:
     return Graded(nodes, steps, (least, most))
 
 
+def _is_covariance(value: object) -> bool:
+    """Say whether a text is one; text is blanked where a formula is first checked."""
+    return isinstance(value, str) and (value in COVARIANCES or set(value) == {"_"})
+
+
 KIND = TermKind(
     varies="a curve of each level of g is s(x, by=g)",
-    takes="one expression, k functions and the margin c, as gp(x) or gp(x, k=50, c=2.5)",
+    takes="one expression, k functions, the margin c and a covariance, which is "
+    f"{', '.join(COVARIANCES)}, as gp(x), gp(x, k=50, c=2.5) or gp(x, cov='matern25')",
     options={
         "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
         "c": lambda value: type(value) in (int, float) and 1 < value <= 100,
+        "cov": _is_covariance,
     },
     stored=STORED,
     learn=_learn,

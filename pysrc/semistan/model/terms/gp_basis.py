@@ -10,18 +10,20 @@ With x in [-1/2, 1/2], a process with spectral density S is nearly
 
 It follows length scales between two bounds, one for c and one for k:
 
-    lscale <= (c - 1) / 3         at -L and L stand mirror images of the rows with the sign changed:
+    lscale <= (c - 1) / reach     at -L and L stand mirror images of the rows with the sign changed:
                                   c - 1 from an end of the range, over which the covariance has
-                                  fallen to exp(-9 / 2)
-    lscale >= 4 c / (pi k)        at w_k, sqrt(S) has fallen to exp(-4), and S to exp(-8)
+                                  fallen to about 1%
+    lscale >= last c / (pi k)     beyond w_k there is next to nothing of the variance
+
+with reach and last of the covariance (``gp_covariances.py``): 3 and 4 of the squared exponential.
 
 Long ones want frequencies close together and short ones want high ones, so that both want many.
 
 ``graded``: a cosine and a sine of each frequency, by the trapezoidal rule for the integral of
 S(w) cos(w (x - x')) / pi over w > 0, whose steps D_j grow with w:
 
-    h(x) = sqrt(D_j / pi) cos(w_j x),  sqrt(D_j / pi) sin(w_j x),    w <= 4 / shortest,
-    D(w) = 2 pi / (c + 4 l(w)),    l(w) = longest / sqrt(1 + (w longest / 4)^2)
+    h(x) = sqrt(D_j / pi) cos(w_j x),  sqrt(D_j / pi) sin(w_j x),    w <= last / shortest,
+    D(w) = 2 pi / (c + 4 l(w)),    l(w) = longest / sqrt(1 + (w longest / last)^2)
 
 A step D repeats the process at a distance of 2 pi / D, which must be the range of x and four
 length scales. Close frequencies are only needed where those length scales have a density that are
@@ -42,9 +44,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from semistan.model.arrays import Array
+    from semistan.model.terms.gp_covariances import Covariance
 
-REACH = 3.0  # length scales from an end of the range to its mirror image
-LAST = 4.0  # lscale times the highest frequency
 APART = 4.0  # length scales between a process and its repetition
 LARGEST_SIZE = 500
 FINE = 100_001  # places at which the density of frequencies is summed up
@@ -61,33 +62,37 @@ def boxed_values(x: Array, count: int, margin: float) -> Array:
     return np.asarray(np.sin(np.outer(x + L, boxed_frequencies(count, margin))) / np.sqrt(L))
 
 
-def boxed_range(count: int, margin: float) -> tuple[float, float]:
+def boxed_range(of: Covariance, count: int, margin: float) -> tuple[float, float]:
     """Return the least and the largest lscale that ``boxed`` follows."""
-    return LAST * margin / (np.pi * count), (margin - 1) / REACH
+    return of.last * margin / (np.pi * count), (margin - 1) / of.reach
 
 
-def margin_for(lscale: float) -> float:
+def margin_for(of: Covariance, lscale: float) -> float:
     """Return the least c of ``boxed`` that follows a length scale."""
-    return 1 + REACH * lscale
+    return 1 + of.reach * lscale
 
 
-def size_for(margin: float, lscale: float) -> int:
+def size_for(of: Covariance, margin: float, lscale: float) -> int:
     """Return the least k of ``boxed`` that follows a length scale with c = ``margin``."""
-    return min(int(np.ceil(LAST * margin / (np.pi * lscale))), LARGEST_SIZE)
+    return min(int(np.ceil(of.last * margin / (np.pi * lscale))), LARGEST_SIZE)
 
 
-def graded_nodes(shortest: float, longest: float, margin: float) -> tuple[Array, Array]:
+def graded_nodes(
+    of: Covariance, shortest: float, longest: float, margin: float
+) -> tuple[Array, Array]:
     """Return frequencies w and steps D, each (m,), for length scales between two.
 
     Parameters
     ----------
+    of : Covariance
+        What the process has.
     shortest, longest : float
         Length scales, in units of the range of x.
     margin : float
         c, the width of what the process is computed on.
     """
-    w = np.linspace(0, LAST / shortest, FINE)
-    density = (margin + APART * longest / np.hypot(1, w * longest / LAST)) / (2 * np.pi)
+    w = np.linspace(0, of.last / shortest, FINE)
+    density = (margin + APART * longest / np.hypot(1, w * longest / of.last)) / (2 * np.pi)
     before = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(w))])
     middles = np.arange(int(np.ceil(before[-1]))) + 0.5
     nodes = np.interp(middles, before, w)
