@@ -41,8 +41,8 @@ def test_few_weights_all_move_whatever_the_budget(method):
     """Of 13 weights a subspace saves nothing that a budget could be about."""
     found = with_dimension(prepared(sample__method=method), lambda _: 1e6)
     config = found.prepared.config
-    assert (config.subspace.k, config.sample.draws) == (D, 250)
-    assert found.reason.endswith("with 250 draws of each chain for the budget")
+    assert (config.subspace.k, config.sample.draws) == (D, 400)
+    assert found.reason.endswith("with 400 draws of each chain for the budget")
 
 
 def test_the_prediction_is_rounds_of_chains_times_iterations_times_steps(monkeypatch):
@@ -67,7 +67,7 @@ def test_warm_up_is_longer_where_a_dense_metric_is_learnt(hidden, seconds, monke
 
 @pytest.mark.parametrize(
     ("seconds", "trainings", "draws"),
-    [(2e-3, 3, 500), (5e-3, 3, 250), (6e-3, 2, 500), (7.5e-3, 2, 250), (1.2e-2, 1, 500)],
+    [(2e-3, 3, 500), (5e-3, 3, 300), (6e-3, 2, 500), (7.5e-3, 2, 300), (1.2e-2, 1, 650)],
 )
 def test_what_takes_too_long_becomes_a_curve_of_as_many_trainings_as_the_budget_allows(
     seconds, trainings, draws, monkeypatch
@@ -102,17 +102,29 @@ def test_a_larger_budget_allows_more():
 
 @pytest.mark.parametrize(
     ("milliseconds", "draws", "k"),
-    [(0.19, 1000, MANY), (0.2, 500, MANY), (0.3, 250, MANY), (0.4, 500, 8)],
+    [(0.19, 1000, MANY), (0.2, 1000, MANY), (0.3, 650, MANY), (0.41, 400, MANY), (0.43, 500, 8)],
 )
 def test_chains_become_shorter_before_weights_are_confined(milliseconds, draws, k, monkeypatch):
-    # 2 rounds x (500 + draws) x 1024 steps within 10 minutes
+    # 2 rounds x (500 or 300, and draws) x 1024 steps within 10 minutes
     monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
     given = prepared(network__hidden=[40, 40])
     found = with_dimension(given, lambda _: 1e-3 * milliseconds)
     config = found.prepared.config
     assert (config.subspace.k, config.sample.draws) == (k, draws)
     shorter = k == MANY and draws < 1000
-    assert ("draws of each chain for the budget" in found.reason) == shorter
+    after = f"with {draws} draws of each chain after 300 of warm-up for the budget"
+    assert found.reason.endswith(after) == shorter
+    assert config.sample.warmup == (300 if k == MANY and milliseconds > 0.19 else "auto")
+
+
+def test_a_warm_up_that_was_asked_for_stays(monkeypatch):
+    # 2 rounds x (400 + draws) x 1024 steps within 10 minutes
+    monkeypatch.setattr("semistan.workflow.dimension.plan_threads", lambda _: (2, 1))
+    given = prepared(network__hidden=[40, 40], sample__warmup=400)
+    found = with_dimension(given, lambda _: 3e-4)
+    sample = found.prepared.config.sample
+    assert (sample.warmup, sample.draws) == (400, 550)
+    assert found.reason.endswith("with 550 draws of each chain after 400 of warm-up for the budget")
 
 
 def test_the_number_of_draws_that_was_asked_for_stays():

@@ -18,15 +18,18 @@ enough. All weights, whose posterior has many modes, are taken to need the longe
 allowed (``infer/trees.py``): where the data say much, they do.
 
 ``draws = "auto"`` is decided here too. Wide intervals of few draws are worth more than narrow ones
-of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, down
-to 250. Those of several subspaces have 500 at the most, since all of their draws are pooled.
+of many: before the weights are confined to a subspace, chains of 1,000 draws become shorter, as
+short as the budget asks for, and their warm-up too, which is 300 then. They have 400 draws at the
+least, since cut trees give one effective draw in three or four. Chains of several subspaces, whose
+draws are pooled, have 250 to 500.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
+from typing import NamedTuple
 
 from semistan.errors import InputError
 from semistan.infer.methods import method_of
@@ -43,9 +46,21 @@ from semistan.workflow.work import gradient_seconds
 
 TRAININGS = (3, 2)  # of a subspace, where the budget allows them
 WITH_MODE = 15  # leapfrog steps of an iteration with the metric of a mode
-SHORTER = (DRAWS // 2, DRAWS // 4)  # chains, where the budget or several subspaces ask for them
+POOLED, FEWEST, STEP = 500, 250, 50  # draws of a chain: of several subspaces, least, in steps
+ENOUGH, SHORTER = 400, 300  # least draws where all weights move, and warm-up of shortened chains
 
 Seconds = Callable[[Prepared], float]
+
+
+class Length(NamedTuple):
+    """How many draws each chain may have."""
+
+    least: int
+    most: int
+
+    def at_least(self, draws: int) -> Length:
+        """Return it with no fewer draws than these, unless it has fewer at the most."""
+        return Length(max(self.least, min(draws, self.most)), self.most)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,16 +98,20 @@ def with_dimension(prepared: Prepared, seconds: Seconds = gradient_seconds) -> D
     curve = min(config.curve or NARROW, min(prepared.model.network.sizes) - 1)
     options, every = prepared.config.sample, _resolved(prepared, d, curve)
     cost = _Cost(options, every.model, len(prepared.rows), seconds(every), _at_once(prepared))
-    lengths = _lengths(prepared.config)
-    draws = cost.longest(d, lengths, every=True)
+    of_all, length = cost, _length(prepared.config).at_least(ENOUGH)
+    draws = of_all.longest(d, length, every=True)
+    if draws != length.most and options.warmup == "auto" and d > MOST_GAUSSIAN:
+        every = _with_sample(every, warmup=SHORTER)
+        of_all = replace(cost, options=every.config.sample)
+        draws = of_all.longest(d, length, every=True)
     most = method_of(options).dimensions
     limited = most is not None and d > most
     if not limited and (draws or d <= MOST_GAUSSIAN):
-        return _all_weights(every, cost, draws or lengths[-1])
+        return _all_weights(every, of_all, draws or length.least)
     reason = (
         f"method = '{options.method}' works well in up to {most} dimensions"
         if limited
-        else f"all would take up to {_time(cost.seconds(d, lengths[-1], every=True))} to sample "
+        else f"all would take up to {_time(of_all.seconds(d, length.least, every=True))} to sample "
         f"({cost.counted}), which is more than the budget of {options.budget:g} min"
     )
     return _of_a_curve(prepared, curve, cost, reason)
@@ -106,8 +125,10 @@ def _all_weights(every: Prepared, cost: _Cost, draws: int) -> Dimension:
     if d <= MOST_GAUSSIAN:
         reason += f", as always where there are up to {MOST_GAUSSIAN}"
     reason += f": {cost.text(cost.seconds(d, draws, every=True), subspaces)}"
-    if draws < _lengths(every.config)[0]:
-        reason += f", with {draws} draws of each chain for the budget"
+    if draws < _length(every.config).most:
+        warmup = every.config.sample.warmup
+        after = "" if warmup == "auto" else f" after {warmup} of warm-up"
+        reason += f", with {draws} draws of each chain{after} for the budget"
     return Dimension(_of_length(every, draws), reason)
 
 
@@ -122,20 +143,24 @@ def _one_training(prepared: Prepared) -> Prepared:
     return _of_subspaces(prepared, prepared.config.subspace.trainings)
 
 
-def _lengths(config: ModelConfig) -> tuple[int, ...]:
-    """Return how many draws each chain may have, the most first."""
+def _length(config: ModelConfig) -> Length:
+    """Return how many draws each chain may have."""
     if config.sample.draws != "auto":
-        return (config.sample.draws,)
-    return SHORTER if config.subspace.trainings > 1 else (DRAWS, *SHORTER)
+        return Length(config.sample.draws, config.sample.draws)
+    return Length(FEWEST, POOLED if config.subspace.trainings > 1 else DRAWS)
 
 
 def _longest(prepared: Prepared) -> Prepared:
     """Give chains all the draws that they may have."""
-    return _of_length(prepared, _lengths(prepared.config)[0])
+    return _of_length(prepared, _length(prepared.config).most)
 
 
 def _of_length(prepared: Prepared, draws: int) -> Prepared:
-    sample = prepared.config.sample.model_copy(update={"draws": draws})
+    return _with_sample(prepared, draws=draws)
+
+
+def _with_sample(prepared: Prepared, **numbers: int) -> Prepared:
+    sample = prepared.config.sample.model_copy(update=numbers)
     return replace(prepared, config=prepared.config.model_copy(update={"sample": sample}))
 
 
@@ -147,10 +172,10 @@ def _of_a_curve(prepared: Prepared, k: int, cost: _Cost, reason: str) -> Dimensi
         reason += f"; prior {SD_W} is left out, which needs all weights"
     number, draws = prepared.config.subspace.subspaces, None
     if number == "auto":
-        number, draws = cost.trainings(k, _lengths(prepared.config))
+        number, draws = cost.trainings(k, _length(prepared.config))
         found = _of_subspaces(found, number)
-    lengths = _lengths(found.config)
-    draws = draws or cost.longest(k, lengths) or lengths[-1]
+    length = _length(found.config)
+    draws = draws or cost.longest(k, length) or length.least
     each = f" in each of {number} subspaces" if number > 1 else ""
     others = ", the others by their normal approximation" if found.model.completes else ""
     return Dimension(_of_length(found, draws), f"k = {k} of {d} weights{each}{others}: {reason}")
@@ -217,6 +242,11 @@ class _Cost:
 
     def seconds(self, k: int, draws: int, *, every: bool = False) -> float:
         """Return the seconds that k dimensions take, or all weights (``every``)."""
+        warmup, each = self._iterations(k, every=every)
+        return (warmup + draws) * each
+
+    def _iterations(self, k: int, *, every: bool) -> tuple[int, float]:
+        """Return those of warm-up, and the seconds of one of all chains."""
         method, with_mode = method_of(self.options), k <= MOST_GAUSSIAN and not every
         depth = trees_of(self.model, k, self.rows).resolve(self.options).max_treedepth
         assert depth != "auto"
@@ -225,20 +255,25 @@ class _Cost:
         automatic = WARMUP if k <= MOST_GAUSSIAN else DIAGONAL_WARMUP
         warmup = automatic if self.options.warmup == "auto" else self.options.warmup
         rounds = ceil(self.options.chain_count / self.at_once)
-        return float(rounds * (warmup + draws) * steps * self.gradient)
+        return warmup, float(rounds * steps * self.gradient)
 
-    def longest(self, k: int, lengths: Sequence[int], *, every: bool = False) -> int | None:
-        """Return the most of some numbers of draws that the budget allows, if any is."""
-        return next((n for n in lengths if self.seconds(k, n, every=every) <= self.most), None)
+    def longest(self, k: int, length: Length, *, every: bool = False, times: int = 1) -> int | None:
+        """Return the most draws that the budget allows, of so many subspaces, if any are."""
+        warmup, each = self._iterations(k, every=every)
+        if times * each * (warmup + length.most) <= self.most:
+            return length.most
+        affordable = floor(self.most / (times * each)) - warmup
+        if affordable < length.least:
+            return None
+        return max(length.least, affordable // STEP * STEP)
 
-    def trainings(self, k: int, lengths: Sequence[int]) -> tuple[int, int]:
+    def trainings(self, k: int, length: Length) -> tuple[int, int]:
         """Return how many subspaces of k dimensions the budget allows, and the draws of a chain."""
+        each = Length(length.least, max(length.least, min(length.most, POOLED)))
         for number in TRAININGS:
-            for draws in SHORTER:
-                own = draws if len(lengths) > 1 else lengths[0]
-                if number * self.seconds(k, own) <= self.most:
-                    return number, own
-        return 1, self.longest(k, lengths) or lengths[-1]
+            if draws := self.longest(k, each, times=number):
+                return number, draws
+        return 1, self.longest(k, length) or length.least
 
     def text(self, predicted: float, subspaces: int) -> str:
         """Say what is predicted."""
