@@ -9,7 +9,8 @@ import semistan
 from semistan.api.settings import SECTIONS, Settings, dotted, keys_of
 from semistan.command.flags import FIT_FLAGS
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, PriorConfig, with_overrides
+from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.priors.section import PriorConfig
 
 GIVEN = {"formula", "data", "network", "subspace", "priors", "train", "sample"}
 OF_PRIORS = {flag.name for flag in FIT_FLAGS if not flag.keys} | {

@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 
 from semistan.errors import InputError
-from semistan.model.config import PriorConfig
 from semistan.model.design import apply_design, design_from_plain, design_to_plain, learn_design
 from semistan.model.formula.formula import parse_formula
+from semistan.model.priors.section import PriorConfig
 from semistan.model.streams import Streams
 from semistan.model.terms.term import TensorBlock
 

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from semistan.infer.stan_csv import NUTS_COLUMNS
-from semistan.model.config import PriorConfig
 from semistan.model.families.ordinal import intercept_names
 from semistan.model.layout import column_names
 from semistan.model.parameter import CORRELATION, POSITIVE
+from semistan.model.priors.section import PriorConfig
 from semistan.model.terms.term import element_labels
 from semistan.posterior.draws import Draws
 

@@ -1,9 +1,9 @@
 """Every key of ``model.toml`` as a keyword: ``k=8`` for ``[subspace] k``, ``chains=2``, ...
 
-A keyword has the name of its key; what its values mean stands in ``model/config.py``. The two that
-are not keys of their own are ``seed``, of training and sampling, and ``kernel_size``, since
-``kernel`` is that of sampling. Tests hold the names to the configuration and to the flags of the
-command line.
+A keyword has the name of its key; what its values mean stands in ``model/config.py``, of priors in
+``model/priors/section.py``. The two that are not keys of their own are ``seed``, of training and
+sampling, and ``kernel_size``, since ``kernel`` is that of sampling. Tests hold the names to the
+configuration and to the flags of the command line.
 """
 
 from __future__ import annotations

@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import FAMILIES, family
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.density import Density
+from semistan.model.priors.section import PriorConfig
 from semistan.model.varying import parameters_text, terms_text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semistan.errors import InputError, did_you_mean
-from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.predictor import Predictor
@@ -11,6 +11,7 @@ from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import parse_prior
 from semistan.model.priors.density import Density
 from semistan.model.priors.groups import PHI, all_choices
+from semistan.model.priors.section import PriorConfig
 from semistan.model.varying import parameters_text, terms_text
 
 

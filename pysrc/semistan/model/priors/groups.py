@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from semistan.errors import InputError
-from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.families.families import family
 from semistan.model.families.family import Dispersion
@@ -21,6 +21,7 @@ from semistan.model.predictor import Predictor
 from semistan.model.priors.classes import CLASSES
 from semistan.model.priors.densities import VALUES, parse_prior
 from semistan.model.priors.density import Density, Prior
+from semistan.model.priors.section import PriorConfig
 from semistan.model.priors.weight_scales import SD_W
 from semistan.model.terms.term import Hyperparameter
 from semistan.model.units import Units

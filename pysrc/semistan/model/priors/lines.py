@@ -9,11 +9,12 @@ import numpy as np
 
 from semistan.model.arrays import Array
 from semistan.model.bundle import Bundle
-from semistan.model.config import ModelConfig, PriorConfig
+from semistan.model.config import ModelConfig
 from semistan.model.design import Design
 from semistan.model.model import Model
 from semistan.model.priors.densities import AUTO
 from semistan.model.priors.groups import PHI, WEIGHTS, PriorGroup, choices, phi_prior
+from semistan.model.priors.section import PriorConfig
 from semistan.model.priors.used import phi_units
 from semistan.model.priors.weight_scales import SD_W
 
