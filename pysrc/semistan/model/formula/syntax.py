@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
@@ -365,6 +366,7 @@ def closing(source: str, start: int) -> int:
     return start
 
 
+@lru_cache(maxsize=16)  # every part of the reader asks for that of the whole formula
 def masked(text: str) -> str:
     """Return Python of the same length, in ASCII: what stands in quotes is blanked."""
 
