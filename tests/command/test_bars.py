@@ -43,10 +43,10 @@ def test_a_bar_of_images_begins_with_the_first(terminal):
 
 
 def test_a_log_gets_a_line_a_minute(shown, clock):
-    with bars.training_bar(50) as progress:
+    with bars.training_bar() as progress:
         for epoch in range(1, 51):
             clock[0] += 4.0
-            progress(epoch, 1 / epoch, 2 / epoch)
+            progress(epoch, 50, 1 / epoch, 2 / epoch)
     assert shown.getvalue().splitlines() == [
         "training: 15 of 50 epochs, loss 0.0667, held out 0.1333",
         "training: 30 of 50 epochs, loss 0.0333, held out 0.0667",

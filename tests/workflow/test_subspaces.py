@@ -29,7 +29,7 @@ from semistan.workflow.fit import fit_model
 from semistan.workflow.kfold import fold_config
 from semistan.workflow.outputs import generate, r_script
 from semistan.workflow.sample import sample as sample_run
-from semistan.workflow.train_subspaces import epochs_left, resume
+from semistan.workflow.train_subspaces import lacks_trainings, resume
 from semistan.workflow.watch import Watch
 from support import arviz_oracle
 from support.command import command_in
@@ -106,10 +106,20 @@ def test_trainings_in_processes_of_their_own_are_the_same(fit, tmp_path, monkeyp
     told = []
     again = fit_model(
         config(subspace__subspaces=2), small_frame(40), out=tmp_path / "run",
-        watch=Watch(training=lambda epoch, *_: told.append(epoch)),
+        watch=Watch(training=lambda *of_all: told.append(of_all[:2])),
     )  # fmt: skip
     assert again.run.manifest.bundle_sha256 == fit.run.manifest.bundle_sha256
-    assert max(told) == 2 * EPOCHS
+    assert max(told) == (2 * EPOCHS, 2 * EPOCHS)
+
+
+def test_the_epochs_of_a_shortened_training_are_told(tmp_path):
+    told = []
+    fit_model(
+        config(), small_frame(40), out=tmp_path / "run",
+        overrides={"train.steps": 2, "sample.method": "laplace"},
+        watch=Watch(training=lambda *of_all: told.append(of_all[:2])),
+    )  # fmt: skip
+    assert told == [(1, 2), (2, 2)]
 
 
 def test_the_table_is_that_of_the_members_draws(fit):
@@ -305,12 +315,12 @@ def test_a_killed_training_goes_on_with_what_is_not_trained(fit, tmp_path, comma
     trained = files(path / "subspaces" / "1")
     with pytest.raises(InputError, match="interrupted in training: 1 of 2 subspaces"):
         read_run(path)
-    assert epochs_left(path) == EPOCHS
+    assert lacks_trainings(path)
     backend = Counting()
     run = resume(path, backend=backend)
     assert backend.done == ["training of subspace 2"]
     assert files(path / "subspaces" / "1") == trained
-    assert epochs_left(path) == 0
+    assert not lacks_trainings(path)
     assert run.missing == [1, 2, 3, 4]
     code, _, err = command("sample", path)
     assert code in (0, 3), err

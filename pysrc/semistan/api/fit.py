@@ -23,7 +23,7 @@ from semistan.bundle.files import atomic_folder, check_output_folder
 from semistan.bundle.foreign import pack, unpack
 from semistan.data.frames import Table
 from semistan.model.arrays import Array
-from semistan.model.config import ModelConfig, with_overrides
+from semistan.model.config import ModelConfig
 from semistan.model.modules import Given, codes
 from semistan.model.table.rows import Rows
 from semistan.posterior import predictive
@@ -56,7 +56,6 @@ from semistan.workflow.runs import RunLike, opened
 from semistan.workflow.sample import Fitted, read_fitted, sample
 from semistan.workflow.score import loo, score
 from semistan.workflow.terms import terms
-from semistan.workflow.train_subspaces import epochs_left
 from semistan.workflow.train_subspaces import resume as train_what_lacks
 from semistan.workflow.update import update as update_run
 from semistan.workflow.watch import NOBODY, Watch
@@ -379,7 +378,7 @@ def fit(
     if isinstance(data, str | Path):
         frame, overrides["data"] = None, str(data)
     config = configure(model, overrides)
-    with _folder(out) as (temporary, folder), _watched(config, progress) as watch:
+    with _folder(out) as (temporary, folder), _watched(progress) as watch:
         fitted = fit_model(
             config, frame, out=folder, networks=networks, overwrite=overwrite, watch=watch
         )
@@ -427,8 +426,7 @@ def update(
         If the model or the data cannot be used, or the new run would replace the old one.
     """
     run, overrides = opened(run), dotted(settings)
-    config = with_overrides(run.config, overrides)
-    with _folder(out) as (temporary, folder), _watched(config, progress) as watch:
+    with _folder(out) as (temporary, folder), _watched(progress) as watch:
         fitted = update_run(
             run, out=folder, formula=formula, data=data, overrides=overrides,
             overwrite=overwrite, watch=watch,
@@ -488,7 +486,7 @@ def resume(
         If a chain fails, or another process is at work on this run.
     """
     path = Path(run) if isinstance(run, str | Path) else opened(run).path
-    with bars.watching(epochs_left(path)) if progress else nullcontext(NOBODY) as watch:
+    with _watched(progress) as watch:
         whole = train_what_lacks(path, networks=networks, watch=watch)
         fitted = sample(whole, more=more, watch=watch)
     return _of(fitted, run._folder if isinstance(run, Fit) else None)
@@ -518,6 +516,6 @@ def _folder(out: str | Path | None) -> Iterator[tuple[_Temporary | None, Path]]:
         raise
 
 
-def _watched(config: ModelConfig, progress: bool) -> AbstractContextManager[Watch]:
-    """Return who watches a fit: nobody, or bars."""
-    return bars.watching_fit(config) if progress else nullcontext(NOBODY)
+def _watched(progress: bool) -> AbstractContextManager[Watch]:
+    """Return who watches: nobody, or bars."""
+    return bars.watching() if progress else nullcontext(NOBODY)

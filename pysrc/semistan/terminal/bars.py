@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from semistan.data.pixels import Reading
     from semistan.infer.chain_store import ChainProgress
-    from semistan.model.config import ModelConfig
-    from semistan.subspace.descent import Progress
     from semistan.workflow.watch import Watch
 
 PACE = 60.0  # seconds between two lines in a log
@@ -37,17 +35,17 @@ class Log:
 
 
 @contextmanager
-def training_bar(epochs: int) -> Iterator[Progress]:
+def training_bar() -> Iterator[Callable[[int, int, float, float], None]]:
     """Yield a callback that shows the epochs and the loss from its first call on."""
     columns = ("training", "{task.completed}/{task.total} epochs  {task.fields[loss]}")
     with _bar(*columns) as (bar, log):
-        task = bar.add_task("training", total=epochs, loss="")
+        task = bar.add_task("training", loss="")
 
-        def show(epoch: int, loss: float, held_out: float) -> None:
+        def show(epoch: int, epochs: int, loss: float, held_out: float) -> None:
             losses = f"loss {loss:.4f}, held out {held_out:.4f}"
             log(f"training: {epoch} of {epochs} epochs, {losses}")
             bar.start()
-            bar.update(task, completed=epoch, loss=losses)
+            bar.update(task, completed=epoch, total=epochs, loss=losses)
             if epoch == epochs:
                 bar.stop()
 
@@ -92,21 +90,12 @@ def chain_bars() -> Iterator[ChainProgress]:
 
 
 @contextmanager
-def watching(epochs: int = 0) -> Iterator[Watch]:
-    """Yield what shows how far something is: its lines, images, epochs of all, and chains."""
+def watching() -> Iterator[Watch]:
+    """Yield what shows how far something is: its lines, images, epochs and chains."""
     from semistan.workflow.watch import Watch
 
-    with image_bar() as reading, training_bar(epochs) as training, chain_bars() as chains:
+    with image_bar() as reading, training_bar() as training, chain_bars() as chains:
         yield Watch(screen.say, reading, training, chains)
-
-
-@contextmanager
-def watching_fit(config: ModelConfig) -> Iterator[Watch]:
-    """Yield what shows how far the fit of a model is."""
-    from semistan.subspace.construction import training_epochs
-
-    with watching(config.subspace.trainings * training_epochs(config)) as watch:
-        yield watch
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from semistan.posterior.manifest import MARKER
 from semistan.posterior.run import Run
 from semistan.posterior.scoring.loo import obstacle_of
 from semistan.program.parts import Kernel
-from semistan.subspace.leading_layers import as_epochs
+from semistan.subspace.construction import training_epochs
 from semistan.workflow.compiled import compile_model, toolchain_for, trusted_kernel
 from semistan.workflow.dimension import resolved
 from semistan.workflow.modes import has_first_part
@@ -37,7 +36,6 @@ from semistan.workflow.sample import Fitted, sample
 from semistan.workflow.saturation import warn_of_saturation
 from semistan.workflow.train import (
     checkpoint_file,
-    counted,
     goes_on,
     prior_text,
     train,
@@ -90,7 +88,6 @@ def fit_model(
     check_output_folder(Path(out), MARKER, overwrite=overwrite)
     with nullcontext(backend) if backend else backend_at(config.sample.where) as chosen:
         prepared = prepare(config, frame, networks, watch.reading)
-        watch = _counting(watch, prepared.config, config)
         for note in prepared.notes:
             watch.say(note)
         return fit_prepared(prepared, Path(out), overwrite=overwrite, watch=watch, backend=chosen)
@@ -111,9 +108,6 @@ def fit_prepared(
     _check_weights(prepared)
     toolchain, asked = toolchain_for(config.sample), config.sample
     prepared = resolved(prepared, say=watch.say)
-    if watch.training and (trainings := prepared.config.subspace.trainings) > 1:
-        training = as_epochs(watch.training, trainings, config.subspace.trainings)
-        watch = replace(watch, training=training)
     config = prepared.config
     kernel = compile_model(prepared.model, toolchain, watch.say)
     if config.subspace.trainings > 1:
@@ -126,12 +120,6 @@ def fit_prepared(
             overwrite=overwrite, watch=watch, backend=backend,
         )  # fmt: skip
     return sample(run, toolchain, watch=watch, backend=backend)
-
-
-def _counting(watch: Watch, config: ModelConfig, asked: ModelConfig) -> Watch:
-    """Return who watches, told the epochs of a configuration as those that were asked for."""
-    training = watch.training and counted(watch.training, config, asked)
-    return replace(watch, training=training)
 
 
 def _judge(bundle: Bundle, rows: Rows, say: Say) -> None:
@@ -166,7 +154,8 @@ def _trained_run(
     if goes_on(prepared, checkpoint):
         watch.say("training goes on where it was interrupted")
     try:
-        bundle = train(prepared, watch.training, checkpoint=checkpoint, backend=backend)
+        training = watch.of_epochs(training_epochs(prepared.config))
+        bundle = train(prepared, training, checkpoint=checkpoint, backend=backend)
     except KeyboardInterrupt:
         watch.say("interrupted; the same command goes on with the training")
         raise
@@ -202,7 +191,7 @@ def train_bundle(
     prepared = resolved(prepared, say=watch.say)
     checkpoint = checkpoint_file(out)
     warn_of_damage(checkpoint, watch.say)
-    training = _counting(watch, prepared.config, config).training
+    training = watch.of_epochs(training_epochs(prepared.config))
     bundle = train(prepared, training, checkpoint=checkpoint)
     _judge(bundle, prepared.rows, watch.say)
     write_bundle(bundle, out, overwrite=overwrite)

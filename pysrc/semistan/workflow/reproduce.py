@@ -22,6 +22,7 @@ from semistan.posterior.manifest import NOT_USED
 from semistan.posterior.posterior import read_posterior
 from semistan.posterior.run import Run, create_run, recorded
 from semistan.posterior.summary import summarise
+from semistan.subspace.construction import training_epochs
 from semistan.workflow.compiled import starts_of, toolchain_for
 from semistan.workflow.extend import with_more
 from semistan.workflow.modes import with_chains
@@ -84,7 +85,8 @@ def _trained_again(
 ) -> Run:
     """Train a run of one subspace anew, and make a folder whose chains are to be drawn."""
     prepared, options = _prepared(member), _first_options(member)
-    bundle = train(prepared, watch.training, backend=backend)
+    training = watch.of_epochs(training_epochs(prepared.config))
+    bundle = train(prepared, training, backend=backend)
     watch.say(f"trained again: loss {bundle.trained.history['loss'][-1]:.4f}")
     starts = starts_of(
         as_sampled(bundle, options), prepared.rows, options, prior_only=member.prior_only

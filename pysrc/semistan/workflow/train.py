@@ -24,7 +24,7 @@ from semistan.infer.backends.local import LOCAL
 from semistan.infer.task import torch_threads
 from semistan.lazy import torch
 from semistan.model.bundle import Bundle
-from semistan.model.config import ModelConfig, TrainConfig
+from semistan.model.config import TrainConfig
 from semistan.model.model import Model
 from semistan.model.table.rows import Rows
 from semistan.model.trained import Trained
@@ -206,12 +206,6 @@ def training_key(prepared: Prepared) -> str:
         found.update(f"{array.dtype} {array.shape}".encode())
         found.update(array.tobytes())
     return found.hexdigest()
-
-
-def counted(progress: Progress, config: ModelConfig, asked: ModelConfig) -> Progress:
-    """Return a callback that counts the epochs of a configuration as those that were asked for."""
-    epochs, shown = config.train.epochs, asked.train.epochs
-    return progress if epochs == shown else as_epochs(progress, epochs, shown)
 
 
 def training_text(bundle: Bundle, seconds: float) -> str:

@@ -202,13 +202,9 @@ def going_on(path: Path, modules: Modules) -> str:
     return f"semistan.resume('{path}', networks=...)"
 
 
-def epochs_left(path: Path | str) -> int:
-    """Return the epochs of the trainings that a run lacks."""
-    manifest = read_manifest(Path(path))
-    if not _unfinished(Path(path), manifest):
-        return 0
-    assert manifest.config is not None
-    return training_epochs(manifest.config) * len(untrained(Path(path), manifest))
+def lacks_trainings(path: Path | str) -> bool:
+    """Say whether some subspaces of a run have not been trained."""
+    return _unfinished(Path(path), read_manifest(Path(path)))
 
 
 def _unfinished(path: Path, manifest: Begun) -> bool:
@@ -267,8 +263,9 @@ def _trained_missing(
         for i, kept in zip(numbers, checkpoints, strict=True)
     ]
     settled, trained = _settled(path, manifest), []
+    training = watch.of_epochs(training_epochs(prepared.config) * len(tasks))
     try:
-        for index, found in backend.map(tasks, report=_together(watch.training, checkpoints)):
+        for index, found in backend.map(tasks, report=_together(training, checkpoints)):
             task = tasks[index]
             trained.append(found.bundle)
             watch.say(_trained_text(found, task, len(manifest.numbers)))

@@ -77,12 +77,12 @@ def fit(
         raise InputError("--json is of a fit's results, and --train-only ends before there are any")
     config, run = configure(model, overrides), out or Path("run")
     if not train_only:
-        with bars.watching_fit(config) as watch:
+        with bars.watching() as watch:
             result = fit_model(config, out=run, overwrite=overwrite, watch=watch)
         reply.fit(result)
         return
     bundle = out or Path("bundle")
-    with bars.watching_fit(config) as watch:
+    with bars.watching() as watch:
         train_bundle(config, bundle, overwrite=overwrite, watch=watch)
     screen.say(f"wrote {bundle}; sample it with: semistan sample {bundle}")
 
@@ -103,7 +103,7 @@ def _fit_imputed(
     found: list[Fitted] = []
     for table, folder in zip(tables, folders, strict=True):
         screen.say(f"table {len(found) + 1} of {len(tables)}, to {folder}")
-        with bars.watching_fit(config) as watch:
+        with bars.watching() as watch:
             result = fit_model(config, table, out=folder, overwrite=overwrite, watch=watch)
         found.append(result)
     screen.say(f"predict with all: semistan predict {' '.join(map(str, folders))} --weights equal")
@@ -123,13 +123,12 @@ def update(
 ) -> None:
     """Fit a run's model once more, with another formula, --data or settings, into a new run."""
     screen.begin("reading the run")
-    from semistan.model.config import with_overrides
     from semistan.posterior.run import read_run
     from semistan.workflow.update import update as updated
 
     old = read_run(run)
     data = overrides.pop("data", None)
-    with bars.watching_fit(with_overrides(old.config, overrides)) as watch:
+    with bars.watching() as watch:
         result = updated(
             old, out=out, formula=formula, data=data, overrides=overrides, overwrite=overwrite,
             watch=watch,

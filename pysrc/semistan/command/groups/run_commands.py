@@ -111,10 +111,10 @@ def sample(
 def _resumed(folder: Path, cluster: str | None) -> "Run":
     """Read a run, after training the subspaces that it lacks."""
     from semistan.infer.backends.dask import backend_at
-    from semistan.workflow.train_subspaces import epochs_left, resume
+    from semistan.workflow.train_subspaces import lacks_trainings, resume
 
-    epochs = epochs_left(folder)
-    with backend_at(cluster if epochs else None) as backend, bars.watching(epochs) as watch:
+    cluster = cluster if lacks_trainings(folder) else None
+    with backend_at(cluster) as backend, bars.watching() as watch:
         return resume(folder, watch=watch, backend=backend)
 
 
@@ -224,12 +224,10 @@ def pool(
 def reproduce(run: RunFolder, *, reply: Reply) -> None:
     """Train and sample a run once more, in a temporary folder, and say what differs."""
     from semistan.posterior.run import read_run
-    from semistan.subspace.construction import training_epochs
     from semistan.workflow.reproduce import reproduce as run_again
 
     opened = read_run(run)
-    epochs = training_epochs(opened.bundle.config) * len(opened.members)
-    with bars.watching(epochs) as watch:
+    with bars.watching() as watch:
         found = run_again(opened, watch=watch)
     reply.table(found)
     if not found["same"].all():
