@@ -78,12 +78,16 @@ test_that("effects of groups can be left out, drawn anew or integrated out", {
   expect_error(fitted(fit, new), "site")
   centre <- posterior_epred(fit, new, groups = "none")
   expect_equal(log(centre), posterior_linpred(fit, newdata = new, groups = "none"))
-  sd <- as.matrix(fit)[, "sd_site__Intercept"]
-  expect_equal(posterior_epred(fit, new, groups = "marginal"), centre * exp(sd^2 / 2),
+  draws <- as.matrix(fit)
+  level <- draws[, "sd_site__Intercept"]
+  slope <- outer(draws[, "sd_site__x"], new$x)
+  variance <- level^2 + 2 * draws[, "cor_site__Intercept__x"] * level * slope + slope^2
+  expect_equal(posterior_epred(fit, new, groups = "marginal"), centre * exp(variance / 2),
                tolerance = 1e-8)
   drawn <- posterior_linpred(fit, newdata = new, groups = "new") - log(centre)
-  expect_equal(drawn[, 1], drawn[, 2])
-  expect_gt(sd(drawn[, 1]), 0)
+  expect_equal(unname(apply(drawn, 2, sd)), unname(sqrt(colMeans(variance))), tolerance = 0.3)
+  twice <- posterior_linpred(fit, newdata = new[c(1, 1), ], groups = "new")
+  expect_equal(twice[, 1], twice[, 2], ignore_attr = TRUE)
   expect_error(predict(fit, new, groups = "marginal"), 'groups = "new"', fixed = TRUE)
   expect_error(fitted(fit, new, groups = "mean"), "marginal")
   mean <- conditional_effects(fit, "x", groups = "marginal")$x
