@@ -54,9 +54,11 @@ def over_groups(
     value : callable
         Takes them, and returns an array (S, N, ...).
     """
+    if posterior.groups != MARGINAL:
+        return value(predictors)
     known = posterior.design.predictors
     grouped = [item.name for item in known if item.name in predictors and has_groups(item)]
-    if posterior.groups != MARGINAL or not grouped:
+    if not grouped:
         return value(predictors)
     deviations = {name: posterior.deviation(rows, name) for name in grouped}
     total: Array | float = 0.0

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from semistan.model.terms.gp_basis import (
     size_for,
 )
 from semistan.model.terms.gp_covariances import COVARIANCES, Covariance
-from semistan.model.terms.kinds import TermKind
+from semistan.model.terms.kinds import TermKind, is_one_of
 from semistan.model.terms.penalised import LEAST_SPREAD, Common
 from semistan.model.terms.term import Hyperparameter, Lines, TensorBlock, View
 
@@ -402,11 +403,6 @@ def _graded(content: Mapping[str, Any], count: int) -> Graded:
     return Graded(nodes, steps, (least, most))
 
 
-def _is_covariance(value: object) -> bool:
-    """Say whether a text is one; text is blanked where a formula is first checked."""
-    return isinstance(value, str) and (value in COVARIANCES or set(value) == {"_"})
-
-
 KIND = TermKind(
     varies="a curve of each level of g is s(x, by=g)",
     takes="one expression, k functions, the margin c and a covariance, which is "
@@ -414,7 +410,7 @@ KIND = TermKind(
     options={
         "k": lambda value: type(value) is int and 3 <= value <= LARGEST_SIZE,
         "c": lambda value: type(value) in (int, float) and 1 < value <= 100,
-        "cov": _is_covariance,
+        "cov": partial(is_one_of, COVARIANCES),
     },
     stored=STORED,
     learn=_learn,

@@ -6,7 +6,7 @@ read from its file when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,11 @@ class TermKind:
     arguments: tuple[int, int] = (1, 1)
     has_by: bool = False
     varies: str = ""
+
+
+def is_one_of(words: Container[str], value: object) -> bool:
+    """Say whether an option is one of some words; text is blanked where a formula is first read."""
+    return isinstance(value, str) and (value in words or set(value) == {"_"})
 
 
 # A module whose KIND is the record, or the record itself.

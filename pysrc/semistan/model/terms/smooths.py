@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from semistan.model.formula.calls import TermCall
 from semistan.model.formula.expression import variables
 from semistan.model.table.columns import evaluate
 from semistan.model.table.kinds import is_factor
-from semistan.model.terms.kinds import TermKind
+from semistan.model.terms.kinds import TermKind, is_one_of
 from semistan.model.terms.smooth import STORED, learn_smooth, smooth_from_plain
 from semistan.model.terms.smooth_by import by_factor_from_plain, learn_by_factor
 from semistan.model.terms.smooth_re import LEVELS, learn_levels, levels_from_plain
@@ -66,11 +67,6 @@ def _is_dimension(value: object) -> bool:
     return type(value) is int and 3 <= value <= LARGEST_BASIS
 
 
-def _is_basis(value: object) -> bool:
-    """Say whether a text is a basis; text is blanked where a formula is first checked."""
-    return isinstance(value, str) and (value in BASES or set(value) == {"_"})
-
-
 def _is_period(value: Any) -> bool:
     two = isinstance(value, list) and [type(x) in (int, float) for x in value] == [True, True]
     return two and value[0] < value[1]
@@ -79,7 +75,7 @@ def _is_period(value: Any) -> bool:
 KIND = TermKind(
     takes="one expression and k, as s(x) or s(x, k=10), the basis bs='cr', 'cc' or 're' with "
     "knots=[from, to] of a period, and a column by, as s(x, by=g) or s(month, bs='cc')",
-    options={"k": _is_dimension, "bs": _is_basis, "knots": _is_period},
+    options={"k": _is_dimension, "bs": partial(is_one_of, BASES), "knots": _is_period},
     straight=_straight,
     also=_also,
     has_by=True,
