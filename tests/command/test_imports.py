@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import semistan
+from semistan.errors import InputError
 
 HEAVY = {
     "torch", "pandas", "pydantic", "arviz", "cmdstanpy", "matplotlib", "onnx", "onnxruntime",
@@ -112,14 +113,15 @@ def test_the_first_line_on_a_terminal_comes_before_the_heavy_imports(monkeypatch
 
     seen = []
     monkeypatch.setattr(screen, "is_interactive", lambda: True)
-    monkeypatch.setattr("semistan.workflow.prepare.configure", lambda *_: seen.append(said()))
 
-    def said():
-        return capsys.readouterr().err
+    def configure(*_):
+        seen.append(capsys.readouterr().err)
+        raise InputError("there is no model")
 
+    monkeypatch.setattr("semistan.workflow.prepare.configure", configure)
     for only in (False, True):
         given = dict.fromkeys(inspect.signature(model_commands.fit).parameters)
-        with pytest.raises(AttributeError):  # there is no configuration
+        with pytest.raises((InputError, SystemExit)):
             model_commands.fit(**given | {"train_only": only, "as_json": False})
     assert all("reading the table" in line for line in seen) and len(seen) == 2
 

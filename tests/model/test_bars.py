@@ -177,7 +177,7 @@ MISTAKES = [
     ("y ~ («nn(x)» | g) + nn(u)", "nn() cannot vary by group"),
     ("y ~ («s(x)» | g) + nn(u)", "s() cannot vary by group; a smooth of each level"),
     ("y ~ («1 + mo(x)» | g) + nn(u)", "mo() cannot vary by group; slopes of whole numbers"),
-    ("y ~ gp(x, «by=g») + nn(u)", "c=2.5); a curve of each level of g is s(x, by=g)"),
+    ("y ~ gp(x, «by=g») + nn(u)", "a curve of each level of g is s(x, by=g)"),
     ("y ~ «mo(x):z» + nn(u)", "mo() cannot take part in an interaction; slopes of whole numbers"),
     ("y ~ («1 + offset(x)» | g) + nn(u)", "offset() cannot vary by group"),
     ("y ~ (1 + «lgo»(x) | g) + nn(u)", "Did you mean 'log'?"),

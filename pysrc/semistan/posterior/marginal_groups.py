@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
 import numpy as np
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
 from semistan.model.arrays import Array
 from semistan.model.predictor import Predictor
@@ -74,8 +74,10 @@ def over_groups(
 def nodes(dimensions: int) -> Iterator[tuple[tuple[float, ...], float]]:
     """Yield points z and weights, with which sums are means over standard normal z."""
     if dimensions not in NODES:
-        corners = qmc.Sobol(dimensions, scramble=False).random_base2(POINTS)
-        for z in norm.ppf(corners + 0.5 ** (POINTS + 1)):  # in the middle of each interval
+        from scipy.stats.qmc import Sobol
+
+        corners = Sobol(dimensions, scramble=False).random_base2(POINTS)
+        for z in ndtri(corners + 0.5 ** (POINTS + 1)):  # in the middle of each interval
             yield tuple(z), 0.5**POINTS
         return
     z, weights = np.polynomial.hermite_e.hermegauss(NODES[dimensions])
