@@ -150,7 +150,8 @@ inline void for_each_slice(int n, const Function& function) {
 
 // Sums over the rows become the distribution of beta given y, N(S z, S M^(-1) S), for `linear`.
 struct GivenY {
-  double mass, log_det, trace, norm;  // of the weights; log det M, tr M^(-1), z' z
+  double mass, log_det, norm;  // of the weights; log det M, z' z
+  Eigen::VectorXd z, leverage;  // diagonal of M^(-1)
 
   GivenY(const std::vector<Slice>& slices, const Eigen::VectorXd& sd, Linear& linear) {
     using Matrix = Eigen::MatrixXd;
@@ -167,10 +168,10 @@ struct GivenY {
     const Eigen::LLT<Matrix> factor(inner);
     if (factor.info() != Eigen::Success) throw std::domain_error("I + Z'Z has no Cholesky factor");
     const Eigen::VectorXd cross = products.col(M).head(M);
-    const Eigen::VectorXd z = factor.solve(linear.precision * (sd.asDiagonal() * cross));
+    z = factor.solve(linear.precision * (sd.asDiagonal() * cross));
     const Matrix inverse = factor.solve(Matrix::Identity(M, M));
     log_det = 2 * factor.matrixLLT().diagonal().array().log().sum();
-    trace = inverse.trace();
+    leverage = inverse.diagonal();
     norm = z.squaredNorm();
     for (int j = 0; j < M; ++j) linear.mean[j] = sd[j] * z[j];
     for (std::size_t j = 0; j < linear.inputs.size(); ++j)
@@ -193,8 +194,8 @@ inline Input input_at(const Networks& networks, int place) {
 //   M = I + S A' A S / sigma^2,   z = M^(-1) S A' (y - eta) / sigma^2,   e = y - eta - A S z,
 //
 // with its gradient. eta is at the mean m, which phi and theta have there. `phi_sd` and `theta_sd`
-// are S, and have no elements where phi or theta is sampled. The slices' sums are added in their
-// order, so that they do not depend on the number of threads.
+// are S, and have no elements where phi or theta is sampled; `phi_sd` may depend on parameters. The
+// slices' sums are added in their order, so that they do not depend on the number of threads.
 template <typename Return, typename Y, typename X, typename U, typename Widths,
           typename Activation, typename Times, typename Shift, typename Basis, typename PhiSd,
           typename ThetaSd, typename Weights, typename Phi, typename Theta, typename Sigma,
@@ -210,13 +211,14 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
   const auto& by_row = stan::math::to_ref(weights);
   const auto& further = stan::math::to_ref(extra);
   const auto& multipliers = stan::math::to_ref(times);
+  const auto& scale = stan::math::to_ref(phi_sd);
   const Vector theta_value = value_of(theta), extra_value = value_of(further);
-  const Vector w = weights_at(value_of(phi), p_bar, axes, Pi);
+  const Vector w = weights_at(value_of(phi), p_bar, axes, Pi), scale_value = value_of(scale);
   const double s = value_of(sigma);
   const int N = static_cast<int>(H.rows()), of_phi = static_cast<int>(column.size());
   const int M = of_phi + static_cast<int>(theta_sd.size());
   Vector sd(M);
-  sd.head(of_phi) = eta_scale * value_of(phi_sd);
+  sd.head(of_phi) = eta_scale * scale_value;
   sd.tail(M - of_phi) = value_of(theta_sd);
   Linear linear{{}, M, std::vector<double>(M), {}, 1 / (s * s)};
   linear.covariance.resize(padded(of_phi) * M);
@@ -255,10 +257,13 @@ inline Return integral(const Y& y, const X& Xc, const U& H, const Widths& widths
     d_theta += Eigen::Map<const Vector>(own.d_theta.data(), d_theta.size());
     d_extra.insert(d_extra.end(), own.d_extra.begin(), own.d_extra.end());
   }
-  Gradient gradient(phi.size() + theta.size() + 1 + further.size());
+  const Vector d_log_sd = (given.z.array().square() + given.leverage.array() - 1).matrix();
+  const Vector d_scale = d_log_sd.head(of_phi).cwiseQuotient(scale_value);
+  Gradient gradient(phi.size() + theta.size() + 1 + scale.size() + further.size());
   gradient.add(phi, along_phi(d_w, static_cast<int>(phi.size()), axes, Pi).data());
   gradient.add(theta, d_theta.data());
-  gradient.add(sigma, (squares - given.mass + M - given.trace) / s);
+  gradient.add(sigma, (squares - given.mass + M - given.leverage.sum()) / s);
+  gradient.add(scale, d_scale.data());
   gradient.add(further, d_extra.data());
   const double value = -0.5 * (given.mass * std::log(2 * stan::math::pi() * s * s)
                                + given.log_det + squares + given.norm);
@@ -369,7 +374,7 @@ gaussian_integral(const T0& y, const T1& Xc, const T2& H, const std::vector<int>
                   const std::vector<int>& column, const T11& phi_sd, const T12& theta_sd,
                   const T13& weights, const T14& phi, const T15& theta, const T16& sigma,
                   const T17& extra, std::ostream*) {
-  using Return = stan::return_type_t<T14, T15, T16, T17>;
+  using Return = stan::return_type_t<T11, T14, T15, T16, T17>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, semistan::NO_TIMES, p_bar, axes,
                                     Pi, eta_loc, eta_scale, column, phi_sd, theta_sd, weights,
                                     phi, theta, sigma, extra);
@@ -393,7 +398,7 @@ gaussian_integral(const T0& y, const T1& Xc, const T2& H,
                   const double& eta_loc, const double& eta_scale, const std::vector<int>& column,
                   const T12& phi_sd, const T13& theta_sd, const T14& weights, const T15& phi,
                   const T16& theta, const T17& sigma, const T18& extra, std::ostream*) {
-  using Return = stan::return_type_t<T15, T16, T17, T18>;
+  using Return = stan::return_type_t<T12, T15, T16, T17, T18>;
   return semistan::integral<Return>(y, Xc, H, widths, activation, times, p_bar, axes, Pi, eta_loc,
                                     eta_scale, column, phi_sd, theta_sd, weights, phi, theta,
                                     sigma, extra);

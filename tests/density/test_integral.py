@@ -24,6 +24,7 @@ CASES = {
         **ALL,
         "formula": "y | weights(w) ~ x1 + offset(z) + s(v, k=4) + (1 | g) + nn(u1, u2)",
     },
+    "scales of weights": {**ALL, "priors": {"phi": None, "sd_w": "student_t(4, 0, 1)"}},
     "constant layer": {**ALL, "frozen": 1, "hidden": (4, 3)},
 }
 
@@ -59,7 +60,7 @@ def test_the_integral_is_that_of_the_joint_density(name):
         assert float(log_integrated(target, torch.tensor(x))) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["output layer", "known of rows, terms"])
+@pytest.mark.parametrize("name", ["output layer", "known of rows, terms", "scales of weights"])
 def test_its_gradient_is_that_of_differences(name):
     target, (x, *_) = made(name)
     leaf = torch.tensor(x, requires_grad=True)
@@ -95,7 +96,6 @@ def test_draws_have_the_moments_of_the_conditional_distribution(prior_only):
         {"sample": {"method": "laplace"}},
         {"sample": {"integrate": "none"}},
         {"priors": {"phi": "student_t(3, 0, 1)"}},
-        {"priors": {"phi": None, "sd_w": "student_t(4, 0, 1)"}},
         {"priors": {"sigma": "constant(1)"}},
         {"formula": "y ~ x1 + nn(u1, u2, hidden=[3, 3], skip=True)"},
         {"subspace": {"construction": "bezier"}},

@@ -51,11 +51,11 @@ def standardised(run):
     """The integrated coordinates (S, m) of the draws, less their mean, over their sd given y."""
     target, q = make_target(run.bundle, run.rows()), unconstrained(run)
     layout, found = run.bundle.layout, []
-    mean, sd = (every[layout.integrated] for every in prior_moments(target))
-    for row in q:
-        L, half = linear_part(target, torch.tensor(row[layout.sampled])).solved()
-        z = torch.tensor((row[layout.integrated] - mean) / sd)
-        found.append((L.T @ z - half).numpy())
+    for row in torch.tensor(q):
+        x, beta = row[layout.sampled], row[layout.integrated]
+        mean, sd = prior_moments(target, x)
+        L, half = linear_part(target, x).solved()
+        found.append((L.T @ ((beta - mean) / sd) - half).numpy())
     return np.stack(found)
 
 

@@ -106,16 +106,20 @@ def test_a_compiler_that_refuses_the_kernel_leads_to_pure_stan(monkeypatch, tool
     ("old", "new", "message"),
     [
         ("+ given.log_det +", "+ 0.999 * given.log_det +", "its log density is off"),
-        ("= eta_scale * value_of(phi_sd)", "= 1.01 * eta_scale * value_of(phi_sd)", "is off"),
+        ("= eta_scale * scale_value", "= 1.01 * eta_scale * scale_value", "is off"),
         ("= sd[j] * inverse(j, i) * sd[i]", "= inverse(j, i) * sd[i]", "its gradient is off"),
+        ("given.leverage.array() - 1)", "given.leverage.array() - 2)", "its gradient is off"),
     ],
-    ids=["determinant", "prior scale", "covariance"],
+    ids=["determinant", "prior scale", "covariance", "derivative by the prior scale"],
 )
 @pytest.mark.lengthy
 def test_a_wrong_integral_is_found(monkeypatch, toolchain, old, new, message):
     spoiled(monkeypatch, old, new)
     bundle, rows = random_bundle(
-        "gaussian", sample={"integrate": "auto"}, subspace={"construction": "full"}
+        "gaussian",
+        sample={"integrate": "auto"},
+        subspace={"construction": "full"},
+        priors={"phi": None, "sd_w": "student_t(4, 0, 1)"},
     )
     compiled = compile_program(bundle_program(bundle, "cpp"), toolchain, "cpp")
     assert message in kernel_failure(bundle, rows, compiled.executable)

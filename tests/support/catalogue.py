@@ -96,6 +96,8 @@ PROGRAMS = (
     _program("scales of weights", "gaussian", "kernel", **ALL, priors=SCALES),
     _program("scales of weights, kernel", "poisson", "kernel", "linear networks", kernel="cpp",
              **ALL, priors=SCALES, formula="y ~ x1 + nn(u1, u2) + nn(v)"),
+    _program("scales of weights, integrated out, kernel", "gaussian", "kernel", "linear networks",
+             kernel="cpp", **ALL, priors=SCALES, formula="y ~ x1 + nn(u1, u2) + z:nn(v)"),
     # terms
     _program("every term", "binomial", "kernel", "linear offset smooth group",
              formula=f"y | trials(tries) + weights(w) ~ {TERMS}", **BOTH),

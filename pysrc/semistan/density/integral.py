@@ -28,6 +28,7 @@ from semistan.model.arrays import Array
 from semistan.model.names import MU
 from semistan.model.priors.distributions import log_mass_inside
 from semistan.model.priors.groups import PHI
+from semistan.model.priors.weight_scales import SD_W
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,19 +71,29 @@ class Linear:
         return self.level - squares / 2 - L.diagonal().log().sum()
 
 
-def prior_moments(target: Target) -> tuple[Array, Array]:
-    """Return the prior means and standard deviations (n,) of q; NaN where they are not normal."""
+def prior_moments(target: Target, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the prior means and standard deviations (m,) of beta at sampled coordinates (n_s,)."""
     layout = target.layout
-    mean, sd = np.full(layout.size, np.nan), np.full(layout.size, np.nan)
+    mean, sd = x.new_full((layout.size,), torch.nan), x.new_full((layout.size,), torch.nan)
     for prior in target.priors:
         if prior.parameter not in (PHI, target.bundle.design.mean.theta):
             continue
         (parameter,) = (p for p in layout.parameters if p.name == prior.parameter)
-        at, unit = layout.slices[parameter.name], np.broadcast_to(parameter.unit, parameter.shape)
+        at = torch.arange(layout.size)[layout.slices[parameter.name]]
+        unit = torch.from_numpy(np.broadcast_to(parameter.unit, parameter.shape).copy())
         if isinstance(prior.distribution, torch.distributions.Normal) and prior.members is None:
-            mean[at] = prior.distribution.loc.numpy() / unit
-            sd[at] = prior.distribution.scale.numpy() / unit
-    return mean, sd
+            scale = prior.distribution.scale
+            if prior.scales is not None:
+                scale = scale * prior.scales.factor(_sampled(target, x)[SD_W])
+            mean = mean.index_copy(0, at, prior.distribution.loc / unit)
+            sd = sd.index_copy(0, at, scale / unit)
+    beta = torch.from_numpy(layout.integrated)
+    return mean[beta], sd[beta]
+
+
+def _sampled(target: Target, x: Tensor) -> dict[str, Tensor]:
+    """Return the parameters at sampled coordinates (n_s,); what is integrated out is 0."""
+    return target.layout.unpack(whole(target, x, x.new_zeros(len(target.layout.integrated))))
 
 
 def whole(target: Target, x: Tensor, beta: Tensor) -> Tensor:
@@ -94,8 +105,7 @@ def whole(target: Target, x: Tensor, beta: Tensor) -> Tensor:
 
 def linear_part(target: Target, x: Tensor) -> Linear:
     """Return what is linear at sampled coordinates (n_s,)."""
-    at = target.layout.integrated
-    mean, sd = (torch.from_numpy(every[at]) for every in prior_moments(target))
+    mean, sd = prior_moments(target, x)
 
     def eta(z: Tensor) -> Tensor:
         values = target.values(whole(target, x, mean + sd * z))
@@ -116,10 +126,10 @@ def log_integrated(target: Target, x: Tensor) -> Tensor:
 
     It is that of ``log_likelihood`` plus ``log_prior``, integrated over the other coordinates.
     """
-    mean, sd = (every[target.layout.integrated] for every in prior_moments(target))
-    at_mean = log_prior(target, whole(target, x, torch.from_numpy(mean)))
+    mean, sd = prior_moments(target, x)
+    at_mean = log_prior(target, whole(target, x, mean))
     units = target.layout.log_unit[target.layout.integrated].sum()
-    total = at_mean + float(np.log(sd).sum() + units + len(sd) * math.log(2 * math.pi) / 2)
+    total = at_mean + sd.log().sum() + float(units + len(sd) * math.log(2 * math.pi) / 2)
     return total if target.prior_only else total + linear_part(target, x).log_integral()
 
 
@@ -134,15 +144,13 @@ def completed_draws(target: Target, x: Array, generator: np.random.Generator) ->
 
     Without a likelihood they are drawn from their prior.
     """
-    at = target.layout.integrated
-    mean, sd = (every[at] for every in prior_moments(target))
     found = []
     with torch.no_grad():
         for row in torch.tensor(x):
-            z = torch.tensor(generator.normal(size=len(at)))
+            mean, sd = prior_moments(target, row)
+            z = torch.tensor(generator.normal(size=len(mean)))
             if not target.prior_only:
                 L, half = linear_part(target, row).solved()
                 z = torch.linalg.solve_triangular(L.T, (half + z)[:, None], upper=True)[:, 0]
-            beta = torch.from_numpy(mean) + torch.from_numpy(sd) * z
-            found.append(whole(target, row, beta).numpy())
+            found.append(whole(target, row, mean + sd * z).numpy())
     return np.stack(found)

@@ -12,7 +12,7 @@ beta, given the rest and y, from its normal distribution in the generated quanti
 That is done where the output layers can be integrated out: theta alone is no reason for it, since
 in the span of a curve chains move as well with theta as without, at a lower cost of each step. The
 output layers stay sampled behind ``skip`` or ``norm``, in a ``subnetwork``, with a prior other than
-a normal one of known scale, or where sigma is known. They stay sampled too where they are many
+a normal one, or where sigma is known. They stay sampled too where they are many
 beside the other weights, as of one wide hidden layer: the products of all pairs of m coordinates
 then take longer than shorter trees save. Coefficients stay sampled whose prior is not normal, as do
 smooths, groups and Gaussian processes. Nothing is integrated out with a temperature other than 1,
@@ -93,7 +93,7 @@ def integral_of(
         return None
     if config.subspace.holds_theta or in_model(config, design):
         return None
-    if moves not in ("both", "all") or not _free_output_layers(config, networks, priors):
+    if moves not in ("both", "all") or not _free_output_layers(networks, priors):
         return None
     of_theta = {item.density.name for item in priors if item.parameter == design.mean.theta}
     theta = bool(design.coefficients) and of_theta == {NORMAL}
@@ -104,9 +104,7 @@ def integral_of(
     return Integral(theta)
 
 
-def _free_output_layers(
-    config: ModelConfig, networks: Networks, priors: tuple[PriorGroup, ...]
-) -> bool:
+def _free_output_layers(networks: Networks, priors: tuple[PriorGroup, ...]) -> bool:
     """Say whether coordinates of output layers can be integrated out.
 
     Where sigma is known, all that is sampled might be: a chain needs something to move in.
@@ -115,11 +113,7 @@ def _free_output_layers(
     text = networks.kind.stan_text(several=several, predictors=False, kernel=False)
     (of_phi,) = (item for item in priors if item.is_phi)
     known = any(item.density.is_constant for item in priors if item.parameter == "sigma")
-    return (
-        bool(text.output_inputs)
-        and of_phi.density.name == NORMAL
-        and not (config.priors.sd_w or known)
-    )
+    return bool(text.output_inputs) and of_phi.density.name == NORMAL and not known
 
 
 def output_coordinates(networks: Networks, subspace: Subspace) -> Index:

@@ -11,6 +11,7 @@ from textwrap import indent
 from semistan.model.integral import PHI_SAMPLED
 from semistan.model.parameter import Parameter
 from semistan.model.priors.groups import PHI
+from semistan.model.priors.weight_scales import stan_scale
 from semistan.model.stan_text import WIDTH, call, declarations
 from semistan.program.likelihood import NOTHING, UNITS, kernel_sizes
 from semistan.program.networks import TIMES
@@ -19,7 +20,7 @@ from semistan.program.predictors import other_sums, term_arguments
 from semistan.program.sources import stan_source
 
 ROWS = ("data vector y", "data matrix Xc", "data matrix H")
-PHI_SD, THETA_SD = "prior_phi_scale[linear]", "prior_b_scale"
+PHI_SCALE, PHI_SD, THETA_SD = "prior_phi_scale", "phi_sd", "prior_b_scale"
 # phi with what is integrated out at its prior mean
 AT_MEAN = f"vector[k] phi_0 = prior_phi_location;\nphi_0[sampled] = {PHI_SAMPLED};\n"
 
@@ -42,6 +43,17 @@ def split(phi: Parameter) -> Parameter:
         PHI_SAMPLED, "those subspace coordinates that are sampled", (0,), ("k - n_linear",),
         multiplier="phi_scale[sampled]", kind=phi.kind,
     )  # fmt: skip
+
+
+def phi_scale(parts: Parts, which: str) -> str:
+    """Return the prior standard deviations of some coordinates of phi."""
+    return f"{PHI_SD if parts.model.weight_scales else PHI_SCALE}[{which}]"
+
+
+def _phi_scales(parts: Parts) -> str:
+    """Declare the prior standard deviations of all, where they are not data."""
+    made = f"vector[k] {PHI_SD} = {stan_scale(PHI_SCALE)};\n"
+    return made if parts.model.weight_scales else ""
 
 
 def integral_lines(parts: Parts) -> list[tuple[str, str]]:
@@ -92,7 +104,7 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         *parts.network.subspace.kernel_arguments,
         *((argument, argument.split()[-1]) for argument in UNITS),
         ("data array[] int column", "column"),
-        ("data vector phi_sd", PHI_SD),
+        (_phi_sd(parts), phi_scale(parts, "linear")),
         ("data vector theta_sd", THETA_SD if theta else NOTHING),
         ("data vector weights", "weights" if "weights" in parts.design.given else NOTHING),
         ("vector phi", "phi_0"),
@@ -100,6 +112,11 @@ def _in_cpp(parts: Parts) -> list[tuple[str, str]]:
         ("real sigma", "sigma"),
         ("vector extra", " + ".join(further) or NOTHING),
     ]
+
+
+def _phi_sd(parts: Parts) -> str:
+    """Declare the prior standard deviations of what of phi is integrated out."""
+    return "vector phi_sd" if parts.model.weight_scales else "data vector phi_sd"
 
 
 def _arguments(parts: Parts) -> list[tuple[str, str]]:
@@ -111,7 +128,7 @@ def _arguments(parts: Parts) -> list[tuple[str, str]]:
              *data]  # fmt: skip
     pairs = [(argument, argument.split()[-1]) for argument in plain]
     pairs += [("data array[] int output", "output"), ("data array[] int column", "column"),
-              ("data vector phi_sd", PHI_SD)]  # fmt: skip
+              (_phi_sd(parts), phi_scale(parts, "linear"))]  # fmt: skip
     if parts.network.multiplies:
         pairs.append(("data array[] int of_input", "of_input"))
     if parts.integral.theta:
@@ -166,24 +183,25 @@ def _precision(parts: Parts) -> tuple[str, str]:
 
 def integral_model(parts: Parts) -> str:
     """Return the statements that add log p(y | what is sampled)."""
+    made = _phi_scales(parts)
     if in_one_pass(parts):
         passed = [value for _, value in _in_cpp(parts)]
         called = call("target += gaussian_integral", passed, ";", WIDTH - 4)
-        return "if (!prior_only) {\n" + indent(AT_MEAN + called, "  ") + "}\n"
+        return made + "if (!prior_only) {\n" + indent(AT_MEAN + called, "  ") + "}\n"
     rows, tau = _precision(parts)
     part = indent(_part(parts, WIDTH - 20), " " * 15).lstrip()
     body = (
         AT_MEAN + f"target += {rows} * normal_lpdf(0 | 0, sigma)\n"
         f"  + log_integral(y,\n               {part},\n               {tau});\n"
     )
-    return "if (!prior_only) {\n" + indent(body, "  ") + "}\n"
+    return made + "if (!prior_only) {\n" + indent(body, "  ") + "}\n"
 
 
 def integral_draws(parts: Parts) -> str:
     """Return the generated quantities that draw what is integrated out."""
     assert parts.integral
     lines, size = [("vector[k] phi;", "subspace coordinates")], "n_linear"
-    moved = "phi = phi_0;\nphi[linear] += prior_phi_scale[linear] .* z[1 : n_linear];\n"
+    moved = f"phi = phi_0;\nphi[linear] += {phi_scale(parts, 'linear')} .* z[1 : n_linear];\n"
     if parts.integral.theta:
         lines.append(("vector[P] theta;", "structured coefficients"))
         own = "z[n_linear + 1 : n_linear + P]"
@@ -193,6 +211,7 @@ def integral_draws(parts: Parts) -> str:
     part = indent(_part(parts, WIDTH - 22), " " * 18).lstrip()
     body = (
         "// What is integrated out, standardised, from its prior or given y\n"
+        + _phi_scales(parts)
         + AT_MEAN
         + f"vector[{size}] z\n  = to_vector(normal_rng(rep_vector(0, {size}), 1));\n"
         "if (!prior_only) {\n"

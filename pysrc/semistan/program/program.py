@@ -29,7 +29,12 @@ from semistan.model.terms.term import element_labels
 from semistan.program.completion import drawn_lines, moved_by, reported_theta
 from semistan.program.declared import data_block, fixed_lines, parameters, transformed_data
 from semistan.program.header import header
-from semistan.program.integral import integral_draws, integral_functions, integral_model
+from semistan.program.integral import (
+    integral_draws,
+    integral_functions,
+    integral_model,
+    phi_scale,
+)
 from semistan.program.likelihood import kernel_likelihood, signature, stan_likelihood
 from semistan.program.parts import Kernel, Parts, has_log_lik, parts_of
 from semistan.program.predictors import (
@@ -186,10 +191,10 @@ def _prior_density(parts: Parts, item: PriorGroup, to: str, integral: Integral |
     if item.density.joint:  # its parameters have priors of their own
         return ""
     density, (first, *rest), target = item.density, item.data_names, item.target
-    if item.is_phi and parts.model.weight_scales:
-        rest = [*rest[:-1], stan_scale(rest[-1])]
     if item.is_phi and integral:
-        target, first, *rest = PHI_SAMPLED, *(f"{name}[sampled]" for name in (first, *rest))
+        target, first, rest = PHI_SAMPLED, f"{first}[sampled]", [phi_scale(parts, "sampled")]
+    elif item.is_phi and parts.model.weight_scales:
+        rest = [*rest[:-1], stan_scale(rest[-1])]
     text = call(
         f"{to} += {density.name}_lpdf",
         [f"{target} | {first}", *rest],
